@@ -1,0 +1,23 @@
+"""Loss functions learned from data, after EvoMAL (Raymond, Chen, Xue and Zhang, TPAMI 2023)."""
+
+from importlib.metadata import version as _version
+
+from evomal import losses
+from evomal.errors import EvomalError, InputError
+from evomal.expression import Expression
+from evomal.losses import ExpressionLoss, load_loss, save_loss
+from evomal.losses.exporting import export
+
+__version__ = _version("evomal")
+
+__all__ = [
+    "EvomalError",
+    "Expression",
+    "ExpressionLoss",
+    "InputError",
+    "__version__",
+    "export",
+    "load_loss",
+    "losses",
+    "save_loss",
+]

@@ -1,0 +1,12 @@
+"""What evomal raises when it cannot go on."""
+
+
+class EvomalError(Exception):
+    """Any failure evomal reports on purpose: one sentence, fit to be shown as it is."""
+
+
+class InputError(EvomalError, ValueError):
+    """The caller's input breaks a rule; the sentence names the place, the rule and the value received.
+
+    The command line turns it into exit code 2.
+    """

@@ -1,0 +1,63 @@
+"""Trees written for people and for other languages: LaTeX, and Python over torch or jax.numpy."""
+
+from collections.abc import Sequence
+
+from evomal.expression.operators import ATOM, CONSTANTS, OPERATORS, PREDICTION, PRODUCT, SUM, Written
+from evomal.expression.prefix import Tokens, fold
+
+_LATEX_VARIABLES = {PREDICTION: r"f_{\theta}(x)"}
+
+
+def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
+    """LaTeX of a tree, with each edge's weight as a factor when weights are given."""
+
+    def visit(position: int, token: str, arguments: Sequence[Written]) -> Written:
+        if token in OPERATORS:
+            written = OPERATORS[token].latex.write(*arguments)
+        else:
+            written = _leaf(_LATEX_VARIABLES.get(token, token))
+        weight = _weight(position, weights)
+        return written if weight == 1.0 else _scaled(f"{weight:.{digits}g}", r" \cdot ", written)
+
+    return fold(tokens, visit).text
+
+
+def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_length: int = 88) -> list[str]:
+    """Lines of Python that compute a tree from `y` and `f`; the last one is the return statement.
+
+    Uses the helpers `aq`, `log` and `sqrt` (protected) and the module named by `xp` for the rest. A subexpression that
+    would make a line too long gets a name of its own.
+    """
+    lines: list[str] = []
+
+    def visit(position: int, token: str, arguments: Sequence[Written]) -> Written:
+        if token in OPERATORS:
+            written = OPERATORS[token].code.write(*arguments, xp=xp)
+        elif token in CONSTANTS:
+            # A tensor even where no variable takes part: xp.sign(1.0) is an error in torch.
+            written = Written(f"{xp}.full_like(f, {CONSTANTS[token]})", ATOM)
+        else:
+            written = _leaf(token)
+        if (weight := _weight(position, weights)) != 1.0:
+            written = _scaled(repr(weight), " * ", written)
+        if len(written.text) > line_length // 2 and position > 0:
+            name = f"t{len(lines) + 1}"
+            lines.append(f"{name} = {written.text}")
+            written = Written(name, ATOM)
+        return written
+
+    lines.append(f"return {fold(tokens, visit).text}")
+    return lines
+
+
+def _weight(position: int, weights: Sequence[float] | None) -> float:
+    return 1.0 if weights is None or position == 0 else float(weights[position - 1])
+
+
+def _leaf(text: str) -> Written:
+    return Written(text, SUM if text.startswith("-") else ATOM)
+
+
+def _scaled(factor: str, times: str, written: Written) -> Written:
+    # A leading minus sign binds like a sum: "a - -2 * b" needs its brackets.
+    return Written(factor + times + written.within(PRODUCT), SUM if factor.startswith("-") else PRODUCT)

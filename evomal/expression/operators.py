@@ -1,0 +1,175 @@
+"""The one table of operators and terminals (EvoMAL, Table 1) that every backend follows.
+
+A rule is written once, over a namespace `xp` that offers `abs`, `sign`, `sqrt`, `log`, `tanh`, `minimum` and `maximum`:
+torch, numpy and jax.numpy do as they are, SymPy through an adapter. Derivatives are torch's: sign(0) = 0, and where
+the arguments of min or max tie, each takes half of the gradient.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+EPSILON = 1e-7
+"""Keeps log and sqrt finite at zero (SPEC: log(|a| + ε), sqrt(|a| + ε))."""
+
+# How tightly a written form holds together, from a sum to something that needs no brackets anywhere.
+SUM, PRODUCT, POWER, ATOM = range(4)
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How an operator is written: `template` over the arguments' texts, bracketed where they bind less than `needs`."""
+
+    template: str
+    binding: int
+    needs: tuple[int, ...]
+
+    def write(self, *arguments: "Written", **names: str) -> "Written":
+        texts = [argument.within(need) for argument, need in zip(arguments, self.needs, strict=True)]
+        return Written(self.template.format(*texts, **names), self.binding)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A written subexpression that remembers how tightly it binds."""
+
+    text: str
+    binding: int
+
+    def within(self, need: int) -> str:
+        """The text for a place that needs this binding, in brackets where its own is looser."""
+        return self.text if self.binding >= need else f"({self.text})"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A row of the table: value and first derivatives over a namespace, and how to write it."""
+
+    token: str
+    arity: int
+    value: Callable[..., Any]
+    partials: Callable[..., tuple[Any, ...]]
+    latex: Notation
+    code: Notation
+    meaning: str
+
+
+def _call(name: str, arity: int) -> Notation:
+    places = ", ".join("{%d}" % place for place in range(arity))
+    return Notation(f"{name}({places})", ATOM, (SUM,) * arity)
+
+
+_SUM_NOTATION = Notation("{0} + {1}", SUM, (SUM, SUM))
+_DIFFERENCE_NOTATION = Notation("{0} - {1}", SUM, (SUM, PRODUCT))
+
+_ROWS = (
+    Operator(
+        "add", 2,
+        value=lambda xp, a, b: a + b,
+        partials=lambda xp, a, b: (1 + 0 * a, 1 + 0 * b),
+        latex=_SUM_NOTATION, code=_SUM_NOTATION, meaning="a + b",
+    ),
+    Operator(
+        "sub", 2,
+        value=lambda xp, a, b: a - b,
+        partials=lambda xp, a, b: (1 + 0 * a, -1 + 0 * b),
+        latex=_DIFFERENCE_NOTATION, code=_DIFFERENCE_NOTATION, meaning="a - b",
+    ),
+    Operator(
+        "mul", 2,
+        value=lambda xp, a, b: a * b,
+        partials=lambda xp, a, b: (b, a),
+        latex=Notation(r"{0} \cdot {1}", PRODUCT, (PRODUCT, PRODUCT)),
+        code=Notation("{0} * {1}", PRODUCT, (PRODUCT, PRODUCT)),
+        meaning="a * b",
+    ),
+    Operator(
+        # The analytic quotient of Ni et al. (2012): division that is smooth and defined everywhere.
+        "aq", 2,
+        value=lambda xp, a, b: a / xp.sqrt(1 + b * b),
+        partials=lambda xp, a, b: (1 / xp.sqrt(1 + b * b), -a * b / ((1 + b * b) * xp.sqrt(1 + b * b))),
+        latex=Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", ATOM, (SUM, ATOM)),
+        code=_call("aq", 2),
+        meaning="a / sqrt(1 + b^2)",
+    ),
+    Operator(
+        "min", 2,
+        value=lambda xp, a, b: xp.minimum(a, b),
+        partials=lambda xp, a, b: ((1 - xp.sign(a - b)) / 2, (1 + xp.sign(a - b)) / 2),
+        latex=Notation(r"\min\left({0}, {1}\right)", ATOM, (SUM, SUM)),
+        code=_call("{xp}.minimum", 2),
+        meaning="the smaller of a and b",
+    ),
+    Operator(
+        "max", 2,
+        value=lambda xp, a, b: xp.maximum(a, b),
+        partials=lambda xp, a, b: ((1 + xp.sign(a - b)) / 2, (1 - xp.sign(a - b)) / 2),
+        latex=Notation(r"\max\left({0}, {1}\right)", ATOM, (SUM, SUM)),
+        code=_call("{xp}.maximum", 2),
+        meaning="the larger of a and b",
+    ),
+    Operator(
+        "sign", 1,
+        value=lambda xp, a: xp.sign(a),
+        partials=lambda xp, a: (0 * a,),
+        latex=Notation(r"\operatorname{{sign}}\left({0}\right)", ATOM, (SUM,)),
+        code=_call("{xp}.sign", 1),
+        meaning="-1, 0 or 1",
+    ),
+    Operator(
+        "square", 1,
+        value=lambda xp, a: a * a,
+        partials=lambda xp, a: (2 * a,),
+        latex=Notation("{0}^2", POWER, (ATOM,)),
+        code=Notation("{0} ** 2", POWER, (ATOM,)),
+        meaning="a^2",
+    ),
+    Operator(
+        "abs", 1,
+        value=lambda xp, a: xp.abs(a),
+        partials=lambda xp, a: (xp.sign(a),),
+        latex=Notation(r"\left|{0}\right|", ATOM, (SUM,)),
+        code=_call("{xp}.abs", 1),
+        meaning="|a|",
+    ),
+    Operator(
+        "log", 1,
+        value=lambda xp, a: xp.log(xp.abs(a) + EPSILON),
+        partials=lambda xp, a: (xp.sign(a) / (xp.abs(a) + EPSILON),),
+        latex=Notation(r"\log\left(\left|{0}\right| + \epsilon\right)", ATOM, (SUM,)),
+        code=_call("log", 1),
+        meaning="log(|a| + 1e-7)",
+    ),
+    Operator(
+        "sqrt", 1,
+        value=lambda xp, a: xp.sqrt(xp.abs(a) + EPSILON),
+        partials=lambda xp, a: (xp.sign(a) / (2 * xp.sqrt(xp.abs(a) + EPSILON)),),
+        latex=Notation(r"\sqrt{{\left|{0}\right| + \epsilon}}", ATOM, (SUM,)),
+        code=_call("sqrt", 1),
+        meaning="sqrt(|a| + 1e-7)",
+    ),
+    Operator(
+        "tanh", 1,
+        value=lambda xp, a: xp.tanh(a),
+        partials=lambda xp, a: (1 - xp.tanh(a) * xp.tanh(a),),
+        latex=Notation(r"\tanh\left({0}\right)", ATOM, (SUM,)),
+        code=_call("{xp}.tanh", 1),
+        meaning="tanh(a)",
+    ),
+)  # fmt: skip
+
+OPERATORS: dict[str, Operator] = {row.token: row for row in _ROWS}
+BINARY_TOKENS = tuple(row.token for row in _ROWS if row.arity == 2)
+
+TARGET, PREDICTION = "y", "f"
+VARIABLES = (TARGET, PREDICTION)
+CONSTANTS = {"1": 1.0, "-1": -1.0}
+TERMINALS = (*VARIABLES, *CONSTANTS)
+
+TOKENS = (*OPERATORS, *TERMINALS)
+
+
+def arity(token: str) -> int:
+    """Number of arguments of a known token; a terminal has none."""
+    operator = OPERATORS.get(token)
+    return operator.arity if operator else 0

@@ -1,0 +1,98 @@
+"""SymPy forms of trees, for reading and for analysis; nothing in a search is computed through them."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import sympy
+
+from evomal.expression.operators import CONSTANTS, EPSILON, OPERATORS, PREDICTION, TARGET
+from evomal.expression.prefix import Tokens, fold
+
+TARGET_SYMBOL = sympy.Symbol(TARGET, real=True)
+PREDICTION_SYMBOL = sympy.Symbol(PREDICTION, real=True)
+
+# SymPy's effort grows steeply with size, and nobody reads a formula of a hundred operations.
+LARGEST_EVALUATED = 100
+
+_SYMPY = SimpleNamespace(
+    abs=sympy.Abs,
+    sign=sympy.sign,
+    sqrt=sympy.sqrt,
+    log=sympy.log,
+    tanh=sympy.tanh,
+    minimum=sympy.Min,
+    maximum=sympy.Max,
+)
+
+
+def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
+    """The SymPy form of a tree in the real symbols y and f; `epsilon=0` gives the unprotected limit, for reading."""
+    protected = {
+        "log": lambda a: sympy.log(sympy.Abs(a) + epsilon),
+        "sqrt": lambda a: sympy.sqrt(sympy.Abs(a) + epsilon),
+    }
+    leaves = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
+    leaves |= {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}
+
+    def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
+        if token in protected:
+            value = protected[token](*arguments)
+        elif token in OPERATORS:
+            value = OPERATORS[token].value(_SYMPY, *arguments)
+        else:
+            value = leaves[token]
+        if weights is None or position == 0:
+            return value
+        return sympy.Float(weights[position - 1]) * value
+
+    with sympy.evaluate(len(tokens) <= LARGEST_EVALUATED):
+        return fold(tokens, visit)
+
+
+def simplify(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
+    """The shortest equal form found, by number of operations; a tree too large to be read stays as it is.
+
+    A few cheap passes, not `sympy.simplify`: that raises on sign within max, and ran for minutes on 30 nodes.
+    """
+    form = to_sympy(tokens, weights, epsilon=epsilon)
+    if len(tokens) > LARGEST_EVALUATED:
+        return form
+    while (shorter := min((rewrite(form) for rewrite in _REWRITES), key=sympy.count_ops)) != form:
+        if sympy.count_ops(shorter) >= sympy.count_ops(form):
+            break
+        form = shorter
+    return form
+
+
+def rounded(form: Any, digits: int = 4) -> Any:
+    """The form with its numbers rounded to so many significant digits, whole ones as integers: for display only."""
+
+    def shown(number: Any) -> Any:
+        short = sympy.Float(number, digits)
+        return sympy.Integer(int(short)) if short == int(short) and abs(short) < 10**digits else short
+
+    return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})
+
+
+def _logarithms_of_powers(form: Any) -> Any:
+    """log(b^e) as e·log(b), where that is an identity over the reals."""
+
+    def rule(argument: Any) -> Any:
+        if argument.is_Pow and argument.exp.is_real:
+            if argument.base.is_nonnegative:
+                return argument.exp * sympy.log(argument.base)
+            if argument.exp.is_even and argument.base.is_real:
+                return argument.exp * sympy.log(sympy.Abs(argument.base))
+        return sympy.log(argument)
+
+    return form.replace(sympy.log, rule)
+
+
+_REWRITES = (
+    _logarithms_of_powers,
+    sympy.powdenest,
+    sympy.powsimp,
+    sympy.factor_terms,
+    lambda form: sympy.factor_terms(sympy.expand_mul(form)),
+)

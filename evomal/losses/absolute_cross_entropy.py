@@ -1,0 +1,31 @@
+"""Absolute cross-entropy: φ0·|log(φ1·p)| (EvoMAL, appendix A, equation for L_ACE)."""
+
+import math
+from typing import Any
+
+import sympy
+import torch.nn.functional as F
+from torch import Tensor
+
+from evomal.losses.options import checked
+from evomal.losses.target_losses import PROBABILITY_SYMBOL, TargetLoss
+
+
+class AbsoluteCrossEntropyLoss(TargetLoss):
+    """Cross-entropy at φ1 = 1; with 1 < φ1 < 2 it pushes p back down once φ1·p exceeds 1, as label smoothing does.
+
+    φ0 scales the loss, like a learning rate.
+    """
+
+    option_names = ("phi0", "phi1")
+
+    def __init__(self, phi0: float = 1.0, phi1: float = 1.0, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.phi0 = checked("phi0", phi0, above=0)
+        self.phi1 = checked("phi1", phi1, above=0)
+
+    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+        return self.phi0 * (F.logsigmoid(log_odds) + math.log(self.phi1)).abs()
+
+    def sympy(self) -> Any:
+        return sympy.Float(self.phi0) * sympy.Abs(sympy.log(sympy.Float(self.phi1) * PROBABILITY_SYMBOL))

@@ -1,0 +1,81 @@
+"""Losses by name: what a command line, a setting or a loss file may ask for."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from evomal.errors import InputError
+from evomal.losses.absolute_cross_entropy import AbsoluteCrossEntropyLoss
+from evomal.losses.contract import Loss
+from evomal.losses.focal import FocalLoss
+from evomal.losses.focal_sparse_label_smoothing import FocalSparseLabelSmoothingLoss
+from evomal.losses.label_smoothing import LabelSmoothingLoss
+from evomal.losses.sparse_label_smoothing import SparseLabelSmoothingLoss
+from evomal.losses.task_losses import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """A row of the catalogue."""
+
+    name: str
+    make: Callable[..., Loss]
+    formula: str
+    purpose: str
+
+
+_ROWS = (
+    NamedLoss("ce", CrossEntropyLoss, "-log p", "cross-entropy, the standard for classification"),
+    NamedLoss(
+        "absolute-ce",
+        AbsoluteCrossEntropyLoss,
+        "phi0 |log(phi1 p)|",
+        "learned by EvoMAL; restrains confidence for 1 < phi1 < 2",
+    ),
+    NamedLoss(
+        "label-smoothing",
+        LabelSmoothingLoss,
+        "-sum_i (y_i (1-s) + s/C) log p_i",
+        "restrains confidence, over all classes",
+    ),
+    NamedLoss(
+        "sparse-label-smoothing",
+        SparseLabelSmoothingLoss,
+        "-[(1-s+s/C) log p + s(C-1)/C log((1-p)/(C-1))]",
+        "the same from the target alone",
+    ),
+    NamedLoss("focal", FocalLoss, "-(1-p)^g log p", "cares less for what is already right"),
+    NamedLoss(
+        "focal-sparse-label-smoothing",
+        FocalSparseLabelSmoothingLoss,
+        "-[(1-p)^g (1-s+s/C) log p + p^g s(C-1)/C log((1-p)/(C-1))]",
+        "focal loss that restrains confidence",
+    ),
+    NamedLoss("mse", SquaredErrorLoss, "(f-y)^2", "squared error, the standard for regression"),
+    NamedLoss("mae", AbsoluteErrorLoss, "|f-y|", "absolute error, robust to outliers"),
+    NamedLoss(
+        "huber", HuberLoss, "(f-y)^2/2 near y, then d (|f-y| - d/2)", "squared near the target, robust from afar"
+    ),
+)
+
+CATALOGUE: dict[str, NamedLoss] = {row.name: row for row in _ROWS}
+
+
+def named_loss(name: str, **options: Any) -> Loss:
+    """The loss of that name with those options."""
+    if name not in CATALOGUE:
+        near = difflib.get_close_matches(name, CATALOGUE, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known names are {', '.join(CATALOGUE)}"
+        raise InputError(f"there is no loss named {name[:60]!r}: {hint}")
+    make = CATALOGUE[name].make
+    known = (*make.option_names, "kind", "weight", "ignore_index", "reduction")  # type: ignore[attr-defined]
+    for option in options:
+        if option not in known:
+            raise InputError(f"{name} has no option {option[:60]!r}: its options are {', '.join(known)}")
+    return make(**options)
+
+
+def name_of(loss: Loss) -> str | None:
+    """The name under which a loss of this class is listed, if it is."""
+    return next((row.name for row in _ROWS if row.make is type(loss)), None)

@@ -1,0 +1,265 @@
+"""The contract every loss keeps: shapes, class weights, `ignore_index`, reduction and dtypes.
+
+Classification keeps that of `torch.nn.CrossEntropyLoss`: logits `(N, C)`, `(N, C, d1, …)` or `(C,)` with class indices
+or class probabilities. One logit `(N, 1)` is binary. `kind="multilabel"` treats every logit as a binary of its own, as
+`torch.nn.BCEWithLogitsLoss` does. `kind="regression"` compares values, as `torch.nn.MSELoss` does.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evomal.errors import InputError
+from evomal.losses.eager import is_eager
+
+Kind = Literal["classification", "regression", "multilabel"]
+Reduction = Literal["none", "mean", "sum"]
+Scalar = str | int | float | bool | None
+Provenance = dict[str, Scalar | dict[str, Scalar]]
+"""Where a loss comes from: task, model, method, seed, fitness, versions."""
+
+
+@dataclass(frozen=True)
+class _Unreduced:
+    """Losses before reduction, zero where ignored, and what a mean divides their sum by (None: their number)."""
+
+    values: Tensor
+    divisor: Tensor | None
+    shape: torch.Size
+
+
+class Loss(nn.Module, ABC):
+    """A loss as an ordinary module: `loss(output, target)`.
+
+    A subclass says what a sample costs, once for each form a target can take; everything else is here.
+    """
+
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    option_names: tuple[str, ...] = ()
+    """Constructor options beside the contract's, each kept as an attribute of that name."""
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        kind: Kind = "classification",
+        weight: Tensor | Sequence[float] | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        if kind not in self.kinds:
+            raise InputError(f"kind must be one of {', '.join(self.kinds)} but got {kind!r}")
+        if reduction not in get_args(Reduction):
+            raise InputError(f"reduction must be one of {', '.join(get_args(Reduction))} but got {reduction!r}")
+        if kind == "regression" and weight is not None:
+            raise InputError("weight is per class, so a regression loss takes none")
+        self.kind = kind
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.register_buffer("weight", _class_weights(weight))
+        self.provenance: Provenance = {}
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """The loss of a batch, reduced; computed in float32 at least, in torch's result dtype."""
+        if not output.is_floating_point():
+            raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
+        result_dtype = _result_dtype(output, target)
+        with torch.autocast(output.device.type, enabled=False):
+            if self.kind == "regression":
+                unreduced = self._regression(output, target)
+            elif self.kind == "multilabel":
+                unreduced = self._multilabel(output, target)
+            elif output.dim() > 0 and output.shape[_class_dim(output)] == 1:
+                unreduced = self._binary(output, target)
+            else:
+                unreduced = self._classification(output, target)
+            return _reduced(unreduced, self.reduction).to(result_dtype)
+
+    # What a sample costs. Logits are (samples, classes) and may be of any float dtype; results are `compute_dtype`.
+
+    @abstractmethod
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """(samples,) losses for class indices, each times the weight of its class."""
+
+    @abstractmethod
+    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """(samples,) losses for class probabilities, weighted."""
+
+    @abstractmethod
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Elementwise losses for independent binaries; the target lies between 0 and 1."""
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        """Elementwise losses of regression."""
+        raise InputError(f"{type(self).__name__} is for classification only")
+
+    def sympy(self) -> Any:
+        """The loss of one output as a SymPy expression, where it has a formula."""
+        raise InputError(f"{type(self).__name__} has no closed formula: export it as python, jax or onnx")
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in (*self.option_names, "kind", "reduction"))
+
+    # How a batch becomes samples.
+
+    def _classification(self, output: Tensor, target: Tensor) -> _Unreduced:
+        class_dim = _class_dim(output) if output.dim() else 0
+        sample_shape = output.shape[:class_dim] + output.shape[class_dim + 1 :]
+        as_indices = output.dim() > 0 and target.shape == sample_shape and not target.is_floating_point()
+        as_probabilities = output.dim() > 0 and target.shape == output.shape and target.is_floating_point()
+        classes = output.shape[class_dim] if output.dim() else 0
+        fitting_weight = self.weight is None or self.weight.shape == (classes,)
+        if not (as_indices or as_probabilities) or not fitting_weight:
+            raise _refusal(output, target, self.weight)
+        logits = _as_rows(output, class_dim)
+        weight = None if self.weight is None else self.weight.to(compute_dtype(logits))
+        if as_probabilities:
+            rows = _as_rows(target, class_dim).to(compute_dtype(logits))
+            return _Unreduced(self.of_probabilities(logits, rows, weight), None, sample_shape)
+        indices = target.reshape(-1).long()
+        ignored = self._ignored(indices, classes)
+        if ignored is not None:
+            indices = indices.masked_fill(ignored, 0)
+        losses = self.of_classes(logits, indices, weight)
+        return _masked(losses, None if weight is None else weight[indices], ignored, sample_shape)
+
+    def _binary(self, output: Tensor, target: Tensor) -> _Unreduced:
+        class_dim = _class_dim(output)
+        sample_shape = output.shape[:class_dim] + output.shape[class_dim + 1 :]
+        if target.shape not in (output.shape, sample_shape):
+            raise InputError(
+                f"for one logit of shape {tuple(output.shape)} the target must have that shape "
+                f"or {tuple(sample_shape)} but got {tuple(target.shape)}"
+            )
+        if self.weight is not None and self.weight.shape != (2,):
+            raise InputError(f"one logit is binary, so weight must have 2 entries but got {tuple(self.weight.shape)}")
+        logits, bits = output.reshape(-1), target.reshape(-1)
+        ignored = self._ignored(bits, 2)
+        if ignored is not None:
+            bits = bits.masked_fill(ignored, 0)
+        shares = bits.to(compute_dtype(logits))
+        losses = self.of_bits(logits, shares)
+        if self.weight is None:
+            return _masked(losses, None, ignored, sample_shape)
+        weight = self.weight.to(shares.dtype)
+        sample_weight = torch.lerp(weight[0].expand_as(shares), weight[1].expand_as(shares), shares)
+        # As in torch, a mean over hard targets divides by their weights, one over probabilities by their number.
+        divisors = None if target.is_floating_point() else sample_weight
+        return _masked(losses * sample_weight, divisors, ignored, sample_shape)
+
+    def _multilabel(self, output: Tensor, target: Tensor) -> _Unreduced:
+        if target.shape != output.shape or output.dim() == 0:
+            raise InputError(
+                f"a multilabel target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
+            )
+        class_dim = _class_dim(output)
+        labels = output.shape[class_dim]
+        if self.weight is not None and self.weight.shape != (labels,):
+            raise InputError(
+                f"weight must have one entry for each of {labels} labels but got {tuple(self.weight.shape)}"
+            )
+        ignored = self._ignored(target, 2)
+        bits = target if ignored is None else target.masked_fill(ignored, 0)
+        losses = self.of_bits(output, bits.to(compute_dtype(output)))
+        if self.weight is not None:
+            losses = losses * self.weight.to(losses.dtype).reshape([labels] + [1] * (output.dim() - class_dim - 1))
+        return _masked(losses, None, ignored, output.shape)
+
+    def _regression(self, output: Tensor, target: Tensor) -> _Unreduced:
+        if target.shape != output.shape:
+            # Only a trailing dimension of one may differ: anything else would broadcast samples against each other.
+            if tuple(output.shape) not in (
+                (*target.shape, 1),
+                target.shape[:-1] if target.shape[-1:] == (1,) else None,
+            ):
+                raise InputError(
+                    f"target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
+                )
+            target = target.reshape(output.shape)
+        dtype = compute_dtype(output, target)
+        return _Unreduced(self.of_values(output.to(dtype), target.to(dtype)), None, output.shape)
+
+    def _ignored(self, target: Tensor, classes: int) -> Tensor | None:
+        """Mask of the samples to leave out; None when it is known that there are none."""
+        if target.dtype == torch.bool:
+            return None
+        if is_eager(target) and target.device.type == "cpu" and target.numel():
+            low, high = (bound.item() for bound in target.aminmax())
+            if not low <= self.ignore_index <= high:
+                if low < 0 or high > classes - 1:
+                    raise IndexError(f"Target {low if low < 0 else high} is out of bounds.")
+                return None
+            kept = target[target != self.ignore_index]
+            if kept.numel() and (kept.min() < 0 or kept.max() > classes - 1):
+                culprit = kept[(kept < 0) | (kept > classes - 1)][0].item()
+                raise IndexError(f"Target {culprit} is out of bounds.")
+        return target == self.ignore_index
+
+
+def compute_dtype(*tensors: Tensor) -> torch.dtype:
+    """Float64 where any of the tensors is, else float32: half precision is never enough inside a loss."""
+    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+
+
+def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
+    if weight is None:
+        return None
+    tensor = torch.as_tensor(weight, dtype=None if isinstance(weight, Tensor) else torch.float32)
+    if tensor.dim() != 1 or not tensor.is_floating_point():
+        raise InputError(f"weight must be a list of numbers, one per class, but got shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def _class_dim(output: Tensor) -> int:
+    return 0 if output.dim() == 1 else 1
+
+
+def _as_rows(tensor: Tensor, class_dim: int) -> Tensor:
+    """(…, C, …) as (samples, C)."""
+    if tensor.dim() == 2:
+        return tensor
+    return tensor.movedim(class_dim, -1).reshape(-1, tensor.shape[class_dim])
+
+
+def _result_dtype(output: Tensor, target: Tensor) -> torch.dtype:
+    dtype = torch.promote_types(output.dtype, target.dtype) if target.is_floating_point() else output.dtype
+    if dtype != torch.float64 and torch.is_autocast_enabled(output.device.type):
+        return torch.float32
+    return dtype
+
+
+def _masked(losses: Tensor, weights: Tensor | None, ignored: Tensor | None, shape: torch.Size) -> _Unreduced:
+    if ignored is None:
+        return _Unreduced(losses, None if weights is None else weights.sum(), shape)
+    losses = losses.masked_fill(ignored, 0)
+    divisor = (~ignored).sum() if weights is None else weights.masked_fill(ignored, 0).sum()
+    return _Unreduced(losses, divisor, shape)
+
+
+def _reduced(unreduced: _Unreduced, reduction: str) -> Tensor:
+    if reduction == "none":
+        return unreduced.values.reshape(unreduced.shape)
+    if reduction == "sum":
+        return unreduced.values.sum()
+    if unreduced.divisor is None:
+        return unreduced.values.mean()
+    return unreduced.values.sum() / unreduced.divisor
+
+
+def _refusal(output: Tensor, target: Tensor, weight: Tensor | None) -> Exception:
+    """Torch's own error for inputs it refuses, so that a drop-in loss fails in the words people know."""
+    try:
+        meta_weight = None if weight is None else weight.to("meta", output.dtype)
+        F.cross_entropy(output.to("meta"), target.to("meta"), weight=meta_weight)
+    except Exception as error:
+        return error
+    return InputError(
+        f"for logits of shape {tuple(output.shape)} the target must be class indices, or class probabilities of that "
+        f"shape, but got {target.dtype} of shape {tuple(target.shape)}"
+    )

@@ -1,0 +1,259 @@
+"""What surrounds a loss in an exported file: imports, protected operators, shapes, class weights and reduction.
+
+The frames are written to be read by whoever receives such a file; `{…}` are filled in by `source`. `bits`,
+`probabilities` and `classes` say how the value function meets the three forms a target can take.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The texts of one language."""
+
+    module: str
+    imports: Mapping[str, str]
+    """Import statements, by a pattern of the code that needs them."""
+    helpers: Mapping[str, str]
+    """Functions by name, those that others call first."""
+    classification: str
+    multilabel: str
+    regression: str
+    meetings: Mapping[str, "Meeting"]
+
+    def forward(self, kind: str, form: str) -> str:
+        """How a batch of this kind is computed from a value function of this form."""
+        template = {"classification": self.classification, "multilabel": self.multilabel}.get(kind, self.regression)
+        meeting = self.meetings[form]
+        return template.format(bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Expressions over `logits`, `y`, `index`, `weight` and `classes`; the last two include the class weights."""
+
+    bits: str
+    probabilities: str
+    classes: str
+
+
+TORCH = Frame(
+    module='''"""{docstring}
+"""
+
+{imports}
+
+{helpers}def value({arguments}):
+    """{meaning}"""
+{value}
+
+
+class LearnedLoss(torch.nn.Module):
+    """loss(output, target), a drop-in for {stands_for}; computes in float32 or float64."""
+
+    def __init__(self, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
+        super().__init__()
+        self.register_buffer("weight", None if weight is None else torch.as_tensor(weight))
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+
+    def forward(self, output, target):
+        with torch.autocast(output.device.type, enabled=False):
+{forward}
+        losses = torch.where(kept, losses, 0)
+        if self.reduction == "none":
+            return losses.reshape(shape)
+        if self.reduction == "sum":
+            return losses.sum()
+        return losses.sum() / torch.where(kept, shares, 0).sum()
+''',
+    imports={
+        r"\bmath\.": "import math\n\n",
+        r"\btorch\.": "import torch\n",
+        r"\bsoftplus\(": "from torch.nn.functional import softplus\n",
+    },
+    helpers={
+        "aq": '''def aq(a, b):
+    """Analytic quotient: division that is smooth everywhere."""
+    return a / torch.sqrt(1 + b * b)''',
+        "log": """def log(a):
+    return torch.log(torch.abs(a) + 1e-7)""",
+        "sqrt": """def sqrt(a):
+    return torch.sqrt(torch.abs(a) + 1e-7)""",
+        "target_log_odds": '''def target_log_odds(logits, index):
+    """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
+    column = index.unsqueeze(1)
+    others = logits.scatter(1, column, -torch.inf).logsumexp(1)
+    return logits.gather(1, column).squeeze(1) - others''',
+        "log_odds": '''def log_odds(logits):
+    """log(p / (1 - p)) of every class; only the most probable one needs care."""
+    top = logits.argmax(1)
+    is_top = torch.nn.functional.one_hot(top, logits.shape[1]).bool()
+    log_p = logits.log_softmax(1).masked_fill(is_top, -1.0)
+    rest = log_p - torch.log1p(-log_p.exp())
+    return torch.where(is_top, target_log_odds(logits, top).unsqueeze(1), rest)''',
+    },
+    classification="""            class_dim = 0 if output.dim() == 1 else 1
+            classes = output.shape[class_dim]
+            shape = output.movedim(class_dim, -1).shape[:-1]
+            logits = output.movedim(class_dim, -1).reshape(-1, classes)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            weight = logits.new_ones(max(2, classes)) if self.weight is None else self.weight.to(logits)
+            if classes == 1:  # binary
+                bits = target.reshape(-1, 1)
+                kept = (bits != self.ignore_index)[:, 0]
+                y = torch.where(kept[:, None], bits, 0).to(logits.dtype)
+                sample_weight = torch.lerp(weight[0], weight[1], y)[:, 0]
+                losses = ({bits})[:, 0] * sample_weight
+                shares = torch.ones_like(losses) if target.is_floating_point() else sample_weight
+            elif target.shape == output.shape:  # class probabilities
+                y = target.movedim(class_dim, -1).reshape(-1, classes).to(logits.dtype)
+                losses = {probabilities}
+                kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)
+            else:  # class indices
+                kept = target.reshape(-1) != self.ignore_index
+                index = torch.where(kept, target.reshape(-1), 0)
+                y = torch.nn.functional.one_hot(index, classes).to(logits.dtype)
+                losses = {classes}
+                shares = weight[index]""",
+    multilabel="""            shape = output.shape
+            label_dim = 0 if output.dim() == 1 else 1
+            logits = output.movedim(label_dim, -1)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            bits = target.movedim(label_dim, -1)
+            kept = bits != self.ignore_index
+            y = torch.where(kept, bits, 0).to(logits.dtype)
+            losses = {bits}
+            if self.weight is not None:
+                losses = losses * self.weight.to(logits)
+            losses, kept = losses.movedim(-1, label_dim), kept.movedim(-1, label_dim)
+            shares = torch.ones_like(losses)""",
+    regression="""            shape = output.shape
+            dtype = torch.promote_types(torch.promote_types(output.dtype, target.dtype), torch.float32)
+            losses = value(output.to(dtype), target.reshape(shape).to(dtype))
+            kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
+    meetings={
+        "outputs": Meeting(
+            bits="value(logits.sigmoid(), y)",
+            probabilities="value(logits.softmax(1), y).sum(1) * (y @ weight)",
+            classes="value(logits.softmax(1), y).sum(1) * weight[index]",
+        ),
+        "target": Meeting(
+            bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
+            probabilities="(y * value(log_odds(logits), classes)) @ weight",
+            classes="value(target_log_odds(logits, index), classes) * weight[index]",
+        ),
+        "log_probabilities": Meeting(
+            bits="value(-softplus(-logits), y, 2) + value(-softplus(logits), 1 - y, 2)",
+            probabilities="value(logits.log_softmax(1), y, classes) @ weight",
+            classes="value(logits.log_softmax(1), y, classes) @ weight",
+        ),
+    },
+)
+
+JAX = Frame(
+    module='''"""{docstring}
+"""
+
+{imports}
+
+{helpers}def value({arguments}):
+    """{meaning}"""
+{value}
+
+
+def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
+    """The loss of a batch: {stands_for} in shapes, class weights and reduction."""
+{forward}
+    losses = jnp.where(kept, losses, 0)
+    if reduction == "none":
+        return losses.reshape(shape)
+    if reduction == "sum":
+        return losses.sum()
+    return losses.sum() / jnp.where(kept, shares, 0).sum()
+''',
+    imports={
+        r"\bmath\.": "import math\n\n",
+        r"\bjax\.": "import jax\n",
+        r"\bjnp\.": "import jax.numpy as jnp\n",
+        r"\bsoftplus\(": "from jax.nn import softplus\n",
+    },
+    helpers={
+        "aq": '''def aq(a, b):
+    """Analytic quotient: division that is smooth everywhere."""
+    return a / jnp.sqrt(1 + b * b)''',
+        "log": """def log(a):
+    return jnp.log(jnp.abs(a) + 1e-7)""",
+        "sqrt": """def sqrt(a):
+    return jnp.sqrt(jnp.abs(a) + 1e-7)""",
+        "target_log_odds": '''def target_log_odds(logits, index):
+    """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
+    is_target = jax.nn.one_hot(index, logits.shape[1], dtype=bool)
+    others = jax.nn.logsumexp(jnp.where(is_target, -jnp.inf, logits), axis=1)
+    return jnp.take_along_axis(logits, index[:, None], 1)[:, 0] - others''',
+        "log_odds": '''def log_odds(logits):
+    """log(p / (1 - p)) of every class; only the most probable one needs care."""
+    top = logits.argmax(1)
+    is_top = jax.nn.one_hot(top, logits.shape[1], dtype=bool)
+    log_p = jnp.where(is_top, -1.0, jax.nn.log_softmax(logits))
+    rest = log_p - jnp.log1p(-jnp.exp(log_p))
+    return jnp.where(is_top, target_log_odds(logits, top)[:, None], rest)''',
+    },
+    classification="""    class_dim = 0 if output.ndim == 1 else 1
+    classes = output.shape[class_dim]
+    shape = jnp.moveaxis(output, class_dim, -1).shape[:-1]
+    logits = jnp.moveaxis(output, class_dim, -1).reshape(-1, classes)
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    weight = jnp.ones(max(2, classes), logits.dtype) if weight is None else jnp.asarray(weight, logits.dtype)
+    if classes == 1:  # binary
+        bits = target.reshape(-1, 1)
+        kept = (bits != ignore_index)[:, 0]
+        y = jnp.where(kept[:, None], bits, 0).astype(logits.dtype)
+        sample_weight = (weight[0] + (weight[1] - weight[0]) * y)[:, 0]
+        losses = ({bits})[:, 0] * sample_weight
+        shares = jnp.ones_like(losses) if jnp.issubdtype(target.dtype, jnp.floating) else sample_weight
+    elif target.shape == output.shape:  # class probabilities
+        y = jnp.moveaxis(target, class_dim, -1).reshape(-1, classes).astype(logits.dtype)
+        losses = {probabilities}
+        kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)
+    else:  # class indices
+        kept = target.reshape(-1) != ignore_index
+        index = jnp.where(kept, target.reshape(-1), 0)
+        y = jax.nn.one_hot(index, classes, dtype=logits.dtype)
+        losses = {classes}
+        shares = weight[index]""",
+    multilabel="""    shape = output.shape
+    label_dim = 0 if output.ndim == 1 else 1
+    logits = jnp.moveaxis(output, label_dim, -1)
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    bits = jnp.moveaxis(target, label_dim, -1)
+    kept = bits != ignore_index
+    y = jnp.where(kept, bits, 0).astype(logits.dtype)
+    losses = {bits}
+    if weight is not None:
+        losses = losses * jnp.asarray(weight, logits.dtype)
+    losses, kept = jnp.moveaxis(losses, -1, label_dim), jnp.moveaxis(kept, -1, label_dim)
+    shares = jnp.ones_like(losses)""",
+    regression="""    shape = output.shape
+    dtype = jnp.promote_types(jnp.promote_types(output.dtype, target.dtype), jnp.float32)
+    losses = value(output.astype(dtype), target.reshape(shape).astype(dtype))
+    kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
+    meetings={
+        "outputs": Meeting(
+            bits="value(jax.nn.sigmoid(logits), y)",
+            probabilities="value(jax.nn.softmax(logits), y).sum(1) * (y @ weight)",
+            classes="value(jax.nn.softmax(logits), y).sum(1) * weight[index]",
+        ),
+        "target": Meeting(
+            bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
+            probabilities="(y * value(log_odds(logits), classes)) @ weight",
+            classes="value(target_log_odds(logits, index), classes) * weight[index]",
+        ),
+        "log_probabilities": Meeting(
+            bits="value(-softplus(-logits), y, 2) + value(-softplus(logits), 1 - y, 2)",
+            probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
+            classes="value(jax.nn.log_softmax(logits), y, classes) @ weight",
+        ),
+    },
+)

@@ -1,0 +1,62 @@
+"""A loss as an ONNX graph from (output, target) to the loss."""
+
+import contextlib
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from evomal.errors import InputError
+from evomal.losses.contract import Loss
+
+
+def to_onnx(loss: Loss, classes: int | None = None) -> bytes:
+    """The serialised graph, of any batch size.
+
+    Classification takes logits `(N, classes)` and class indices `(N,)`, multilabel a matrix of zeros and ones,
+    regression values `(N,)`. The number of classes is part of the graph.
+    """
+    for needed in ("onnx", "onnxscript"):
+        if importlib.util.find_spec(needed) is None:
+            raise InputError(f"export to onnx needs {needed}, which is not installed: pip install 'evomal[onnx]'")
+    if classes is None:
+        classes = 10 if loss.weight is None else len(loss.weight)
+    if classes < 2:
+        raise InputError(f"classes must be at least 2 but got {classes}")
+    samples = 3  # an example to trace; one sample alone would be taken for a constant
+    if loss.kind == "regression":
+        example = (torch.rand(samples), torch.rand(samples))
+    elif loss.kind == "multilabel":
+        example = (torch.rand(samples, classes), torch.zeros(samples, classes))
+    else:
+        example = (torch.rand(samples, classes), torch.zeros(samples, dtype=torch.long))
+    batch = torch.export.Dim("batch", min=1)
+    with _quiet_exporter():
+        program = torch.onnx.export(
+            loss.eval(),
+            example,
+            dynamo=True,
+            dynamic_shapes=({0: batch}, {0: batch}),
+            input_names=["output", "target"],
+            output_names=["loss"],
+            verbose=False,
+        )
+    if program is None:
+        raise InputError("the ONNX exporter returned no graph")
+    return bytes(program.model_proto.SerializeToString())
+
+
+@contextlib.contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """The exporter reports on its own internals and on packages it could use; none of it concerns a loss."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

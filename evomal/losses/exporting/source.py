@@ -1,0 +1,102 @@
+"""A loss as the source of one Python file that needs torch, or JAX, and nothing else."""
+
+import re
+import textwrap
+from typing import Any
+
+from evomal.losses.catalogue import CATALOGUE, name_of
+from evomal.losses.contract import Loss
+from evomal.losses.exporting import frames
+from evomal.losses.exporting.bodies import body
+from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.taylor import TaylorLoss
+
+
+def to_python(loss: Loss) -> str:
+    """The text of a module with the class `LearnedLoss`, an `nn.Module` under the contract of the original."""
+    return _assembled(loss, "torch", frames.TORCH)
+
+
+def to_jax(loss: Loss) -> str:
+    """The text of a module with the pure function `loss(output, target)` under the contract of the original."""
+    return _assembled(loss, "jnp", frames.JAX)
+
+
+_STANDARD = {
+    "classification": "torch.nn.CrossEntropyLoss",
+    "multilabel": "torch.nn.BCEWithLogitsLoss",
+    "regression": "torch.nn.MSELoss",
+}
+
+
+def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
+    parts = body(loss, xp)
+    value, forward = "\n".join(parts.lines), frame.forward(loss.kind, parts.form)
+    helpers = _helpers(frame, value + forward)
+    code = frame.module + value + forward + "".join(helpers)
+    return frame.module.format(
+        docstring=_docstring(loss),
+        imports="".join(statement for use, statement in frame.imports.items() if re.search(use, code)),
+        helpers="".join(f"{helper}\n\n\n" for helper in helpers),
+        value=textwrap.indent(value, "    "),
+        arguments=parts.arguments,
+        meaning=parts.meaning,
+        stands_for=_STANDARD[loss.kind],
+        weight=None if loss.weight is None else loss.weight.tolist(),
+        ignore_index=loss.ignore_index,
+        reduction=f'"{loss.reduction}"',
+        forward=forward,
+    )
+
+
+def _helpers(frame: frames.Frame, code: str) -> list[str]:
+    """The helpers the code calls, those first that others call."""
+    found: list[str] = []
+    for name, text in reversed(list(frame.helpers.items())):
+        calls = re.sub(r'""".*?"""', "", code + "".join(found))  # a docstring calls nothing
+        if re.search(rf"(?<![\w.]){name}\(", calls):
+            found.insert(0, text)
+    return found
+
+
+def _docstring(loss: Loss) -> str:
+    lines = [_title(loss), "", *_formula(loss), "", "Made by evomal."]
+    if loss.provenance:
+        lines += ["", "Provenance:", *_entries(loss.provenance)]
+    wrapped = []
+    for line in lines:
+        wrapped += textwrap.wrap(line, 100, subsequent_indent="    ", break_on_hyphens=False) or [""]
+    return "\n".join(_harmless(line) for line in wrapped)
+
+
+def _title(loss: Loss) -> str:
+    kind = "multilabel classification" if loss.kind == "multilabel" else loss.kind
+    return f"A loss function for {kind}, to be minimised."
+
+
+def _formula(loss: Loss) -> list[str]:
+    name = name_of(loss)
+    if name:
+        return [f"{name}: {CATALOGUE[name].formula}", "p is the probability of the target, C the number of classes."]
+    if isinstance(loss, ExpressionLoss):
+        weights = None if loss.weights is None else loss.weights.tolist()
+        return [f"Expression: {loss.expression}", f"Simplified: {loss.expression.formula(weights)}"]
+    if isinstance(loss, TaylorLoss):
+        return ["TaylorGLO: the negative of a third-order polynomial in prediction and target."]
+    return ["ML3: a neural network of prediction and target."]
+
+
+def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
+    lines = []
+    for name, value in provenance.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{name}:", *_entries(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {value}")
+    return lines
+
+
+def _harmless(line: str) -> str:
+    """The line as it may stand in a docstring: provenance comes from files, and must not end the string."""
+    printable = "".join(character if character.isprintable() else "?" for character in line)
+    return printable.replace("\\", "/").replace('"', "'")

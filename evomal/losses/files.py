@@ -1,0 +1,247 @@
+"""Loss files: JSON that describes a loss and can do nothing else.
+
+A file is read by the JSON parser and by evomal's own expression parser over a closed set of tokens; sizes and depths
+are capped before anything is built, and no name in a file is ever looked up as code.
+"""
+
+import importlib.metadata
+import json
+import math
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+from evomal.errors import InputError
+from evomal.expression.prefix import MAX_SIZE
+from evomal.losses.catalogue import name_of, named_loss
+from evomal.losses.contract import Kind, Loss, Provenance, Reduction
+from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.neural import NeuralLoss
+from evomal.losses.taylor import PARAMETERS, TaylorLoss
+from evomal.whole_files import write_whole
+
+FORMAT, VERSION = "evomal-loss", 1
+MAX_BYTES = 4 * 1024 * 1024
+_MAX_TEXT = 100_000
+_MAX_MATRIX_SIDE = 1_000
+_MAX_CLASSES = 100_000
+_MAX_ENTRY = 1_000
+
+_Number = Annotated[FiniteFloat, Field(strict=True)]
+_ShortText = Annotated[str, Field(max_length=_MAX_ENTRY)]
+
+
+def _checked_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Texts and numbers by name, at most one level deeper: nothing that could be large or structured."""
+    for name, value in provenance.items():
+        for inner in value.values() if isinstance(value, dict) else (value,):
+            is_number = isinstance(inner, (int, float)) and math.isfinite(inner)
+            is_text = isinstance(inner, str) and len(inner) <= _MAX_ENTRY
+            if not (inner is None or is_number or is_text) or len(name) > _MAX_ENTRY:
+                raise PydanticCustomError("provenance", "entries must be short texts or finite numbers")
+    return provenance
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Options(_Strict):
+    weight: Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None = None
+    ignore_index: int = Field(default=-100, ge=-(2**63), lt=2**63)
+    reduction: Reduction = "mean"
+
+
+class _ExpressionOptions(_Options):
+    activation: Literal["identity", "softplus"] = "identity"
+
+
+class _NamedOptions(_Options):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, bool | int | _Number]
+
+
+class _File(_Strict):
+    format: Literal["evomal-loss"]
+    version: Literal[1]
+    task: Kind
+    options: _Options = _Options()
+    provenance: Annotated[dict[str, Any], AfterValidator(_checked_provenance)] = {}
+
+    def build(self) -> Loss:
+        raise AssertionError("every kind builds its own")
+
+
+class _ExpressionFile(_File):
+    kind: Literal["expression"]
+    expression: Annotated[str, Field(max_length=_MAX_TEXT)]
+    weights: Annotated[list[_Number], Field(max_length=MAX_SIZE)] | None = None
+    options: _ExpressionOptions = _ExpressionOptions()
+
+    def build(self) -> Loss:
+        return ExpressionLoss(self.expression, self.weights, kind=self.task, **self.options.model_dump())
+
+
+class _TaylorFile(_File):
+    kind: Literal["taylor"]
+    theta: Annotated[list[_Number], Field(min_length=PARAMETERS, max_length=PARAMETERS)]
+
+    def build(self) -> Loss:
+        return TaylorLoss(self.theta, kind=self.task, **self.options.model_dump())
+
+
+_Row = Annotated[list[_Number], Field(max_length=_MAX_MATRIX_SIDE)]
+_Matrix = Annotated[list[_Row], Field(max_length=_MAX_MATRIX_SIDE)]
+
+
+class _NeuralFile(_File):
+    kind: Literal["neural"]
+    layers: Annotated[list[_Matrix], Field(min_length=3, max_length=3)]
+
+    def build(self) -> Loss:
+        return NeuralLoss(self.layers, kind=self.task, **self.options.model_dump())
+
+
+class _NamedFile(_File):
+    kind: Literal["named"]
+    name: _ShortText
+    options: _NamedOptions = _NamedOptions()
+
+    def build(self) -> Loss:
+        return named_loss(self.name, kind=self.task, **self.options.model_dump())
+
+
+_FILE: TypeAdapter[_File] = TypeAdapter(
+    Annotated[_ExpressionFile | _TaylorFile | _NeuralFile | _NamedFile, Field(discriminator="kind")]
+)
+
+
+def load_loss(path: str | os.PathLike[str]) -> Loss:
+    """The loss a file describes; anything else in its place is one clear InputError."""
+    try:
+        return _from_document(_document(_content(Path(path))))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenance | None = None) -> None:
+    """Write a loss file, whole or not at all; the versions used are added to its provenance."""
+    document = _described(loss)
+    document["options"] |= _options(loss)
+    document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
+    lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())
+    content = f"{{\n{lines}\n}}\n".encode()
+    try:
+        _from_document(_document(content))
+    except InputError as error:
+        raise InputError(f"{path}: this loss cannot be saved, as {error}") from None
+    write_whole(Path(path), content)
+
+
+def _content(path: Path) -> bytes:
+    if path.is_dir():
+        raise InputError("is a folder, but a loss file was expected")
+    if not path.exists():
+        raise InputError("there is no such file")
+    if not path.is_file():
+        raise InputError("is not a regular file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"a loss file has at most {MAX_BYTES} bytes but this one has more")
+    return content
+
+
+def _document(content: bytes) -> Any:
+    try:
+        return json.loads(content.decode(), object_pairs_hook=_unique)
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not a JSON text file: byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"is not a JSON file: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise InputError("is not a loss file: its brackets are nested too deeply") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a number too long for Python to convert
+        raise InputError(f"is not a loss file: {error}") from None
+
+
+def _from_document(document: Any) -> Loss:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f'is not a loss file: it must be a JSON object with "format": "{FORMAT}"')
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        raise InputError(f"version must be a whole number of at least 1 but got {_short(version)}")
+    if version > VERSION:
+        raise InputError(f"is of version {version}, newer than version {VERSION} that this evomal reads: update evomal")
+    try:
+        file = _FILE.validate_python(document)
+    except ValidationError as error:
+        raise InputError(_sentence(error)) from None
+    loss = file.build()
+    loss.provenance = file.provenance
+    return loss
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first thing pydantic found wrong: where, which rule, what was received."""
+    first = error.errors(include_url=False)[0]
+    if first["type"].startswith("union_tag"):
+        return f"kind must be one of expression, taylor, neural, named but got {_short(first['input'].get('kind'))}"
+    place = ".".join(str(part) for part in first["loc"][1:])[:80]  # behind the kind, which pydantic puts first
+    rule = first["msg"][:1].lower() + first["msg"][1:]
+    received = "" if first["type"] == "missing" else f" but got {_short(first['input'])}"
+    return f"{place}: {rule}{received}"
+
+
+def _short(value: Any, length: int = 40) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = next(key for position, (key, _) in enumerate(pairs) if key in dict(pairs[:position]))
+        raise InputError(f"is not a loss file: {_short(twice)} stands twice in one object")
+    return result
+
+
+def _described(loss: Loss) -> dict[str, Any]:
+    head: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    if isinstance(loss, ExpressionLoss):
+        weights = None if loss.weights is None else loss.weights.tolist()
+        head |= {"kind": "expression", "task": loss.kind, "expression": str(loss.expression), "weights": weights}
+    elif isinstance(loss, TaylorLoss):
+        head |= {"kind": "taylor", "task": loss.kind, "theta": loss.theta.tolist()}
+    elif isinstance(loss, NeuralLoss):
+        head |= {"kind": "neural", "task": loss.kind, "layers": [layer.tolist() for layer in loss.layers]}
+    elif name := name_of(loss):
+        head |= {"kind": "named", "task": loss.kind, "name": name}
+    else:
+        raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
+    return {**head, "options": {name: getattr(loss, name) for name in loss.option_names}}
+
+
+def _options(loss: Loss) -> dict[str, Any]:
+    weight = {} if loss.weight is None else {"weight": loss.weight.tolist()}
+    return {**weight, "ignore_index": loss.ignore_index, "reduction": loss.reduction}
+
+
+def _versions() -> dict[str, str]:
+    return {"evomal": importlib.metadata.version("evomal"), "torch": torch.__version__}
+
+
+def _json(path: str | os.PathLike[str], value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: this loss cannot be saved as JSON: {error}") from None

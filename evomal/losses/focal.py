@@ -1,0 +1,27 @@
+"""Focal loss: cross-entropy that cares less for what is already right (Lin et al., 2017)."""
+
+from typing import Any
+
+import sympy
+import torch.nn.functional as F
+from torch import Tensor
+
+from evomal.losses.options import checked
+from evomal.losses.target_losses import PROBABILITY_SYMBOL, TargetLoss
+
+
+class FocalLoss(TargetLoss):
+    """−(1 − p)^γ · log p; γ = 0 is cross-entropy."""
+
+    option_names = ("gamma",)
+
+    def __init__(self, gamma: float = 2.0, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.gamma = checked("gamma", gamma, at_least=0)
+
+    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+        # (1 − p)^γ as exp(γ·log(1 − p)): the power's own derivative is infinite or NaN where 1 − p underflows.
+        return (-self.gamma * F.softplus(log_odds)).exp() * F.softplus(-log_odds)
+
+    def sympy(self) -> Any:
+        return -((1 - PROBABILITY_SYMBOL) ** sympy.nsimplify(self.gamma)) * sympy.log(PROBABILITY_SYMBOL)

@@ -1,0 +1,66 @@
+"""ML³: the loss as a small neural network of prediction and target (Bechtle et al., 2021)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evomal.errors import InputError
+from evomal.losses.elementwise import ElementwiseLoss
+
+HIDDEN = 50
+
+
+class NeuralLoss(ElementwiseLoss):
+    """softplus(W3 · relu(W2 · relu(W1 · (f, y)))), without biases, for every output alone.
+
+    `layers` are the three matrices, (h1, 2), (h2, h1) and (1, h2). Tensors are kept as they are given, so the matrices
+    can be trained through.
+    """
+
+    def __init__(self, layers: Sequence[Tensor | Sequence[Sequence[float]]], **contract: Any) -> None:
+        super().__init__(**contract)
+        self.layers = [_matrix(position, layer) for position, layer in enumerate(layers)]
+        shapes = [tuple(layer.shape) for layer in self.layers]
+        if (
+            len(shapes) != 3
+            or shapes[0][1] != 2
+            or shapes[2][0] != 1
+            or not shapes[0][0] == shapes[1][1]
+            or shapes[1][0] != shapes[2][1]
+        ):
+            raise InputError(f"layers must be three matrices of shapes (h1, 2), (h2, h1) and (1, h2) but got {shapes}")
+
+    def value(self, prediction: Tensor, target: Tensor) -> Tensor:
+        hidden = torch.stack((prediction, target), dim=-1)
+        first, second, last = (layer.to(prediction) for layer in self.layers)
+        hidden = F.linear(F.relu(F.linear(hidden, first)), second)
+        return F.softplus(F.linear(F.relu(hidden), last)).squeeze(-1)
+
+    def extra_repr(self) -> str:
+        return f"layers={[tuple(layer.shape) for layer in self.layers]}, {super().extra_repr()}"
+
+
+def starting_layers(hidden: int = HIDDEN, *, generator: torch.Generator) -> list[Tensor]:
+    """Kaiming-normal matrices (He et al., 2015), from an explicit generator."""
+    layers = [torch.empty(shape, dtype=torch.float64) for shape in ((hidden, 2), (hidden, hidden), (1, hidden))]
+    for layer in layers:
+        torch.nn.init.kaiming_normal_(layer, generator=generator)
+    return layers
+
+
+def _matrix(position: int, layer: Tensor | Sequence[Sequence[float]]) -> Tensor:
+    if isinstance(layer, Tensor):
+        tensor = layer
+    else:
+        try:
+            tensor = torch.tensor(layer, dtype=torch.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"layer {position} must be a matrix of numbers: {error}") from None
+    if tensor.dim() != 2 or not tensor.is_floating_point():
+        raise InputError(f"layer {position} must be a matrix of numbers but has shape {tuple(tensor.shape)}")
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"layer {position} must hold finite numbers")
+    return tensor

@@ -1,0 +1,42 @@
+"""Sparse label smoothing: the effect of label smoothing from the target's probability alone (EvoMAL, appendix B)."""
+
+import math
+from typing import Any
+
+import sympy
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evomal.losses.options import checked
+from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
+
+
+class SparseLabelSmoothingLoss(TargetLoss):
+    """−[(1 − ξ + ξ/C)·log p + (ξ(C − 1)/C)·log((1 − p)/(C − 1))], least at p = 1 − ξ + ξ/C.
+
+    Both terms are subtracted; the public code adds the second. `simplified` takes the form of the paper's footnote,
+    −[log p + ξ·log(1 − p)], which does not depend on C.
+    """
+
+    option_names = ("smoothing", "simplified")
+
+    def __init__(self, smoothing: float = 0.1, *, simplified: bool = False, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
+        self.simplified = simplified
+
+    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+        if self.simplified:
+            return F.softplus(-log_odds) + self.smoothing * F.softplus(log_odds)
+        # With a + b = 1: −a·log p − b·log(1 − p) = softplus(d) − a·d, the binary cross-entropy of d with target a.
+        share = 1 - self.smoothing + self.smoothing / classes
+        value = F.binary_cross_entropy_with_logits(log_odds, torch.full_like(log_odds, share), reduction="none")
+        return value + (1 - share) * math.log(classes - 1)
+
+    def sympy(self) -> Any:
+        p, c, smoothing = PROBABILITY_SYMBOL, CLASSES_SYMBOL, sympy.Float(self.smoothing)
+        if self.simplified:
+            return -(sympy.log(p) + smoothing * sympy.log(1 - p))
+        target_term = (1 - smoothing + smoothing / c) * sympy.log(p)
+        return -(target_term + smoothing * (c - 1) / c * sympy.log((1 - p) / (c - 1)))

@@ -1,0 +1,36 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from evomal.errors import InputError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put the content where the path says, in one step: a crash leaves the old file or the new one, never half of it."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, but the name of a file was expected")
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        os.replace(temporary, path)
+    except BaseException as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
