@@ -71,8 +71,8 @@ def list_losses(as_json: AsJson = False) -> None:
         return
     console = Console(highlight=False)
     for entry in rows:
-        options = "  ".join(f"{name}={_plain(value)}" for name, value in entry["options"].items())
-        console.print(f"[bold]{entry['name']}[/bold]  {options}", soft_wrap=True)
+        shown = "".join(f"  {name}={_plain(value)}" for name, value in entry["options"].items())
+        console.print(f"[bold]{entry['name']}[/bold]{shown}", soft_wrap=True)
         for line in (entry["formula"], entry["purpose"]):
             console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
         console.print()

@@ -9,7 +9,7 @@ from evomal.errors import InputError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put the content where the path says, in one step: a crash leaves the old file or the new one, never half of it."""
+    """Put the content where the path says in one step: a crash leaves the old file or the new one, never half."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder, but the name of a file was expected")
     temporary = None

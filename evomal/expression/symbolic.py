@@ -70,7 +70,8 @@ def rounded(form: Any, digits: int = 4) -> Any:
 
     def shown(number: Any) -> Any:
         short = sympy.Float(number, digits)
-        return sympy.Integer(int(short)) if short == int(short) and abs(short) < 10**digits else short
+        is_whole = float(short).is_integer() and abs(short) < 10**digits
+        return sympy.Integer(int(short)) if is_whole else short
 
     return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})
 

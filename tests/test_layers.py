@@ -1,0 +1,80 @@
+"""Imports point one way (docs/architecture.md), and module names do not shadow public functions."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import evomal
+
+ROOT = Path(evomal.__file__).parent
+# What each package may import, besides itself and the leaves: the modules at the top level.
+MAY_IMPORT = {
+    "leaf": (),
+    "expression": (),
+    "tasks": (),
+    "losses": ("expression",),
+    "engine": ("expression", "losses", "tasks"),
+    "filters": ("expression", "losses", "tasks", "engine"),
+    "strategies": ("expression", "losses", "tasks", "engine", "filters"),
+    "methods": ("expression", "losses", "tasks", "engine", "filters", "strategies"),
+    "runs": ("expression", "losses", "tasks", "engine", "filters", "strategies", "methods"),
+    "verdict": ("expression", "losses", "tasks", "engine", "filters", "strategies", "methods", "runs"),
+}
+MAY_IMPORT["analysis"] = (*MAY_IMPORT["verdict"], "verdict")
+MAY_IMPORT["report"] = (*MAY_IMPORT["analysis"], "analysis")
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return "leaf" if len(parts) == 1 else parts[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def imported_packages(path: Path) -> set[str]:
+    inside = {name.split(".")[1] for name in imports_of(path) if name.startswith("evomal.")}
+    return {name for name in inside if (ROOT / name).is_dir()}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_left(path):
+    package = package_of(path)
+    if package == "leaf" and path.stem in ("__init__", "__main__", "cli"):
+        return
+    assert imported_packages(path) <= {*MAY_IMPORT[package], package}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if package_of(p) == "expression"], ids=lambda p: p.name)
+def test_expressions_do_without_torch(path):
+    assert not any(name.split(".")[0] == "torch" for name in imports_of(path))
+
+
+def test_the_rule_notices_a_breach(tmp_path, monkeypatch):
+    package = tmp_path / "expression"
+    package.mkdir()
+    (tmp_path / "losses").mkdir()
+    breach = package / "breach.py"
+    breach.write_text("from evomal.losses.contract import Loss\n")
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    assert imported_packages(breach) == {"losses"}
+
+
+def test_no_module_bears_the_name_of_a_public_function():
+    public = {name for name in evomal.__all__ if callable(getattr(evomal, name))} | {"search", "train", "compare"}
+    assert not public & {path.stem for path in MODULES}
+
+
+def test_every_module_says_what_it_is():
+    assert [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
