@@ -23,9 +23,13 @@ from tests.strategies import fragments
         ("square(mul(y, f))", r"(y \cdot f_{\theta}(x))^2"),
         ("aq(y, square(f))", r"\frac{y}{\sqrt{1 + (f_{\theta}(x)^2)^2}}"),
         ("abs(log(mul(y, f)))", r"\left|\log\left(\left|y \cdot f_{\theta}(x)\right| + \epsilon\right)\right|"),
-        ("max(sign(y), sqrt(f))", r"\max\left(\operatorname{sign}\left(y\right), \sqrt{\left|f_{\theta}(x)\right| + \epsilon}\right)"),
+        (
+            "max(sign(y), tanh(f))",
+            r"\max\left(\operatorname{sign}\left(y\right), \tanh\left(f_{\theta}(x)\right)\right)",
+        ),
+        ("sub(sqrt(y), f)", r"\sqrt{\left|y\right| + \epsilon} - f_{\theta}(x)"),
     ],
-)  # fmt: skip
+)
 def test_latex(text, latex):
     assert Expression.parse(text).latex() == latex
 

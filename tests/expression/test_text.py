@@ -1,5 +1,6 @@
 """Reading and writing expressions, and what is said of text that is none."""
 
+import contextlib
 import time
 import tracemalloc
 
@@ -55,8 +56,9 @@ def test_white_space_does_not_matter(tree, space):
     ],
 )
 def test_bad_text_is_refused_in_one_sentence(text, sentence):
-    with pytest.raises(ValueError, match=".*") as caught:
+    with pytest.raises(InputError) as caught:
         Expression.parse(text)
+    assert isinstance(caught.value, ValueError)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
@@ -97,17 +99,14 @@ def test_other_types_are_refused(value):
 def test_any_text_parses_or_gives_the_error(text):
     try:
         tree = Expression.parse(text)
-    except InputError as error:
-        assert str(error)
-    else:
-        assert Expression.parse(str(tree)) == tree
+    except InputError:
+        return
+    assert Expression.parse(str(tree)) == tree
 
 
 @given(fragments(max_leaves=8), st.integers(0, 200), st.sampled_from("(),yf1- \x00é(add"))
 def test_a_changed_character_parses_or_gives_the_error(tree, place, character):
     text = str(tree)
     place %= len(text)
-    try:
+    with contextlib.suppress(InputError):
         Expression.parse(text[:place] + character + text[place + 1 :], fragment=True)
-    except InputError as error:
-        assert str(error)
