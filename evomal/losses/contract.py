@@ -81,7 +81,8 @@ class Loss(nn.Module, ABC):
                 unreduced = self._classification(output, target)
             return _reduced(unreduced, self.reduction).to(result_dtype)
 
-    # What a sample costs. Logits are (samples, classes) and may be of any float dtype; results are `compute_dtype`.
+    # What a sample costs. Logits are (samples, classes). Arguments come in the dtypes they have, as converting them here
+    # would copy them whole; results are of `compute_dtype`.
 
     @abstractmethod
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -93,7 +94,7 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Elementwise losses for independent binaries; the target lies between 0 and 1."""
+        """Elementwise losses for independent binaries; the target, of any dtype, lies between 0 and 1."""
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         """Elementwise losses of regression."""
@@ -118,10 +119,9 @@ class Loss(nn.Module, ABC):
         if not (as_indices or as_probabilities) or not fitting_weight:
             raise _refusal(output, target, self.weight)
         logits = _as_rows(output, class_dim)
-        weight = None if self.weight is None else self.weight.to(compute_dtype(logits))
+        weight = None if self.weight is None else self.weight.to(compute_dtype(logits, target))
         if as_probabilities:
-            rows = _as_rows(target, class_dim).to(compute_dtype(logits))
-            return _Unreduced(self.of_probabilities(logits, rows, weight), None, sample_shape)
+            return _Unreduced(self.of_probabilities(logits, _as_rows(target, class_dim), weight), None, sample_shape)
         indices = target.reshape(-1).long()
         ignored = self._ignored(indices, classes)
         if ignored is not None:
@@ -143,11 +143,11 @@ class Loss(nn.Module, ABC):
         ignored = self._ignored(bits, 2)
         if ignored is not None:
             bits = bits.masked_fill(ignored, 0)
-        shares = bits.to(compute_dtype(logits))
-        losses = self.of_bits(logits, shares)
+        losses = self.of_bits(logits, bits)
         if self.weight is None:
             return _masked(losses, None, ignored, sample_shape)
-        weight = self.weight.to(shares.dtype)
+        weight = self.weight.to(losses.dtype)
+        shares = bits.to(losses.dtype)
         sample_weight = torch.lerp(weight[0].expand_as(shares), weight[1].expand_as(shares), shares)
         # As in torch, a mean over hard targets divides by their weights, one over probabilities by their number.
         divisors = None if target.is_floating_point() else sample_weight
@@ -166,7 +166,7 @@ class Loss(nn.Module, ABC):
             )
         ignored = self._ignored(target, 2)
         bits = target if ignored is None else target.masked_fill(ignored, 0)
-        losses = self.of_bits(output, bits.to(compute_dtype(output)))
+        losses = self.of_bits(output, bits)
         if self.weight is not None:
             losses = losses * self.weight.to(losses.dtype).reshape([labels] + [1] * (output.dim() - class_dim - 1))
         return _masked(losses, None, ignored, output.shape)
@@ -182,8 +182,7 @@ class Loss(nn.Module, ABC):
                     f"target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
                 )
             target = target.reshape(output.shape)
-        dtype = compute_dtype(output, target)
-        return _Unreduced(self.of_values(output.to(dtype), target.to(dtype)), None, output.shape)
+        return _Unreduced(self.of_values(*to_compute_dtype(output, target)), None, output.shape)
 
     def _ignored(self, target: Tensor, classes: int) -> Tensor | None:
         """Mask of the samples to leave out; None when it is known that there are none."""
@@ -205,6 +204,12 @@ class Loss(nn.Module, ABC):
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
     """Float64 where any of the tensors is, else float32: half precision is never enough inside a loss."""
     return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+
+
+def to_compute_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the dtype a loss of them is computed in."""
+    dtype = compute_dtype(*tensors)
+    return tuple(tensor.to(dtype) for tensor in tensors)
 
 
 def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
@@ -255,8 +260,8 @@ def _reduced(unreduced: _Unreduced, reduction: str) -> Tensor:
 def _refusal(output: Tensor, target: Tensor, weight: Tensor | None) -> Exception:
     """Torch's own error for inputs it refuses, so that a drop-in loss fails in the words people know."""
     try:
-        meta_weight = None if weight is None else weight.to("meta", output.dtype)
-        F.cross_entropy(output.to("meta"), target.to("meta"), weight=meta_weight)
+        stand_ins = (torch.zeros_like(tensor, device="cpu") for tensor in (output, target))
+        F.cross_entropy(*stand_ins, weight=None if weight is None else weight.to("cpu", output.dtype))
     except Exception as error:
         return error
     return InputError(

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from evomal.losses.contract import Loss, compute_dtype
+from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
 
 
 class ElementwiseLoss(Loss):
@@ -26,12 +26,13 @@ class ElementwiseLoss(Loss):
         return losses if weight is None else losses * weight[target]
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        prediction = logits.to(target.dtype).softmax(1)
-        losses = self.value(prediction, target).sum(1)
+        logits, target = to_compute_dtype(logits, target)
+        losses = self.value(logits.softmax(1), target).sum(1)
         return losses if weight is None else losses * (target @ weight)
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.value(logits.to(target.dtype).sigmoid(), target)
+        logits, target = to_compute_dtype(logits, target)
+        return self.value(logits.sigmoid(), target)
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return self.value(output, target)

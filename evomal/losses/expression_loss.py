@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
@@ -15,8 +14,9 @@ from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.softplus import softplus
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": F.softplus}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
 """Output activations φ of the root's value; softplus keeps the loss positive."""
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import sympy
-import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.losses.options import checked
+from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -21,7 +21,7 @@ class FocalLoss(TargetLoss):
 
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
         # (1 − p)^γ as exp(γ·log(1 − p)): the power's own derivative is infinite or NaN where 1 − p underflows.
-        return (-self.gamma * F.softplus(log_odds)).exp() * F.softplus(-log_odds)
+        return (-self.gamma * softplus(log_odds)).exp() * softplus(-log_odds)
 
     def sympy(self) -> Any:
         return -((1 - PROBABILITY_SYMBOL) ** sympy.nsimplify(self.gamma)) * sympy.log(PROBABILITY_SYMBOL)

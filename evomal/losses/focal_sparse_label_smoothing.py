@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import sympy
-import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.losses.options import checked
+from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -23,7 +23,7 @@ class FocalSparseLabelSmoothingLoss(TargetLoss):
 
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
         share = 1 - self.smoothing + self.smoothing / classes
-        minus_log_p, minus_log_rest = F.softplus(-log_odds), F.softplus(log_odds)
+        minus_log_p, minus_log_rest = softplus(-log_odds), softplus(log_odds)
         right = share * (-self.gamma * minus_log_rest).exp() * minus_log_p
         smoothed = (1 - share) * (-self.gamma * minus_log_p).exp() * (minus_log_rest + math.log(classes - 1))
         return right + smoothed

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-from evomal.losses.contract import Loss, compute_dtype
+from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
 from evomal.losses.options import checked
 from evomal.losses.row_blocks import by_blocks
 from evomal.losses.target_losses import CLASSES_SYMBOL
@@ -35,16 +35,18 @@ class LabelSmoothingLoss(Loss):
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
             smoothed = shares * (1 - self.smoothing) + self.smoothing / rows.shape[1]
-            costs = -rows.to(shares.dtype).log_softmax(1) * smoothed
+            costs = -rows.log_softmax(1) * smoothed
             return costs.sum(1) if weight is None else costs @ weight
 
         return by_blocks(of_rows, logits, target)
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
             smoothed = shares * (1 - self.smoothing) + self.smoothing / 2
-            return F.binary_cross_entropy_with_logits(rows.to(shares.dtype), smoothed, reduction="none")
+            return F.binary_cross_entropy_with_logits(rows, smoothed, reduction="none")
 
         return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.softplus import softplus
 
 HIDDEN = 50
 
@@ -37,7 +38,7 @@ class NeuralLoss(ElementwiseLoss):
         hidden = torch.stack((prediction, target), dim=-1)
         first, second, last = (layer.to(prediction) for layer in self.layers)
         hidden = F.linear(F.relu(F.linear(hidden, first)), second)
-        return F.softplus(F.linear(F.relu(hidden), last)).squeeze(-1)
+        return softplus(F.linear(F.relu(hidden), last)).squeeze(-1)
 
     def extra_repr(self) -> str:
         return f"layers={[tuple(layer.shape) for layer in self.layers]}, {super().extra_repr()}"

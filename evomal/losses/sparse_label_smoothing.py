@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.losses.options import checked
+from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -28,7 +29,7 @@ class SparseLabelSmoothingLoss(TargetLoss):
 
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
         if self.simplified:
-            return F.softplus(-log_odds) + self.smoothing * F.softplus(log_odds)
+            return softplus(-log_odds) + self.smoothing * softplus(log_odds)
         # With a + b = 1: −a·log p − b·log(1 − p) = softplus(d) − a·d, the binary cross-entropy of d with target a.
         share = 1 - self.smoothing + self.smoothing / classes
         value = F.binary_cross_entropy_with_logits(log_odds, torch.full_like(log_odds, share), reduction="none")

@@ -6,7 +6,7 @@ from typing import Any
 import sympy
 from torch import Tensor
 
-from evomal.losses.contract import Loss
+from evomal.losses.contract import Loss, to_compute_dtype
 from evomal.losses.log_odds import all_log_odds, target_log_odds
 from evomal.losses.row_blocks import by_blocks
 
@@ -37,6 +37,7 @@ class TargetLoss(Loss):
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
             losses = self.of_log_odds(all_log_odds(rows), rows.shape[1]) * shares
             return losses.sum(1) if weight is None else losses @ weight
 
@@ -44,7 +45,7 @@ class TargetLoss(Loss):
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
-            log_odds = rows.to(shares.dtype)
+            log_odds, shares = to_compute_dtype(rows, shares)
             return shares * self.of_log_odds(log_odds, 2) + (1 - shares) * self.of_log_odds(-log_odds, 2)
 
         return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-from evomal.losses.contract import Loss, compute_dtype
+from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
 from evomal.losses.options import checked
 from evomal.losses.target_losses import PROBABILITY_SYMBOL
 
@@ -21,10 +21,10 @@ class CrossEntropyLoss(Loss):
         return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        return F.cross_entropy(logits.to(target.dtype), target, weight=weight, reduction="none")
+        return F.cross_entropy(*to_compute_dtype(logits, target), weight=weight, reduction="none")
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(logits.to(target.dtype), target, reduction="none")
+        return F.binary_cross_entropy_with_logits(*to_compute_dtype(logits, target), reduction="none")
 
     def sympy(self) -> Any:
         return -sympy.log(PROBABILITY_SYMBOL)

@@ -34,7 +34,7 @@ class Body:
     def meaning(self) -> str:
         return {
             "outputs": "Cost of each output: f is the prediction, y the target.",
-            "target": "Cost of a target with log-odds d: log p = -softplus(-d), log(1 - p) = -softplus(d).",
+            "target": "Cost of a target with log-odds d: log p = logsigmoid(d), log(1 - p) = logsigmoid(-d).",
             "log_probabilities": "Cost of each class: log_p is its log-probability, y its share of the target.",
         }[self.form]
 
@@ -45,7 +45,7 @@ def body(loss: Loss, xp: str) -> Body:
     if isinstance(loss, ExpressionLoss):
         lines = to_code(loss.expression.tokens, None if loss.weights is None else loss.weights.tolist(), xp)
         if loss.activation == "softplus":
-            lines[-1] = f"return softplus({lines[-1].removeprefix('return ')})"
+            lines[-1:] = [f"value = {lines[-1].removeprefix('return ')}", "return -logsigmoid(-value)  # softplus"]
     elif isinstance(loss, TaylorLoss):
         lines = _taylor(loss)
     elif isinstance(loss, NeuralLoss):
@@ -92,29 +92,28 @@ def _neural(loss: NeuralLoss, xp: str) -> list[str]:
         *lines,
         f"hidden = {xp}.stack([f, y], -1) @ first.T",
         f"hidden = {xp}.maximum(hidden, 0 * hidden) @ second.T",
-        f"return softplus(({xp}.maximum(hidden, 0 * hidden) @ last.T)[..., 0])",
+        f"value = ({xp}.maximum(hidden, 0 * hidden) @ last.T)[..., 0]",
+        "return -logsigmoid(-value)  # softplus",
     ]
 
 
 def _target(loss: Loss, xp: str) -> list[str]:
     if isinstance(loss, CrossEntropyLoss):
-        return ["return softplus(-d)"]
+        return ["return -logsigmoid(d)"]
     if isinstance(loss, AbsoluteCrossEntropyLoss):
-        return [f"return {loss.phi0} * {xp}.abs(math.log({loss.phi1}) - softplus(-d))"]
+        return [f"return {loss.phi0} * {xp}.abs(math.log({loss.phi1}) + logsigmoid(d))"]
     if isinstance(loss, FocalLoss):
-        return [f"return {xp}.exp(-{loss.gamma} * softplus(d)) * softplus(-d)"]
+        return [f"return -{xp}.exp({loss.gamma} * logsigmoid(-d)) * logsigmoid(d)"]
+    share = f"share = 1 - {loss.smoothing} + {loss.smoothing} / classes" if hasattr(loss, "smoothing") else ""
     if isinstance(loss, SparseLabelSmoothingLoss):
         if loss.simplified:
-            return [f"return softplus(-d) + {loss.smoothing} * softplus(d)"]
-        return [
-            f"share = 1 - {loss.smoothing} + {loss.smoothing} / classes",
-            "return share * softplus(-d) + (1 - share) * (softplus(d) + math.log(classes - 1))",
-        ]
+            return [f"return -(logsigmoid(d) + {loss.smoothing} * logsigmoid(-d))"]
+        return [share, "return -(share * logsigmoid(d) + (1 - share) * (logsigmoid(-d) - math.log(classes - 1)))"]
     if isinstance(loss, FocalSparseLabelSmoothingLoss):
         return [
-            f"share = 1 - {loss.smoothing} + {loss.smoothing} / classes",
-            f"right = {xp}.exp(-{loss.gamma} * softplus(d)) * softplus(-d)",
-            f"wrong = {xp}.exp(-{loss.gamma} * softplus(-d)) * (softplus(d) + math.log(classes - 1))",
-            "return share * right + (1 - share) * wrong",
+            share,
+            f"right = {xp}.exp({loss.gamma} * logsigmoid(-d)) * logsigmoid(d)",
+            f"wrong = {xp}.exp({loss.gamma} * logsigmoid(d)) * (logsigmoid(-d) - math.log(classes - 1))",
+            "return -(share * right + (1 - share) * wrong)",
         ]
     raise InputError(f"{type(loss).__name__} cannot be exported as source")

@@ -71,7 +71,7 @@ class LearnedLoss(torch.nn.Module):
     imports={
         r"\bmath\.": "import math\n\n",
         r"\btorch\.": "import torch\n",
-        r"\bsoftplus\(": "from torch.nn.functional import softplus\n",
+        r"\blogsigmoid\(": "from torch.nn.functional import logsigmoid\n",
     },
     helpers={
         "aq": '''def aq(a, b):
@@ -145,7 +145,7 @@ class LearnedLoss(torch.nn.Module):
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
         "log_probabilities": Meeting(
-            bits="value(-softplus(-logits), y, 2) + value(-softplus(logits), 1 - y, 2)",
+            bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
             probabilities="value(logits.log_softmax(1), y, classes) @ weight",
             classes="value(logits.log_softmax(1), y, classes) @ weight",
         ),
@@ -177,7 +177,7 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
         r"\bmath\.": "import math\n\n",
         r"\bjax\.": "import jax\n",
         r"\bjnp\.": "import jax.numpy as jnp\n",
-        r"\bsoftplus\(": "from jax.nn import softplus\n",
+        r"\blogsigmoid\(": "from jax.nn import log_sigmoid as logsigmoid\n",
     },
     helpers={
         "aq": '''def aq(a, b):
@@ -251,7 +251,7 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
         "log_probabilities": Meeting(
-            bits="value(-softplus(-logits), y, 2) + value(-softplus(logits), 1 - y, 2)",
+            bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
             probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
             classes="value(jax.nn.log_softmax(logits), y, classes) @ weight",
         ),
