@@ -81,8 +81,8 @@ class Loss(nn.Module, ABC):
                 unreduced = self._classification(output, target)
             return _reduced(unreduced, self.reduction).to(result_dtype)
 
-    # What a sample costs. Logits are (samples, classes). Arguments come in the dtypes they have, as converting them here
-    # would copy them whole; results are of `compute_dtype`.
+    # What a sample costs. Logits are (samples, classes). Arguments come in the dtypes they have, as converting them
+    # here would copy them whole; results are of `compute_dtype`.
 
     @abstractmethod
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -206,10 +206,10 @@ def compute_dtype(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
 
 
-def to_compute_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the dtype a loss of them is computed in."""
-    dtype = compute_dtype(*tensors)
-    return tuple(tensor.to(dtype) for tensor in tensors)
+def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the dtype a loss of them is computed in."""
+    dtype = compute_dtype(output, target)
+    return output.to(dtype), target.to(dtype)
 
 
 def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
@@ -260,8 +260,8 @@ def _reduced(unreduced: _Unreduced, reduction: str) -> Tensor:
 def _refusal(output: Tensor, target: Tensor, weight: Tensor | None) -> Exception:
     """Torch's own error for inputs it refuses, so that a drop-in loss fails in the words people know."""
     try:
-        stand_ins = (torch.zeros_like(tensor, device="cpu") for tensor in (output, target))
-        F.cross_entropy(*stand_ins, weight=None if weight is None else weight.to("cpu", output.dtype))
+        blank_output, blank_target = (torch.zeros_like(tensor, device="cpu") for tensor in (output, target))
+        F.cross_entropy(blank_output, blank_target, None if weight is None else weight.to("cpu", output.dtype))
     except Exception as error:
         return error
     return InputError(
