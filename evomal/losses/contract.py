@@ -5,6 +5,7 @@ or class probabilities. One logit `(N, 1)` is binary. `kind="multilabel"` treats
 `torch.nn.BCEWithLogitsLoss` does. `kind="regression"` compares values, as `torch.nn.MSELoss` does.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Loss(nn.Module, ABC):
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
         result_dtype = _result_dtype(output, target)
-        with torch.autocast(output.device.type, enabled=False):
+        with _without_autocast(output):
             if self.kind == "regression":
                 unreduced = self._regression(output, target)
             elif self.kind == "multilabel":
@@ -219,6 +220,12 @@ def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
     if tensor.dim() != 1 or not tensor.is_floating_point():
         raise InputError(f"weight must be a list of numbers, one per class, but got shape {tuple(tensor.shape)}")
     return tensor
+
+
+def _without_autocast(output: Tensor) -> contextlib.AbstractContextManager[Any]:
+    device = output.device.type
+    # Entering the context takes longer than asking whether it is needed.
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else contextlib.nullcontext()
 
 
 def _class_dim(output: Tensor) -> int:

@@ -6,6 +6,7 @@ exact however close p is to 0 or 1 (1 − p is never formed by subtraction), and
 gradient; only s, one number a sample, is kept between the two.
 """
 
+import functools
 import importlib
 import importlib.util
 from types import ModuleType
@@ -48,7 +49,7 @@ def all_log_odds(logits: Tensor) -> Tensor:
 class _TargetLogOdds(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
-        result, others = _backend(logits).log_odds(logits, target)
+        result, others = _backend(logits.device.type).log_odds(logits, target)
         ctx.save_for_backward(logits, target, others)
         return cast(Tensor, result)
 
@@ -58,7 +59,7 @@ class _TargetLogOdds(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph: someone will differentiate this backward pass
             value = composed_target_log_odds(logits, target)
             return torch.autograd.grad(value, logits, gradients, create_graph=True)[0], None
-        return _backend(logits).gradient(logits, target, others, *gradients), None
+        return _backend(logits.device.type).gradient(logits, target, others, *gradients), None
 
 
 _BACKENDS = {"cpu": "evomal.losses.log_odds_cpu"}
@@ -66,6 +67,7 @@ if importlib.util.find_spec("triton"):
     _BACKENDS["cuda"] = "evomal.losses.log_odds_gpu"
 
 
-def _backend(logits: Tensor) -> ModuleType:
+@functools.cache
+def _backend(device: str) -> ModuleType:
     # Imported on first use: neither compiler should be loaded for the other's device.
-    return importlib.import_module(_BACKENDS[logits.device.type])
+    return importlib.import_module(_BACKENDS[device])

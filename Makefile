@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Both set up what they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long lint bench clean
+
+help:
+	@echo "make demo       compare the hand-made losses on a small task"
+	@echo "make test       lint, type-check and test"
+	@echo "make test-long  the checks that take minutes"
+	@echo "make bench      measure speed and memory, as ratios within one run"
+	@echo "make setup      only make .venv with the evomal command"
+
+setup: $(VENV)/.installed
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("evomal needs Python 3.11 or newer but $(PYTHON) is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and pinned: left to a range, pip would fetch another build beside it.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/compare_losses.py
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(PYTEST) -m "not long" --numprocesses 2
+
+test-long: $(VENV)/.dev
+	$(PYTEST) -m long
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/label_smoothing.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,134 @@
+"""Sparse label smoothing against torch's label smoothing: time and peak memory of forward and backward.
+
+Both are measured in turns within one run, so that a busy machine slows both; the ratio is what counts. Batch 100 and
+ξ = 0.1 as in the paper's appendix. Memory is the peak above the logits, in multiples of the logits' size.
+"""
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from evomal.losses import SparseLabelSmoothingLoss
+
+BATCH, SMOOTHING = 100, 0.1
+CLASSES = (10, 100, 1_000, 10_000, 100_000)
+ROUNDS = 15
+SECONDS_A_ROUND = 0.05
+
+Step = Callable[[], None]
+
+
+def main() -> None:
+    console = Console(width=80)
+    for device in ("cpu", "cuda"):
+        if device == "cuda" and not torch.cuda.is_available():
+            console.print("no CUDA device: only the CPU was measured")
+            continue
+        table = Table(title=description(device), box=None, pad_edge=False, header_style="bold", title_justify="left")
+        for column in ("classes", "torch µs", "evomal µs", "speed-up", "range", "torch mem", "evomal mem"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for classes in CLASSES:
+            table.add_row(*row(device, classes))
+        console.print(table)
+
+
+def description(device: str) -> str:
+    name = (
+        torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    )
+    return (
+        f"label smoothing, forward and backward, batch {BATCH}, float32\n{device}: {name}, torch {torch.__version__}, "
+        f"median of {ROUNDS} rounds"
+    )
+
+
+def row(device: str, classes: int) -> list[str]:
+    generator = torch.Generator().manual_seed(classes)
+    logits = torch.randn(BATCH, classes, generator=generator).to(device).requires_grad_()
+    target = torch.randint(classes, (BATCH,), generator=generator).to(device)
+    sparse = SparseLabelSmoothingLoss(SMOOTHING)
+    steps = (
+        lambda: F.cross_entropy(logits, target, label_smoothing=SMOOTHING),
+        lambda: sparse(logits, target),
+    )
+    runs = [differentiated(step, logits) for step in steps]
+    times = in_turns(runs, device)
+    ratios = sorted(reference / ours for reference, ours in zip(*times, strict=True))
+    medians = [1e6 * statistics.median(series) for series in times]
+    memory = [peak_memory(run, logits) / (logits.numel() * logits.element_size()) for run in runs]
+    return [
+        f"{classes:,}",
+        f"{medians[0]:,.0f}",
+        f"{medians[1]:,.0f}",
+        f"{medians[0] / medians[1]:.2f}×",
+        f"{ratios[0]:.2f}-{ratios[-1]:.2f}",
+        f"{memory[0]:.1f}×",
+        f"{memory[1]:.1f}×",
+    ]
+
+
+def differentiated(step: Callable[[], torch.Tensor], logits: torch.Tensor) -> Step:
+    def run() -> None:
+        logits.grad = None
+        step().backward()
+
+    return run
+
+
+def in_turns(runs: list[Step], device: str) -> list[list[float]]:
+    """Seconds a call, a list of rounds for each run."""
+    repeats = []
+    for run in runs:
+        seconds(run, 5, device)
+        repeats.append(max(3, round(SECONDS_A_ROUND / seconds(run, 5, device))))
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(ROUNDS):
+        for series, run, count in zip(times, runs, repeats, strict=True):
+            series.append(seconds(run, count, device))
+    return times
+
+
+def seconds(run: Step, count: int, device: str) -> float:
+    synchronise(device)
+    began = time.perf_counter()
+    for _ in range(count):
+        run()
+    synchronise(device)
+    return (time.perf_counter() - began) / count
+
+
+def synchronise(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(run: Step, logits: torch.Tensor) -> int:
+    """Bytes allocated at the worst moment of a run, above what was there before."""
+    run()
+    logits.grad = None
+    if logits.is_cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        run()
+    changes = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for change in sorted(changes, key=lambda event: event.start_ns()):
+        held += change.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+if __name__ == "__main__":
+    main()
