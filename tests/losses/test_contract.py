@@ -23,6 +23,7 @@ from evomal.losses import (
     starting_layers,
 )
 
+DEVICES = ("cpu", *(["cuda"] if torch.cuda.is_available() else []))
 CLASSES = 5
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
@@ -73,36 +74,38 @@ def assert_agrees(loss, reference, output, target):
 @pytest.mark.parametrize("name", AS_CROSS_ENTROPY)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_class_indices_agree_with_torch(name, shape, dtype):
+@pytest.mark.parametrize("device", DEVICES)
+def test_class_indices_agree_with_torch(name, shape, dtype, device):
     make, options, smoothing = AS_CROSS_ENTROPY[name]
-    output = draw(0, *shape, dtype=dtype) * 3
+    output = draw(0, *shape, dtype=dtype).to(device) * 3
     for weight, ignore_index, reduction in itertools.product(WEIGHTS, (-100, 2), ("none", "mean", "sum")):
-        target = class_indices(shape)
+        target = class_indices(shape).to(device)
         if ignore_index < 0 and target.dim():
             target.view(-1)[0] = ignore_index
         contract = {"ignore_index": ignore_index, "reduction": reduction}
 
         def reference(z, t, weight=weight, contract=contract):
-            cast = None if weight is None else weight.to(z.dtype)
+            cast = None if weight is None else weight.to(z)
             return F.cross_entropy(z, t, weight=cast, label_smoothing=smoothing, **contract)
 
-        assert_agrees(make(**options, weight=weight, **contract), reference, output, target)
+        assert_agrees(make(**options, weight=weight, **contract).to(device), reference, output, target)
 
 
 @pytest.mark.parametrize("name", AS_CROSS_ENTROPY)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_class_probabilities_agree_with_torch(name, shape, dtype):
+@pytest.mark.parametrize("device", DEVICES)
+def test_class_probabilities_agree_with_torch(name, shape, dtype, device):
     make, options, smoothing = AS_CROSS_ENTROPY[name]
-    output = draw(0, *shape, dtype=dtype) * 3
-    target = draw(1, *shape).softmax(0 if len(shape) == 1 else 1).to(dtype)
+    output = draw(0, *shape, dtype=dtype).to(device) * 3
+    target = draw(1, *shape).softmax(0 if len(shape) == 1 else 1).to(device, dtype)
     for weight, reduction in itertools.product(WEIGHTS, ("none", "mean", "sum")):
 
         def reference(z, t, weight=weight, reduction=reduction):
-            cast = None if weight is None else weight.to(z.dtype)
+            cast = None if weight is None else weight.to(z)
             return F.cross_entropy(z, t, weight=cast, label_smoothing=smoothing, reduction=reduction)
 
-        assert_agrees(make(**options, weight=weight, reduction=reduction), reference, output, target)
+        assert_agrees(make(**options, weight=weight, reduction=reduction).to(device), reference, output, target)
 
 
 @pytest.mark.parametrize("name", AS_CROSS_ENTROPY)
@@ -320,13 +323,15 @@ def test_autocast_and_half_precision_compute_in_float32(name, dtype):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_edge_batches(name):
+@pytest.mark.parametrize("device", DEVICES)
+def test_edge_batches(name, device):
     loss = ALL[name]()
-    ignored = torch.full((3,), -100)
-    assert loss(draw(0, 3, CLASSES), ignored).isnan()  # as torch: nothing to average
-    assert ALL[name](reduction="sum")(draw(0, 3, CLASSES), ignored) == 0
-    assert ALL[name](reduction="none")(draw(0, 0, CLASSES), torch.zeros(0, dtype=torch.long)).shape == (0,)
-    assert loss(torch.zeros(0, CLASSES), torch.zeros(0, dtype=torch.long)).isnan()
+    some, none = draw(0, 3, CLASSES).to(device), torch.zeros(0, CLASSES, device=device)
+    ignored, empty = torch.full((3,), -100, device=device), torch.zeros(0, dtype=torch.long, device=device)
+    assert loss(some, ignored).isnan()  # as torch: nothing to average
+    assert ALL[name](reduction="sum")(some, ignored) == 0
+    assert ALL[name](reduction="none")(none, empty).shape == (0,)
+    assert loss(none, empty).isnan()
 
 
 @pytest.mark.parametrize("name", ALL)
