@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import sympy
-import torch.nn.functional as F
-from torch import Tensor
 
+from evomal.losses.coefficients import Coefficients
 from evomal.losses.options import checked
 from evomal.losses.target_losses import PROBABILITY_SYMBOL, TargetLoss
 
@@ -24,8 +23,8 @@ class AbsoluteCrossEntropyLoss(TargetLoss):
         self.phi0 = checked("phi0", phi0, above=0)
         self.phi1 = checked("phi1", phi1, above=0)
 
-    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
-        return self.phi0 * (F.logsigmoid(log_odds) + math.log(self.phi1)).abs()
+    def coefficients(self, classes: int) -> Coefficients:
+        return Coefficients(scale=self.phi0, shift=math.log(self.phi1))
 
     def sympy(self) -> Any:
         return sympy.Float(self.phi0) * sympy.Abs(sympy.log(sympy.Float(self.phi1) * PROBABILITY_SYMBOL))

@@ -8,7 +8,6 @@ or class probabilities. One logit `(N, 1)` is binary. `kind="multilabel"` treats
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -23,15 +22,6 @@ Reduction = Literal["none", "mean", "sum"]
 Scalar = str | int | float | bool | None
 Provenance = dict[str, Scalar | dict[str, Scalar]]
 """Where a loss comes from: task, model, method, seed, fitness, versions."""
-
-
-@dataclass(frozen=True)
-class _Unreduced:
-    """Losses before reduction, zero where ignored, and what a mean divides their sum by (None: their number)."""
-
-    values: Tensor
-    divisor: Tensor | None
-    shape: torch.Size
 
 
 class Loss(nn.Module, ABC):
@@ -70,17 +60,16 @@ class Loss(nn.Module, ABC):
         """The loss of a batch, reduced; computed in float32 at least, in torch's result dtype."""
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
-        result_dtype = _result_dtype(output, target)
         with _without_autocast(output):
             if self.kind == "regression":
-                unreduced = self._regression(output, target)
+                loss = self._regression(output, target)
             elif self.kind == "multilabel":
-                unreduced = self._multilabel(output, target)
+                loss = self._multilabel(output, target)
             elif output.dim() > 0 and output.shape[_class_dim(output)] == 1:
-                unreduced = self._binary(output, target)
+                loss = self._binary(output, target)
             else:
-                unreduced = self._classification(output, target)
-            return _reduced(unreduced, self.reduction).to(result_dtype)
+                loss = self._classification(output, target)
+        return loss.to(_result_dtype(output, target))
 
     # What a sample costs. Logits are (samples, classes). Arguments come in the dtypes they have, as converting them
     # here would copy them whole; results are of `compute_dtype`.
@@ -97,6 +86,10 @@ class Loss(nn.Module, ABC):
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         """Elementwise losses for independent binaries; the target, of any dtype, lies between 0 and 1."""
 
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        """The reduced loss for class indices, where a loss has a faster way than through its unreduced samples."""
+        return None
+
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         """Elementwise losses of regression."""
         raise InputError(f"{type(self).__name__} is for classification only")
@@ -110,7 +103,7 @@ class Loss(nn.Module, ABC):
 
     # How a batch becomes samples.
 
-    def _classification(self, output: Tensor, target: Tensor) -> _Unreduced:
+    def _classification(self, output: Tensor, target: Tensor) -> Tensor:
         class_dim = _class_dim(output) if output.dim() else 0
         sample_shape = output.shape[:class_dim] + output.shape[class_dim + 1 :]
         as_indices = output.dim() > 0 and target.shape == sample_shape and not target.is_floating_point()
@@ -122,15 +115,22 @@ class Loss(nn.Module, ABC):
         logits = _as_rows(output, class_dim)
         weight = None if self.weight is None else self.weight.to(compute_dtype(logits, target))
         if as_probabilities:
-            return _Unreduced(self.of_probabilities(logits, _as_rows(target, class_dim), weight), None, sample_shape)
+            return self._reduce(self.of_probabilities(logits, _as_rows(target, class_dim), weight), sample_shape)
         indices = target.reshape(-1).long()
-        ignored = self._ignored(indices, classes)
+        fused = self.fused(logits, indices)
+        if fused is not None:
+            return fused.reshape(sample_shape) if self.reduction == "none" else fused
+        return self.composed(logits, indices, weight, sample_shape)
+
+    def composed(self, logits: Tensor, indices: Tensor, weight: Tensor | None, shape: torch.Size) -> Tensor:
+        """The reduced loss for class indices through the unreduced samples."""
+        ignored = self._ignored(indices, logits.shape[1])
         if ignored is not None:
             indices = indices.masked_fill(ignored, 0)
         losses = self.of_classes(logits, indices, weight)
-        return _masked(losses, None if weight is None else weight[indices], ignored, sample_shape)
+        return self._reduce(losses, shape, ignored, None if weight is None else weight[indices])
 
-    def _binary(self, output: Tensor, target: Tensor) -> _Unreduced:
+    def _binary(self, output: Tensor, target: Tensor) -> Tensor:
         class_dim = _class_dim(output)
         sample_shape = output.shape[:class_dim] + output.shape[class_dim + 1 :]
         if target.shape not in (output.shape, sample_shape):
@@ -146,15 +146,15 @@ class Loss(nn.Module, ABC):
             bits = bits.masked_fill(ignored, 0)
         losses = self.of_bits(logits, bits)
         if self.weight is None:
-            return _masked(losses, None, ignored, sample_shape)
+            return self._reduce(losses, sample_shape, ignored)
         weight = self.weight.to(losses.dtype)
         shares = bits.to(losses.dtype)
         sample_weight = torch.lerp(weight[0].expand_as(shares), weight[1].expand_as(shares), shares)
         # As in torch, a mean over hard targets divides by their weights, one over probabilities by their number.
         divisors = None if target.is_floating_point() else sample_weight
-        return _masked(losses * sample_weight, divisors, ignored, sample_shape)
+        return self._reduce(losses * sample_weight, sample_shape, ignored, divisors)
 
-    def _multilabel(self, output: Tensor, target: Tensor) -> _Unreduced:
+    def _multilabel(self, output: Tensor, target: Tensor) -> Tensor:
         if target.shape != output.shape or output.dim() == 0:
             raise InputError(
                 f"a multilabel target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
@@ -170,9 +170,9 @@ class Loss(nn.Module, ABC):
         losses = self.of_bits(output, bits)
         if self.weight is not None:
             losses = losses * self.weight.to(losses.dtype).reshape([labels] + [1] * (output.dim() - class_dim - 1))
-        return _masked(losses, None, ignored, output.shape)
+        return self._reduce(losses, output.shape, ignored)
 
-    def _regression(self, output: Tensor, target: Tensor) -> _Unreduced:
+    def _regression(self, output: Tensor, target: Tensor) -> Tensor:
         if target.shape != output.shape:
             # Only a trailing dimension of one may differ: anything else would broadcast samples against each other.
             if tuple(output.shape) not in (
@@ -183,7 +183,21 @@ class Loss(nn.Module, ABC):
                     f"target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
                 )
             target = target.reshape(output.shape)
-        return _Unreduced(self.of_values(*to_compute_dtype(output, target)), None, output.shape)
+        return self._reduce(self.of_values(*to_compute_dtype(output, target)), output.shape)
+
+    def _reduce(
+        self, losses: Tensor, shape: torch.Size, ignored: Tensor | None = None, shares: Tensor | None = None
+    ) -> Tensor:
+        """Reduce losses of which the ignored count nothing; a mean divides by the samples' shares, or their number."""
+        if ignored is not None:
+            losses = losses.masked_fill(ignored, 0)
+        if self.reduction == "none":
+            return losses.reshape(shape)
+        if self.reduction == "sum":
+            return losses.sum()
+        if shares is not None:
+            return losses.sum() / (shares if ignored is None else shares.masked_fill(ignored, 0)).sum()
+        return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
 
     def _ignored(self, target: Tensor, classes: int) -> Tensor | None:
         """Mask of the samples to leave out; None when it is known that there are none."""
@@ -244,24 +258,6 @@ def _result_dtype(output: Tensor, target: Tensor) -> torch.dtype:
     if dtype != torch.float64 and torch.is_autocast_enabled(output.device.type):
         return torch.float32
     return dtype
-
-
-def _masked(losses: Tensor, weights: Tensor | None, ignored: Tensor | None, shape: torch.Size) -> _Unreduced:
-    if ignored is None:
-        return _Unreduced(losses, None if weights is None else weights.sum(), shape)
-    losses = losses.masked_fill(ignored, 0)
-    divisor = (~ignored).sum() if weights is None else weights.masked_fill(ignored, 0).sum()
-    return _Unreduced(losses, divisor, shape)
-
-
-def _reduced(unreduced: _Unreduced, reduction: str) -> Tensor:
-    if reduction == "none":
-        return unreduced.values.reshape(unreduced.shape)
-    if reduction == "sum":
-        return unreduced.values.sum()
-    if unreduced.divisor is None:
-        return unreduced.values.mean()
-    return unreduced.values.sum() / unreduced.divisor
 
 
 def _refusal(output: Tensor, target: Tensor, weight: Tensor | None) -> Exception:

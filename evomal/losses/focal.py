@@ -3,10 +3,9 @@
 from typing import Any
 
 import sympy
-from torch import Tensor
 
+from evomal.losses.coefficients import Coefficients
 from evomal.losses.options import checked
-from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -19,9 +18,8 @@ class FocalLoss(TargetLoss):
         super().__init__(**contract)
         self.gamma = checked("gamma", gamma, at_least=0)
 
-    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
-        # (1 − p)^γ as exp(γ·log(1 − p)): the power's own derivative is infinite or NaN where 1 − p underflows.
-        return (-self.gamma * softplus(log_odds)).exp() * softplus(-log_odds)
+    def coefficients(self, classes: int) -> Coefficients:
+        return Coefficients(focus=self.gamma)
 
     def sympy(self) -> Any:
         return -((1 - PROBABILITY_SYMBOL) ** sympy.nsimplify(self.gamma)) * sympy.log(PROBABILITY_SYMBOL)

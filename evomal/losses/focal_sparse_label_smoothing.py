@@ -4,10 +4,9 @@ import math
 from typing import Any
 
 import sympy
-from torch import Tensor
 
+from evomal.losses.coefficients import Coefficients
 from evomal.losses.options import checked
-from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -21,12 +20,9 @@ class FocalSparseLabelSmoothingLoss(TargetLoss):
         self.gamma = checked("gamma", gamma, at_least=0)
         self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
 
-    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+    def coefficients(self, classes: int) -> Coefficients:
         share = 1 - self.smoothing + self.smoothing / classes
-        minus_log_p, minus_log_rest = softplus(-log_odds), softplus(log_odds)
-        right = share * (-self.gamma * minus_log_rest).exp() * minus_log_p
-        smoothed = (1 - share) * (-self.gamma * minus_log_p).exp() * (minus_log_rest + math.log(classes - 1))
-        return right + smoothed
+        return Coefficients(scale=share, focus=self.gamma, opposite=1 - share, offset=math.log(classes - 1))
 
     def sympy(self) -> Any:
         p, c = PROBABILITY_SYMBOL, CLASSES_SYMBOL

@@ -4,12 +4,9 @@ import math
 from typing import Any
 
 import sympy
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
+from evomal.losses.coefficients import Coefficients
 from evomal.losses.options import checked
-from evomal.losses.softplus import softplus
 from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
 
 
@@ -27,13 +24,11 @@ class SparseLabelSmoothingLoss(TargetLoss):
         self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
         self.simplified = simplified
 
-    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+    def coefficients(self, classes: int) -> Coefficients:
         if self.simplified:
-            return softplus(-log_odds) + self.smoothing * softplus(log_odds)
-        # With a + b = 1: −a·log p − b·log(1 − p) = softplus(d) − a·d, the binary cross-entropy of d with target a.
+            return Coefficients(opposite=self.smoothing)
         share = 1 - self.smoothing + self.smoothing / classes
-        value = F.binary_cross_entropy_with_logits(log_odds, torch.full_like(log_odds, share), reduction="none")
-        return value + (1 - share) * math.log(classes - 1)
+        return Coefficients(scale=share, opposite=1 - share, offset=math.log(classes - 1))
 
     def sympy(self) -> Any:
         p, c, smoothing = PROBABILITY_SYMBOL, CLASSES_SYMBOL, sympy.Float(self.smoothing)

@@ -1,0 +1,122 @@
+"""Losses of the target's probability on a GPU, by Triton: one program a row forward, one a tile of a row backward."""
+
+import dataclasses
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from evomal.losses.coefficients import Coefficients, TargetLosses
+from evomal.losses.contract import compute_dtype
+
+_LARGEST_TILE = 8192
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _losses_kernel(  # type: ignore[no-untyped-def]
+    logits, target, weight, losses, slopes, others, shares, classes, row_stride, ignore_index,
+    scale, shift, focus, opposite, offset, WEIGHTED: tl.constexpr, TILE: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    chosen = tl.load(target + row)
+    ignored = chosen == ignore_index
+    tl.device_assert(ignored | ((chosen >= 0) & (chosen < classes)), "Target is out of bounds.")
+    chosen = tl.where(ignored, 0, chosen)
+    dtype = others.dtype.element_ty
+    # Online logsumexp of all columns but the target's: each lane keeps its own maximum and sum until the end.
+    top = tl.full([TILE], float("-inf"), dtype)
+    total = tl.zeros([TILE], dtype)
+    for start in range(0, classes, TILE):
+        column = start + tl.arange(0, TILE)
+        kept = (column < classes) & (column != chosen)
+        value = tl.load(logits + row * row_stride + column, mask=kept, other=float("-inf")).to(dtype)
+        higher = tl.maximum(top, value)
+        # Where a lane has seen nothing but −inf its maximum is replaced, as −inf − −inf would be NaN.
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp(top - base) + tl.exp(value - base)
+        top = higher
+    highest = tl.max(top, axis=0)
+    base = tl.where(highest == float("-inf"), 0.0, highest)
+    rest_sum = base + tl.log(tl.sum(total * tl.exp(top - base), axis=0))
+    d = tl.load(logits + row * row_stride + chosen).to(dtype) - rest_sum
+    e = tl.exp(-tl.abs(d))
+    # log1p(e) for 0 ≤ e ≤ 1: Triton has none, and log(1 + e) alone loses the digits of a small e.
+    one_plus = 1.0 + e
+    log1p = tl.where(one_plus == 1.0, e, tl.log(one_plus) * (e / tl.where(one_plus == 1.0, 1.0, one_plus - 1.0)))
+    log_p = tl.where(d > 0, 0.0, d) - log1p
+    log_rest = tl.where(d > 0, -d, 0.0) - log1p
+    p = tl.where(d > 0, 1.0, e) / one_plus
+    rest = tl.where(d > 0, e, 1.0) / one_plus
+    # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
+    shifted = log_p + shift
+    sign = tl.where(shifted > 0, 1.0, tl.where(shifted < 0, -1.0, 0.0))
+    pull = tl.where(focus == 0, 1.0, tl.exp(focus * log_rest))
+    push = tl.where(focus == 0, 1.0, tl.exp(focus * log_p))
+    against = tl.where(opposite == 0, 0.0, offset - log_rest)
+    loss = scale * pull * tl.abs(shifted) + opposite * push * against
+    slope = scale * pull * (sign * rest - focus * p * tl.abs(shifted))
+    slope += opposite * push * (p + tl.where(focus == 0, 0.0, focus * rest * against))
+    share = tl.where(ignored, 0.0, 1.0).to(dtype)
+    if WEIGHTED:
+        share *= tl.load(weight + chosen).to(dtype)
+    # A NaN in an ignored row must not get through, so it is chosen away, not multiplied.
+    tl.store(losses + row, tl.where(ignored, 0.0, share * loss))
+    tl.store(slopes + row, tl.where(ignored, 0.0, share * slope))
+    tl.store(others + row, rest_sum)
+    tl.store(shares + row, share)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _gradient_kernel(logits, target, others, factors, result, classes, row_stride, TILE: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    inside = column < classes
+    chosen, rest, factor = tl.load(target + row), tl.load(others + row), tl.load(factors + row)
+    rest = tl.where(rest == float("-inf"), 0.0, rest)
+    value = tl.load(logits + row * row_stride + column, mask=inside, other=float("-inf")).to(rest.dtype)
+    share = tl.where(column == chosen, factor, -factor * tl.exp(value - rest))
+    share = tl.where(factor == 0, 0.0, share)
+    tl.store(result + row * classes + column, share.to(result.dtype.element_ty), mask=inside)
+
+
+def losses(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients
+) -> TargetLosses:
+    """The losses of a batch of class indices, weighted, and what their gradient needs."""
+    samples, classes = logits.shape
+    found = TargetLosses(*torch.empty(4, samples, dtype=compute_dtype(logits), device=logits.device).unbind())
+    if samples:
+        rows, tile = _rows(logits), _tile(classes)
+        _losses_kernel[(samples,)](
+            rows, target.contiguous(), rows if weight is None else weight.contiguous(),
+            found.losses, found.slopes, found.others, found.shares,
+            classes, rows.stride(0), ignore_index, *dataclasses.astuple(coefficients),
+            WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
+        )  # fmt: skip
+    return found
+
+
+def gradient(logits: Tensor, target: Tensor, others: Tensor, factors: Tensor) -> Tensor:
+    """The gradient of Σ factors · log-odds with respect to the logits."""
+    samples, classes = logits.shape
+    result = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    if samples:
+        rows, tile = _rows(logits), _tile(classes)
+        _gradient_kernel[(samples, triton.cdiv(classes, tile))](
+            rows, target.contiguous(), others, factors.contiguous(), result,
+            classes, rows.stride(0), TILE=tile, num_warps=_warps(tile),
+        )  # fmt: skip
+    return result
+
+
+def _rows(logits: Tensor) -> Tensor:
+    return logits if logits.stride(1) == 1 else logits.contiguous()
+
+
+def _tile(classes: int) -> int:
+    return min(_LARGEST_TILE, int(triton.next_power_of_2(classes)))
+
+
+def _warps(tile: int) -> int:
+    return max(1, min(16, tile // 256))

@@ -1,0 +1,170 @@
+"""The kernels of losses of the target's probability against plain operations in double precision."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import evomal.losses.target_kernels_cpu as cpu_kernels
+from evomal.losses import FocalLoss, SparseLabelSmoothingLoss
+from evomal.losses.coefficients import Coefficients
+from evomal.losses.fused import can_fuse, fused_loss
+from evomal.losses.log_odds import all_log_odds, target_log_odds
+
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FORMULAS = {
+    "cross-entropy": Coefficients(),
+    "absolute": Coefficients(scale=1.5, shift=0.2),
+    "focal": Coefficients(focus=1.5),
+    "sparse": Coefficients(scale=0.91, opposite=0.09, offset=2.2),
+    "focal sparse": Coefficients(scale=0.9, focus=0.5, opposite=0.1, offset=3.0),
+}
+
+
+def case(samples, classes, spread, dtype, device="cpu"):
+    """Logits, among them one certain and one hopeless row, and targets, among them an ignored one."""
+    rng = torch.Generator().manual_seed(classes)
+    logits = (torch.randn(samples, classes, generator=rng, dtype=torch.float64) * spread).clamp(-6e4, 6e4)
+    target = torch.randint(classes, (samples,), generator=rng)
+    logits[0, target[0]], logits[1, target[1]] = 1e4, -1e4
+    target[2] = -100
+    return logits.to(device, dtype), target.to(device)
+
+
+def by_plain_operations(logits, target, coefficients):
+    """Unreduced losses in double precision."""
+    kept = target != -100
+    losses = coefficients.of_log_odds(target_log_odds(logits.double(), target.clamp(min=0)))
+    return torch.where(kept, losses, 0)
+
+
+def assert_agrees(logits, target, coefficients):
+    exact = logits.double().requires_grad_()
+    expected = by_plain_operations(exact, target, coefficients)
+    factors = torch.linspace(-1, 2, len(target), dtype=torch.float64, device=logits.device)
+    (expected_gradient,) = torch.autograd.grad(expected, exact, factors)
+    logits = logits.clone().requires_grad_()
+    options = {"ignore_index": -100, "coefficients": coefficients, "composed": None}
+    value = fused_loss(logits, target, None, reduction="none", **options)
+    (gradient,) = torch.autograd.grad(value, logits, factors.to(value.dtype))
+    assert value.dtype == (torch.float64 if logits.dtype == torch.float64 else torch.float32)
+    assert gradient.dtype == logits.dtype
+    tight = 1e-12 if logits.dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(value.double(), expected, rtol=tight, atol=tight)
+    tolerance = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}[logits.dtype]
+    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("classes", [2, 3, 31, 32, 33, 65, 1000, 70_000])
+def test_cpu_kernel(formula, dtype, classes):
+    for spread in (1, 20, 1e4):
+        assert_agrees(*case(9, classes, spread, dtype), FORMULAS[formula])
+
+
+def test_the_losses_use_the_kernel(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("kernel called")
+
+    monkeypatch.setattr(cpu_kernels, "losses", broken)
+    with pytest.raises(RuntimeError, match="kernel called"):
+        FocalLoss()(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
+    # Where there is no kernel, plain operations do.
+    assert not can_fuse(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
+
+
+def test_strided_logits():
+    logits, target = case(9, 40, 3, torch.float32)
+    assert_agrees(logits.t().contiguous().t(), target, FORMULAS["sparse"])
+    assert_agrees(torch.cat((logits, logits), 1)[:, ::2], (target // 2).where(target >= 0, target), FORMULAS["sparse"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_excluded_classes_and_nan(dtype):
+    logits = torch.tensor([[0.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0], [0.0, torch.nan, 1.0]], dtype=dtype)
+    logits.requires_grad_()
+    value = FocalLoss(0.0, reduction="none")(logits, torch.tensor([0, 1, 2]))
+    assert value[0] == 0
+    assert value[1].item() == pytest.approx(1.3133, rel=1e-2)
+    assert value[2].isnan()  # NaN is never swallowed
+    (gradient,) = torch.autograd.grad(value[:2].sum(), logits)
+    assert gradient[0].tolist() == [0, 0, 0]
+    assert gradient[1].tolist() == pytest.approx([0, -0.7311, 0.7311], rel=1e-2)
+
+
+def test_many_rows_are_shared_among_threads_without_changing_the_result():
+    logits, target = case(300, 3000, 3, torch.float32)
+    threads = torch.get_num_threads()
+    found = []
+    for count in (1, 4):
+        torch.set_num_threads(count)
+        variable = logits.clone().requires_grad_()
+        value = SparseLabelSmoothingLoss(reduction="none")(variable, target)
+        found.append((value, *torch.autograd.grad(value.sum(), variable)))
+    torch.set_num_threads(threads)
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+
+
+def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():
+    logits, target = case(300, 3000, 3, torch.float32)
+    for place in (0, 299):
+        wrong = target.clone()
+        wrong[place] = 3000
+        with pytest.raises(IndexError, match=r"Target 3000 is out of bounds\."):
+            SparseLabelSmoothingLoss()(logits, wrong)
+
+
+def test_a_forked_child_makes_threads_of_its_own():
+    cpu_kernels._threads()
+    child = os.fork()
+    if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
+        os._exit(cpu_kernels._threads.cache_info().currsize)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_all_classes_at_once():
+    logits, _ = case(9, 12, 20, torch.float64)
+    expected = torch.stack([target_log_odds(logits, torch.full((9,), k)) for k in range(12)], dim=1)
+    torch.testing.assert_close(all_log_odds(logits), expected, rtol=1e-12, atol=1e-12)
+
+
+TRITON_CHECK = """
+import torch
+import evomal.losses.fused as fused
+import evomal.losses.target_kernels_gpu as gpu_kernels
+from evomal.losses import FocalLoss
+from tests.losses.test_fused import DTYPES, FORMULAS, assert_agrees, case, test_excluded_classes_and_nan
+
+fused._backend = lambda device: gpu_kernels
+for formula in FORMULAS.values():
+    for dtype in DTYPES:
+        for classes in (2, 7, 300):
+            for spread in (1, 1e4):
+                assert_agrees(*case(4, classes, spread, dtype), formula)
+assert_agrees(*case(4, 9000, 3, torch.float32), FORMULAS["sparse"])
+test_excluded_classes_and_nan(torch.float32)
+weighted = FocalLoss(weight=[0.5, 2.0, 1.0])
+logits, target = torch.randn(5, 3), torch.tensor([0, 1, 2, -100, 1])
+torch.testing.assert_close(weighted(logits, target), weighted.composed(logits, target, weighted.weight, target.shape))
+print("checked")
+"""
+
+
+def test_triton_kernel_in_the_interpreter():
+    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", TRITON_CHECK], capture_output=True, text=True, env=environment)
+    assert done.stdout == "checked\n", done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("classes", [2, 33, 1000, 70_000])
+def test_cuda_kernel(formula, dtype, classes):
+    for spread in (1, 20, 1e4):
+        assert_agrees(*case(9, classes, spread, dtype, "cuda"), FORMULAS[formula])
