@@ -20,6 +20,11 @@ class Coefficients:
     opposite: float = 0.0
     offset: float = 0.0
 
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The five in order, as kernels take them."""
+        return self.scale, self.shift, self.focus, self.opposite, self.offset
+
     def of_log_odds(self, log_odds: Tensor) -> Tensor:
         """The formula elementwise in d = log(p / (1 − p)), by plain differentiable operations.
 

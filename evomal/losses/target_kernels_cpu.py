@@ -4,7 +4,6 @@ The exponential in float32 is Cephes' (Moshier): the argument reduced by multipl
 no branch and no call, so the compiler turns the loop into vector instructions, ten times as fast as the library's.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -29,6 +28,7 @@ _LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vec
 # Not "reassoc": it would cancel the rounding inside the exponential. Not "nnan": NaN must get through.
 _VECTORISABLE = {"nsz", "contract"}
 
+_NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 _ELEMENTS_A_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
 _F = np.float32
@@ -96,8 +96,24 @@ def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> 
 
 
 @kernel(fastmath=_VECTORISABLE)
+def _others_of_few(row: Any, k: int) -> float:
+    """The same without lanes, which take longer to fill and empty than a short row to read."""
+    top = np.finfo(row.dtype).min
+    for j in range(len(row)):
+        if j != k and row[j] > top:
+            top = row[j]
+    total = 0.0
+    for j in range(len(row)):
+        if j != k:
+            total += _exp_nonpositive(row[j] - top)
+    return -np.inf if total == 0 else float(top) + math.log(total)
+
+
+@kernel(fastmath=_VECTORISABLE)
 def _others(row: Any, k: int, lanes: Any) -> float:
     """Logsumexp of a row without its element k."""
+    if len(row) <= _LANES:
+        return float(_others_of_few(row, k))
     lanes[:] = np.finfo(row.dtype).min
     _largest(row, 0, k, lanes)
     _largest(row, k + 1, len(row), lanes)
@@ -163,49 +179,48 @@ def losses(
 ) -> TargetLosses:
     """The losses of a batch of class indices, weighted, and what their gradient needs."""
     dtype = compute_dtype(logits)
-    found = TargetLosses(*(torch.empty(len(target), dtype=dtype) for _ in range(4)))
-    weights = (torch.empty(0, dtype=dtype) if weight is None else weight.detach().to(dtype)).numpy()
-    numbers = (ignore_index, *dataclasses.astuple(coefficients))
-    results = (found.losses, found.slopes, found.others, found.shares)
+    results = torch.empty(4, len(target), dtype=dtype)
+    numbers = (ignore_index, *coefficients.numbers)
+    weights = _NO_WEIGHTS[dtype] if weight is None else weight.detach().to(dtype).numpy()
     if logits.dtype == dtype:
-        bad = [_over_rows(_losses, (logits, target, *results), weights, *numbers)]
+        bad = [_over_rows(_losses, (logits, target), results, weights, *numbers)]
     else:
         bad = [
-            _over_rows(
-                _losses, (logits[block].to(dtype), *(tensor[block] for tensor in (target, *results))), weights, *numbers
-            )
+            _over_rows(_losses, (logits[block].to(dtype), target[block]), results[:, block], weights, *numbers)
             for block in blocks(logits)
         ]
     if max(bad, default=-1) >= 0:
         outside = (target != ignore_index) & ((target < 0) | (target >= logits.shape[1]))
         raise IndexError(f"Target {target[outside][0].item()} is out of bounds.")
-    return found
+    return TargetLosses(*results.unbind())
 
 
 def gradient(logits: Tensor, target: Tensor, others: Tensor, factors: Tensor) -> Tensor:
     """The gradient of Σ factors · log-odds with respect to the logits."""
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if logits.dtype == others.dtype:
-        _over_rows(_gradient, (logits, target, others, factors, result))
+        _over_rows(_gradient, (logits, target, others, factors, result), None)
     else:
         for block in blocks(logits):
             rows = logits[block].to(others.dtype, memory_format=torch.contiguous_format)
-            _over_rows(_gradient, (rows, target[block], others[block], factors[block], rows))
+            _over_rows(_gradient, (rows, target[block], others[block], factors[block], rows), None)
             result[block] = rows
     return result
 
 
-def _over_rows(function: Any, tensors: tuple[Tensor, ...], *constants: Any) -> Any:
+def _over_rows(function: Any, tensors: tuple[Tensor, ...], results: Tensor | None, *constants: Any) -> Any:
     """Call the kernel on all rows, shared among the threads torch may use where that pays; its largest result."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    if results is not None:
+        arrays.extend(results.numpy())
     rows, elements = len(arrays[0]), arrays[0].size
     threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_A_THREAD)
     if threads < 2:
         return function(*arrays, *constants)
     bounds = [rows * thread // threads for thread in range(threads + 1)]
     shares = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(bounds)]
-    results = [_threads().submit(function, *share, *constants) for share in shares]
-    return max((result.result() for result in results), key=lambda value: -1 if value is None else value)
+    running = [_threads().submit(function, *share, *constants) for share in shares]
+    return max((run.result() for run in running), key=lambda value: -1 if value is None else value)
 
 
 @functools.cache

@@ -1,7 +1,5 @@
 """Losses of the target's probability on a GPU, by Triton: one program a row forward, one a tile of a row backward."""
 
-import dataclasses
-
 import torch
 import triton
 import triton.language as tl
@@ -91,7 +89,7 @@ def losses(
         _losses_kernel[(samples,)](
             rows, target.contiguous(), rows if weight is None else weight.contiguous(),
             found.losses, found.slopes, found.others, found.shares,
-            classes, rows.stride(0), ignore_index, *dataclasses.astuple(coefficients),
+            classes, rows.stride(0), ignore_index, *coefficients.numbers,
             WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
         )  # fmt: skip
     return found
