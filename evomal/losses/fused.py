@@ -31,6 +31,8 @@ def can_fuse(logits: Tensor, target: Tensor) -> bool:
         and target.dtype == torch.int64
         and logits.device == target.device
         and logits.device.type in _BACKENDS
+        # Triton takes the coefficients in single precision, which is not enough for a double result.
+        and not (logits.is_cuda and logits.dtype == torch.float64)
         and is_eager(logits)
     )
 

@@ -19,8 +19,8 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row)
     ignored = chosen == ignore_index
-    tl.device_assert(ignored | ((chosen >= 0) & (chosen < classes)), "Target is out of bounds.")
-    chosen = tl.where(ignored, 0, chosen)
+    within = (chosen >= 0) & (chosen < classes)
+    chosen = tl.where(within, chosen, 0)
     dtype = others.dtype.element_ty
     # Online logsumexp of all columns but the target's: each lane keeps its own maximum and sum until the end.
     top = tl.full([TILE], float("-inf"), dtype)
@@ -58,6 +58,9 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     share = tl.where(ignored, 0.0, 1.0).to(dtype)
     if WEIGHTED:
         share *= tl.load(weight + chosen).to(dtype)
+    # A kernel cannot raise: a target out of bounds costs NaN.
+    loss = tl.where(within, loss, float("nan"))
+    slope = tl.where(within, slope, float("nan"))
     # A NaN in an ignored row must not get through, so it is chosen away, not multiplied.
     tl.store(losses + row, tl.where(ignored, 0.0, share * loss))
     tl.store(slopes + row, tl.where(ignored, 0.0, share * slope))
