@@ -230,12 +230,15 @@ def mutated(files: list[bytes], rng: random.Random) -> bytes:
     return bytes(content)
 
 
-def test_ten_thousand_mutated_files(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "seed"), [(10_000, 0), pytest.param(200_000, 1, marks=pytest.mark.long)], ids=["ten thousand", "long"]
+)
+def test_mutated_files(tmp_path, count, seed):
     """Each loads to a loss that computes, or gives the one error; survivors show that the mutations are not trivial."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     files, path = corpus(tmp_path), tmp_path / "mutant.json"
     loaded, refusals = 0, []
-    for _ in range(10_000):
+    for _ in range(count):
         path.write_bytes(mutated(files, rng))
         try:
             loss = load_loss(path)
