@@ -3,10 +3,12 @@
 from importlib.metadata import version as _version
 
 from evomal import losses
+from evomal.engine import Score, train
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss, save_loss
 from evomal.losses.exporting import export
+from evomal.tasks import Hardships, Task, load_task
 
 __version__ = _version("evomal")
 
@@ -14,10 +16,15 @@ __all__ = [
     "EvomalError",
     "Expression",
     "ExpressionLoss",
+    "Hardships",
     "InputError",
+    "Score",
+    "Task",
     "__version__",
     "export",
     "load_loss",
+    "load_task",
     "losses",
     "save_loss",
+    "train",
 ]

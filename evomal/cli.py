@@ -1,17 +1,23 @@
 """The command line: what people type, checked, done, and printed."""
 
+import dataclasses
 import importlib.metadata
 import json
+import statistics
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
+from evomal.engine import Score, train
 from evomal.errors import EvomalError, InputError
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
+from evomal.tasks import MODELS, TASKS, Hardships, Task, load_task, task_from_file
+from evomal.tasks.datasets import DATASETS, data_folder, dataset_named, fetch
 from evomal.whole_files import write_whole
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -77,6 +83,142 @@ def list_losses(as_json: AsJson = False) -> None:
             console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
         console.print()
     console.print("p: probability of the target, C: number of classes, y: target, f: output", style="dim")
+
+
+@app.command("tasks")
+def list_tasks(as_json: AsJson = False) -> None:
+    """List the built-in tasks, with their sizes and models."""
+    rows = [
+        {
+            "name": name,
+            "kind": DATASETS[name].kind,
+            "rows": DATASETS[name].rows,
+            "test_rows": DATASETS[name].test_rows,
+            "shape": list(DATASETS[name].shape),
+            "classes": DATASETS[name].classes,
+            "models": list(task.models),
+        }
+        for name, task in TASKS.items()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    console = Console(highlight=False)
+    for name, task in TASKS.items():
+        info = DATASETS[name]
+        sizes = f"{info.rows}" + (f" + {info.test_rows} test" if info.test_rows else "")
+        shape = "×".join(map(str, info.shape))
+        classes = f", {info.classes} classes" if info.classes else ""
+        console.print(f"[bold]{name}[/bold]  {info.kind}, {sizes} rows of {shape}{classes}", soft_wrap=True)
+        console.print(
+            textwrap.fill(", ".join(task.models), 80, initial_indent="    ", subsequent_indent="    "), style="dim"
+        )
+
+
+@app.command("models")
+def list_models(as_json: AsJson = False) -> None:
+    """List the models, with their options and where they come from."""
+    rows = [
+        {"name": name, "purpose": model.purpose, "citation": model.citation, "options": dict(model.options)}
+        for name, model in MODELS.items()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    console = Console(highlight=False)
+    for name, model in MODELS.items():
+        shown = "".join(f"  {option}={_plain(value)}" for option, value in model.options.items())
+        console.print(f"[bold]{name}[/bold]{shown}", soft_wrap=True)
+        console.print(f"    {model.purpose} ({model.citation})", style="dim", soft_wrap=True)
+
+
+data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
+
+
+@data_app.command("fetch")
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)], data: DataFolder = None
+) -> None:
+    """Download a dataset's files and check them."""
+    fetch(name, data)
+    typer.echo(f"{name} is in {data_folder(data) / name}")
+
+
+@data_app.command("path")
+def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = None, data: DataFolder = None) -> None:
+    """Print the folder where the files are looked for."""
+    folder = data_folder(data)
+    typer.echo(folder if name is None else folder / dataset_named(name).name)
+
+
+@app.command("train")
+def train_models(
+    task: Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)],
+    loss: Annotated[str, typer.Option(help="A loss's name or a loss file.")],
+    model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.", min=1)] = 5,
+    steps: Annotated[int | None, typer.Option(help="Training steps (default: the task's).")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate (default: the task's).")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD (default: the task's).")] = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
+    asymmetric: Annotated[bool, typer.Option(help="Wrong labels are those of the next class.")] = False,
+    outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
+    imbalance: Annotated[float, typer.Option(help="Rarest over commonest class in training.")] = 1.0,
+    fraction: Annotated[float, typer.Option(help="Share of the training samples kept.")] = 1.0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a task's model with a loss over several seeds, and judge it on the test split."""
+    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
+    chosen = _chosen_task(task, model, data, hardships)
+    scores = []
+    for seed in range(seeds):
+        score = train(
+            chosen,
+            loss,
+            seed=seed,
+            steps=steps,
+            lr=lr,
+            momentum=momentum,
+            optimizer=optimizer,
+            device=device,
+            progress=True,
+        )
+        scores.append(score)
+        if not as_json:
+            typer.echo(f"seed {seed}: {_scored(score, chosen.metric.name)}")
+    if as_json:
+        record = {"task": dict(chosen.record), "metric": chosen.metric.name, "loss": loss}
+        typer.echo(json.dumps({**record, "scores": [dataclasses.asdict(score) for score in scores]}, indent=2))
+        return
+    trained = [score.test for score in scores if not score.diverged]
+    if trained:
+        spread = f" ± {statistics.stdev(trained):.4f}" if len(trained) > 1 else ""
+        typer.echo(f"test {chosen.metric.name} {statistics.mean(trained):.4f}{spread} over {len(trained)} seeds")
+    if len(trained) < seeds:
+        typer.echo(f"{seeds - len(trained)} of {seeds} seeds diverged")
+
+
+def _chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
+    if ":" not in spec:
+        return load_task(spec, model, data=data, hardships=hardships)
+    if model is not None or data is not None or hardships != Hardships():
+        raise InputError(
+            "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
+        )
+    return task_from_file(spec)
+
+
+def _scored(score: Score, metric: str) -> str:
+    if score.diverged:
+        return f"diverged: {score.sentence}"
+    others = ", ".join(f"{name} {value:.4f}" for name, value in score.metrics.items() if name != metric)
+    return f"test {metric} {score.test:.4f}, validation {score.validation:.4f} ({others})"
 
 
 @app.command("export")

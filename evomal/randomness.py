@@ -1,8 +1,11 @@
 """Random generators derived from a seed, so that no draw depends on another purpose's draws."""
 
+import contextlib
 import hashlib
+from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -12,6 +15,22 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
     in every process and in whatever order the generators are made.
     """
     return np.random.default_rng(_entropy(seed, purpose))
+
+
+def torch_generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> torch.Generator:
+    """The same for torch, on the device where the draws are wanted."""
+    # torch takes 64 bits of seed, and numpy's is signed on the way.
+    return torch.Generator(device).manual_seed(_entropy(seed, purpose) % 2**63)
+
+
+@contextlib.contextmanager
+def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Code that draws from torch's global generators, as layers and dropout do: seeded before, undone after."""
+    device = torch.device(device)
+    forked = [device.index or torch.cuda.current_device()] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=forked):
+        torch.manual_seed(_entropy(seed, purpose) % 2**63)
+        yield
 
 
 def _entropy(seed: int, purpose: tuple[str | int, ...]) -> int:

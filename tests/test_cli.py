@@ -10,6 +10,7 @@ import pytest
 import evomal
 from evomal.cli import main
 from evomal.losses import CATALOGUE, FocalLoss
+from evomal.tasks import MODELS, TASKS
 
 
 @pytest.fixture
@@ -61,6 +62,76 @@ def test_export_writes_files(run, loss_file, tmp_path):
     onnx.checker.check_model(onnx.load(tmp_path / "loss.onnx"), full_check=True)
     code, _, _ = run("export", loss_file, "--out", tmp_path / "loss.py")
     assert "class LearnedLoss" in (tmp_path / "loss.py").read_text()
+
+
+def test_tasks_and_models_are_listed(run):
+    for command, names in (("tasks", TASKS), ("models", MODELS)):
+        code, out, _ = run(command)
+        assert code == 0
+        assert all(f"\n{name}" in f"\n{out}" for name in names)
+        assert max(map(len, out.splitlines())) <= 80
+        code, out, _ = run(command, "--json")
+        assert [row["name"] for row in json.loads(out)] == list(names)
+
+
+def test_data_path(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOMAL_DATA", str(tmp_path))
+    assert run("data", "path")[1] == f"{tmp_path}\n"
+    assert run("data", "path", "mnist")[1] == f"{tmp_path / 'mnist'}\n"
+    code, _, err = run("data", "path", "mnits")
+    assert code == 2
+    assert "did you mean 'mnist'?" in err
+
+
+SHORT = ("--model", "mlp:hidden=8", "--seeds", 2, "--steps", 20, "--device", "cpu")
+
+
+def test_train_reports_every_seed(run):
+    code, out, _ = run("train", "diabetes", "--loss", "mse", *SHORT)
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["seed 0", "seed 1"]
+    assert lines[-1].startswith("test mse ")
+    assert lines[-1].endswith(" over 2 seeds")
+    code, out, _ = run("train", "diabetes", "--loss", "mse", "--outliers", 0.25, *SHORT, "--json")
+    record = json.loads(out)
+    assert [score["seed"] for score in record["scores"]] == [0, 1]
+    assert record["task"]["hardships"]["outliers"] == 0.25
+    assert record["task"]["model"] == "mlp:hidden=8"
+
+
+def test_train_says_when_it_diverges(run):
+    code, out, _ = run("train", "diabetes", "--loss", "mse", "--lr", 1e6, *SHORT)
+    assert code == 0
+    assert "seed 0: diverged: the training loss was" in out
+    assert out.endswith("2 of 2 seeds diverged\n")
+
+
+def test_train_on_a_user_s_task(run, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("from evomal import load_task\ndef task(): return load_task('diabetes', 'mlp:hidden=4')\n")
+    code, out, _ = run("train", f"{path}:task", "--loss", "mae", "--seeds", 1, "--steps", 5, "--device", "cpu")
+    assert code == 0
+    assert "seed 0: test mse" in out
+    code, _, err = run("train", f"{path}:task", "--loss", "mae", "--model", "mlp")
+    assert (code, "brings its own model" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["diabtes", "--loss", "mse"], "there is no task named 'diabtes': did you mean 'diabetes'?"),
+        (["diabetes", "--loss", "ms", "--model", "mlp:hidden=4"], "loss must be a name (ce, "),
+        (["diabetes", "--loss", "mse", "--model", "mlp:hiden=4"], "mlp has no option 'hiden'"),
+        (["diabetes", "--loss", "mse", "--label-noise", "0.3"], "label noise is of classes"),
+        (["diabetes", "--loss", "mse", "--outliers", "2"], "outliers must be a share of 0 to 1 but got 2.0"),
+    ],
+)
+def test_bad_training_requests(run, arguments, sentence):
+    code, out, err = run("train", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("evomal: ")
+    assert sentence in err
 
 
 def test_version(run):

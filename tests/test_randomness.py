@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import numpy as np
+import torch
 
-from evomal.randomness import generator
+from evomal.randomness import generator, isolated_torch, torch_generator
 
 
 def draw(*purpose, seed=0):
@@ -23,6 +24,21 @@ def test_purposes_are_kept_apart():
     purposes = [("a", "b"), ("ab",), ("a", 1), ("a", "1"), ("a", 11), ("a", 1, 1), ()]
     assert len({draw(*purpose) for purpose in purposes}) == len(purposes)
     assert draw("a", seed=1) != draw("a", seed=2)
+
+
+def test_torch_generators_follow_the_same_rule():
+    draws = [torch.rand((), generator=torch_generator(0, *purpose)) for purpose in (("a",), ("a",), ("b",))]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_isolated_code_may_use_torch_s_global_generator():
+    before = torch.get_rng_state()
+    drawn = []
+    for purpose in ("a", "a", "b"):
+        with isolated_torch(0, purpose):
+            drawn.append(torch.rand(()))
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_global_states_stay_untouched():

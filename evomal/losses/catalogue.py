@@ -1,6 +1,5 @@
 """Losses by name: what a command line, a setting or a loss file may ask for."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from evomal.losses.focal_sparse_label_smoothing import FocalSparseLabelSmoothing
 from evomal.losses.label_smoothing import LabelSmoothingLoss
 from evomal.losses.sparse_label_smoothing import SparseLabelSmoothingLoss
 from evomal.losses.task_losses import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
+from evomal.suggestions import unknown_name
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ CATALOGUE: dict[str, NamedLoss] = {row.name: row for row in _ROWS}
 def named_loss(name: str, **options: Any) -> Loss:
     """The loss of that name with those options."""
     if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, CATALOGUE, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known names are {', '.join(CATALOGUE)}"
-        raise InputError(f"there is no loss named {name[:60]!r}: {hint}")
+        raise unknown_name("loss", name, CATALOGUE)
     make = CATALOGUE[name].make
     known = (*make.option_names, "kind", "weight", "ignore_index", "reduction")  # type: ignore[attr-defined]
     for option in options:

@@ -104,12 +104,13 @@ class Loss(nn.Module, ABC):
     # How a batch becomes samples.
 
     def _classification(self, output: Tensor, target: Tensor) -> Tensor:
-        class_dim = _class_dim(output) if output.dim() else 0
+        if output.dim() == 0:
+            raise _refusal(output, target, self.weight)
+        class_dim = _class_dim(output)
         sample_shape = output.shape[:class_dim] + output.shape[class_dim + 1 :]
-        as_indices = output.dim() > 0 and target.shape == sample_shape and not target.is_floating_point()
-        as_probabilities = output.dim() > 0 and target.shape == output.shape and target.is_floating_point()
-        classes = output.shape[class_dim] if output.dim() else 0
-        fitting_weight = self.weight is None or self.weight.shape == (classes,)
+        as_indices = target.shape == sample_shape and not target.is_floating_point()
+        as_probabilities = target.shape == output.shape and target.is_floating_point()
+        fitting_weight = self.weight is None or self.weight.shape == (output.shape[class_dim],)
         if not (as_indices or as_probabilities) or not fitting_weight:
             raise _refusal(output, target, self.weight)
         logits = _as_rows(output, class_dim)

@@ -1,0 +1,97 @@
+"""Models by name: what a command line or a setting may ask for, such as "resnet18" or "mlp:hidden=64"."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from evomal.errors import InputError
+from evomal.suggestions import unknown_name
+from evomal.tasks.models.alexnet import AlexNet
+from evomal.tasks.models.allcnnc import AllCNNC
+from evomal.tasks.models.lenet5 import LeNet5
+from evomal.tasks.models.logistic import Logistic
+from evomal.tasks.models.mlp import MultiLayerPerceptron
+from evomal.tasks.models.preresnet101 import PreResNet101
+from evomal.tasks.models.pyramidnet import PyramidNet
+from evomal.tasks.models.resnet18 import ResNet18
+from evomal.tasks.models.squeezenet import SqueezeNet
+from evomal.tasks.models.vgg16 import VGG16
+from evomal.tasks.models.wide_resnet import WideResNet
+from evomal.tasks.models.zoo_model import ZooModel
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A row of the catalogue."""
+
+    make: type[ZooModel]
+    purpose: str
+    citation: str
+    options: Mapping[str, int | float] = field(default_factory=dict)
+    """Each option with its default, whose type a given value must have."""
+
+    @property
+    def name(self) -> str:
+        return self.make.name
+
+
+_ROWS = (
+    NamedModel(Logistic, "one linear layer, the floor every other model must beat", "Cox 1958"),
+    NamedModel(
+        MultiLayerPerceptron,
+        "two hidden layers, for tables and digits",
+        "Rumelhart, Hinton, Williams 1986",
+        {"hidden": 1000},
+    ),
+    NamedModel(LeNet5, "small convolutional network for digits", "LeCun et al. 1998"),
+    NamedModel(AlexNet, "five convolutions, no normalisation", "Krizhevsky, Sutskever, Hinton 2012"),
+    NamedModel(VGG16, "thirteen plain convolutions with batch norm", "Simonyan, Zisserman 2015"),
+    NamedModel(AllCNNC, "convolutions only, with dropout", "Springenberg et al. 2015", {"dropout": 0.5}),
+    NamedModel(ResNet18, "residual network, the usual choice for small images", "He et al. 2016, CVPR"),
+    NamedModel(PreResNet101, "deep pre-activation residual network", "He et al. 2016, ECCV"),
+    NamedModel(WideResNet, "wide residual network: many filters in few layers", "Zagoruyko, Komodakis 2016"),
+    NamedModel(SqueezeNet, "few parameters: fire modules with bypasses", "Iandola et al. 2016"),
+    NamedModel(PyramidNet, "residual network that widens block by block", "Han, Kim, Kim 2017"),
+)
+
+MODELS: dict[str, NamedModel] = {row.name: row for row in _ROWS}
+
+
+def make_model(
+    spec: str, input_shape: tuple[int, ...], outputs: int, *, generator: torch.Generator | None = None
+) -> ZooModel:
+    """The model that `spec` names, "name" or "name:option=value,option=value", started from the generator alone.
+
+    Without a generator the start is that of seed 0.
+    """
+    name, colon, listed = spec.partition(":")
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    row = MODELS[name]
+    options = _options(row, listed) if colon else {}
+    return row.make.build(tuple(input_shape), outputs, generator=generator, **options)
+
+
+def _options(row: NamedModel, listed: str) -> dict[str, int | float]:
+    options: dict[str, int | float] = {}
+    for part in listed.split(","):
+        option, equals, text = (piece.strip() for piece in part.partition("="))
+        if option not in row.options:
+            known = f"its options are {', '.join(row.options)}" if row.options else "it has none"
+            raise InputError(f"{row.name} has no option {option[:60]!r}: {known}")
+        if not equals or not text:
+            raise InputError(f"{row.name}: {option} needs a value, as in {row.name}:{option}={row.options[option]}")
+        if option in options:
+            raise InputError(f"{row.name}: {option} is given twice")
+        options[option] = _number(f"{row.name}: {option}", text, row.options[option])
+    return options
+
+
+def _number(place: str, text: str, default: int | float) -> int | float:
+    whole = isinstance(default, int)
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"{place} must be {kind} but got {text[:60]!r}") from None

@@ -1,0 +1,68 @@
+"""Rows divided among training, validation and test, no row in two of them."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.model_selection import train_test_split
+
+from evomal.errors import InputError
+from evomal.randomness import generator
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the three parts, each sorted."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+
+
+def split_rows(
+    rows: int, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
+) -> Split:
+    """Shares of all rows for validation and test, the rest for training; stratified where labels are given."""
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 <= share < 1:
+            raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {share}")
+    counts = [round(rows * share) for share in (validation, test)]
+    if (
+        rows - sum(counts) < 1
+        or min(count for count, share in zip(counts, (validation, test), strict=True) if share) < 1
+    ):
+        raise InputError(
+            f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"
+        )
+    remaining: Rows = np.arange(rows)
+    parts = []
+    for name, count in (("test", counts[1]), ("validation", counts[0])):
+        remaining, part = _taken(remaining, count, labels, name, seed)
+        parts.append(part)
+    return Split(np.sort(remaining), np.sort(parts[1]), np.sort(parts[0]))
+
+
+def shared_content(features: npt.NDArray[np.generic], split: Split) -> int:
+    """How many rows of validation and test have an equal row in an earlier part: copies that splitting cannot part."""
+    seen: set[bytes] = set()
+    shared = 0
+    for rows in (split.train, split.validation, split.test):
+        digests = [hashlib.sha256(np.ascontiguousarray(features[row]).tobytes()).digest() for row in rows]
+        shared += sum(digest in seen for digest in digests)
+        seen.update(digests)
+    return shared
+
+
+def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: str, seed: int) -> tuple[Rows, Rows]:
+    if count == 0:
+        return rows, np.empty(0, dtype=np.int64)
+    stratify = None if labels is None else labels[rows]
+    state = int(generator(seed, "split", name).integers(2**32))
+    try:
+        left, taken = train_test_split(rows, test_size=count, stratify=stratify, random_state=state)
+    except ValueError as error:
+        raise InputError(f"the {name} split cannot hold every class in its share: {error}") from None
+    return left, taken

@@ -1,0 +1,384 @@
+"""Downloads from a server on this machine that can be told to misbehave."""
+
+import hashlib
+import http.server
+import io
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evomal.errors import InputError
+from evomal.tasks.datasets import SOURCES, Source, fetch
+from evomal.tasks.datasets.cifar10 import FILES as CIFAR10_FILES
+from evomal.tasks.datasets.cifar10 import read_cifar10
+from tests.tasks.datasets.files import write_boston, write_cifar10
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+HALF = 150_000
+FILE = "boston_house_prices.csv"  # the set with one plain file
+
+
+class Server:
+    """Serves bytes by path; `cut_at` closes the connection early, `ranges` says whether it does parts."""
+
+    def __init__(self):
+        self.contents = {}
+        self.cut_at = None
+        self.ranges = True
+        self.asked = []  # (path, value of the Range header)
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                server.answer(self)
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def answer(self, request):
+        wanted = request.headers.get("Range")
+        self.asked.append((request.path, wanted))
+        content = self.contents.get(request.path)
+        if content is None:
+            request.send_error(404)
+            return
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.ranges else 0
+        if start >= len(content):
+            request.send_error(416)
+            return
+        request.send_response(206 if start else 200)
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        request.send_header("Content-Length", str(len(content) - start))
+        request.end_headers()
+        request.wfile.write(content[start : self.cut_at])
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.http.server_port}{path}"
+
+    def close(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    server = Server()
+    server.contents["/file"] = CONTENT
+    yield server
+    server.close()
+
+
+def md5(content):
+    return f"md5:{hashlib.md5(content).hexdigest()}"
+
+
+def source(*urls, checksum=None):
+    return (Source(FILE, urls, checksum or md5(CONTENT)),)
+
+
+def get(folder, sources, name="boston"):
+    return fetch(name, folder, progress=False, sources=sources)
+
+
+def refused(folder, sources, name="boston"):
+    with pytest.raises(InputError) as caught:
+        get(folder, sources, name)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def files_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+PART = f"boston/.{FILE}.part"
+WHOLE = f"boston/{FILE}"
+
+
+def test_a_download_arrives_whole_and_is_not_repeated(tmp_path, server):
+    assert get(tmp_path, source(server.url("/file"))) == tmp_path / "boston"
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+    assert files_in(tmp_path) == [WHOLE]
+    get(tmp_path, source(server.url("/file")))
+    assert server.asked == [("/file", None)]
+
+
+def test_files_are_as_readable_as_any_other(tmp_path, server):
+    get(tmp_path, source(server.url("/file")))
+    (tmp_path / "other").touch()
+    assert (tmp_path / WHOLE).stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_an_interrupted_download_leaves_no_file_and_is_resumed(tmp_path, server):
+    server.cut_at = HALF
+    said = refused(tmp_path, source(server.url("/file")))
+    assert FILE in said
+    assert "the connection broke off" in said
+    assert files_in(tmp_path) == [PART]
+    kept = (tmp_path / PART).stat().st_size
+    assert 0 < kept <= HALF
+
+    server.cut_at = None
+    get(tmp_path, source(server.url("/file")))
+    assert server.asked[1] == ("/file", f"bytes={kept}-")
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+    assert files_in(tmp_path) == [WHOLE]
+
+
+def test_a_server_without_parts_starts_again(tmp_path, server):
+    server.cut_at, server.ranges = HALF, False
+    refused(tmp_path, source(server.url("/file")))
+    server.cut_at = None
+    get(tmp_path, source(server.url("/file")))
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_rest_that_does_not_fit_is_thrown_away(tmp_path, server):
+    (tmp_path / "boston").mkdir()
+    (tmp_path / PART).write_bytes(b"something else")
+    get(tmp_path, source(server.url("/file")))
+    assert server.asked == [("/file", "bytes=14-"), ("/file", None)]
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_rest_that_is_too_long_is_thrown_away(tmp_path, server):
+    (tmp_path / "boston").mkdir()
+    (tmp_path / PART).write_bytes(CONTENT + b"more")
+    get(tmp_path, source(server.url("/file")))
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_whole_rest_needs_no_network(tmp_path, server):
+    (tmp_path / "boston").mkdir()
+    (tmp_path / PART).write_bytes(CONTENT)
+    get(tmp_path, source(server.url("/file")))
+    assert server.asked == []
+    assert files_in(tmp_path) == [WHOLE]
+
+
+def test_a_killed_process_leaves_no_file_and_is_resumed(tmp_path, server):
+    sent = threading.Event()
+    release = threading.Event()
+
+    def stall(request):
+        server.asked.append((request.path, request.headers.get("Range")))
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(CONTENT)))
+        request.end_headers()
+        request.wfile.write(CONTENT[:HALF])
+        request.wfile.flush()
+        sent.set()
+        release.wait(30)
+
+    whole_answer, server.answer = server.answer, stall
+    script = (
+        "import sys; from evomal.tasks.datasets import Source, fetch;"
+        "fetch('boston', sys.argv[1], progress=False, sources=[Source(sys.argv[2], (sys.argv[3],), sys.argv[4])])"
+    )
+    arguments = [str(tmp_path), FILE, server.url("/file"), md5(CONTENT)]
+    process = subprocess.Popen([sys.executable, "-c", script, *arguments])
+    try:
+        assert sent.wait(60)
+        for _ in range(1000):
+            if (tmp_path / PART).exists() and (tmp_path / PART).stat().st_size:
+                break
+            threading.Event().wait(0.01)
+    finally:
+        process.kill()
+        process.wait()
+        release.set()
+    assert files_in(tmp_path) == [PART]
+    server.answer = whole_answer
+    get(tmp_path, source(server.url("/file")))
+    assert server.asked[1][1].startswith("bytes=")
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_names_file_expected_and_received(tmp_path, server):
+    expected = "0" * 32
+    said = refused(tmp_path, source(server.url("/file"), checksum=f"md5:{expected}"))
+    assert FILE in said
+    assert f"must have the md5 checksum {expected}, but has {hashlib.md5(CONTENT).hexdigest()}" in said
+    assert files_in(tmp_path) == []
+
+
+def test_a_missing_file_says_what_to_put_where(tmp_path, server):
+    said = refused(tmp_path, source(server.url("/nowhere")))
+    assert "the server answered 404" in said
+    assert f"put the file into {tmp_path / 'boston'}" in said
+    assert said.startswith(FILE)
+    assert files_in(tmp_path) == []
+
+
+def test_a_failing_server_does_not_cost_what_has_arrived(tmp_path, server):
+    (tmp_path / "boston").mkdir()
+    (tmp_path / PART).write_bytes(CONTENT[:HALF])
+    refused(tmp_path, source(server.url("/nowhere")))
+    assert (tmp_path / PART).read_bytes() == CONTENT[:HALF]
+
+
+def unreachable():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/file"
+
+
+def test_an_unreachable_server_says_what_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    said = refused(tmp_path, source(unreachable()))
+    assert "no connection" in said
+    assert f"put the file into {tmp_path / 'boston'}" in said
+    assert files_in(tmp_path) == []
+
+
+def test_the_second_address_is_tried_when_the_first_fails(tmp_path, server):
+    get(tmp_path, source(unreachable(), server.url("/nowhere"), server.url("/file")))
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_the_second_address_goes_on_where_the_first_broke_off(tmp_path, server):
+    server.cut_at = HALF
+    refused(tmp_path, source(server.url("/file")))
+    server.cut_at = None
+    server.contents["/mirror"] = CONTENT
+    get(tmp_path, source(unreachable(), server.url("/mirror")))
+    assert server.asked[-1][1].startswith("bytes=")
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_damaged_file_that_is_there_is_named_and_kept(tmp_path, server):
+    (tmp_path / "boston").mkdir()
+    (tmp_path / WHOLE).write_bytes(b"mine")
+    said = refused(tmp_path, source(server.url("/file")))
+    assert said.startswith(f"{tmp_path / WHOLE}: must have the md5 checksum")
+    assert (tmp_path / WHOLE).read_bytes() == b"mine"
+
+
+def test_two_at_once_download_once(tmp_path, server):
+    threads = [threading.Thread(target=get, args=(tmp_path, source(server.url("/file")))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.asked == [("/file", None)]
+    assert (tmp_path / WHOLE).read_bytes() == CONTENT
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    said = refused(tmp_path / "file", source("http://127.0.0.1:1/"))
+    assert str(tmp_path / "file/boston") in said
+
+
+def test_boston_has_to_be_put_there_by_hand(tmp_path):
+    said = refused(tmp_path, None)
+    assert f"put {FILE} into {tmp_path / 'boston'}" in said
+    write_boston(tmp_path / "boston")
+    assert get(tmp_path, None) == tmp_path / "boston"
+
+
+def test_diabetes_and_unknown_names(tmp_path):
+    assert get(tmp_path, None, "diabetes") == tmp_path / "diabetes"
+    assert not (tmp_path / "diabetes").exists()
+    assert "did you mean 'mnist'?" in refused(tmp_path, None, "mnits")
+
+
+# Archives
+
+
+def archive(entries):
+    """A tar archive of (name or TarInfo, bytes)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in entries:
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def cifar_source(server, content):
+    server.contents["/archive"] = content
+    (public,) = SOURCES["cifar10"]
+    return (Source(public.file, (server.url("/archive"),), md5(content), public.members),)
+
+
+def cifar_entries(folder):
+    folder.mkdir()
+    made = write_cifar10(folder)
+    return made, [(name, (folder / name).read_bytes()) for name in CIFAR10_FILES]
+
+
+def test_an_archive_gives_its_expected_members_only(tmp_path, server):
+    made, entries = cifar_entries(tmp_path / "made")
+    link = tarfile.TarInfo("cifar-10-batches-bin/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    foreign = [("../escaped", b"x"), (f"{tmp_path}/absolute", b"x"), (link, b""), ("cifar-10-batches-bin/readme", b"x")]
+    get(tmp_path / "data", cifar_source(server, archive([*foreign, *entries])), "cifar10")
+    assert files_in(tmp_path / "data/cifar10") == sorted(CIFAR10_FILES)
+    assert sorted(os.listdir(tmp_path)) == ["data", "made"]
+    np.testing.assert_array_equal(read_cifar10(tmp_path / "data/cifar10", 4).test_images, made[5][0])
+    get(tmp_path / "data", cifar_source(server, b""), "cifar10")  # all there: nothing is asked
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("damage", ["member missing", "member a link", "cut", "no archive"])
+def test_a_bad_archive_leaves_nothing(tmp_path, server, damage):
+    _, entries = cifar_entries(tmp_path / "made")
+    content = archive(entries)
+    if damage == "member missing":
+        content = archive(entries[:-1])
+    elif damage == "member a link":
+        link = tarfile.TarInfo(CIFAR10_FILES[-1])
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        content = archive([*entries[:-1], (link, b"")])
+    elif damage == "cut":
+        content = content[: len(content) // 2]
+    else:
+        content = b"<html>" * 100
+    said = refused(tmp_path / "data", cifar_source(server, content), "cifar10")
+    assert "cifar-10-binary.tar.gz" in said
+    assert files_in(tmp_path / "data") == []
+
+
+def test_an_archive_put_there_by_hand_is_unpacked_without_network_and_kept(tmp_path, server):
+    _, entries = cifar_entries(tmp_path / "made")
+    sources = cifar_source(server, archive(entries))
+    home = tmp_path / "data/cifar10"
+    home.mkdir(parents=True)
+    (home / "cifar-10-binary.tar.gz").write_bytes(server.contents["/archive"])
+    get(tmp_path / "data", sources, "cifar10")
+    assert server.asked == []
+    assert files_in(home) == sorted([*CIFAR10_FILES, "cifar-10-binary.tar.gz"])
+
+
+def test_the_published_archive_of_california_is_renamed(tmp_path, server):
+    server.contents["/archive"] = archive([("CaliforniaHousing/cal_housing.data", b"1,2\n")])
+    (public,) = SOURCES["california"]
+    checksum = "sha256:" + hashlib.sha256(server.contents["/archive"]).hexdigest()
+    home = get(tmp_path, (Source(public.file, (server.url("/archive"),), checksum, public.members),), "california")
+    assert files_in(home) == ["cal_housing.data"]
+
+
+def test_a_download_shows_its_progress_on_a_terminal(tmp_path, server, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    fetch("boston", tmp_path, sources=source(server.url("/file")))
+    assert FILE[:10] in terminal.getvalue()
+    assert Path(tmp_path / WHOLE).exists()
