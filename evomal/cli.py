@@ -110,9 +110,7 @@ def list_tasks(as_json: AsJson = False) -> None:
         shape = "×".join(map(str, info.shape))
         classes = f", {info.classes} classes" if info.classes else ""
         console.print(f"[bold]{name}[/bold]  {info.kind}, {sizes} rows of {shape}{classes}", soft_wrap=True)
-        console.print(
-            textwrap.fill(", ".join(task.models), 80, initial_indent="    ", subsequent_indent="    "), style="dim"
-        )
+        console.print(_indented(", ".join(task.models)), style="dim")
 
 
 @app.command("models")
@@ -129,7 +127,7 @@ def list_models(as_json: AsJson = False) -> None:
     for name, model in MODELS.items():
         shown = "".join(f"  {option}={_plain(value)}" for option, value in model.options.items())
         console.print(f"[bold]{name}[/bold]{shown}", soft_wrap=True)
-        console.print(f"    {model.purpose} ({model.citation})", style="dim", soft_wrap=True)
+        console.print(_indented(f"{model.purpose} ({model.citation})"), style="dim")
 
 
 data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
@@ -233,7 +231,7 @@ def export_loss(
     exported = export(load_loss(file), to, **({} if classes is None else {"classes": classes}))
     if isinstance(exported, bytes) and (out is None or as_json):
         raise InputError(f"{to} is binary: name a file to write it to with --out")
-    content = exported if isinstance(exported, bytes) else f"{str(exported).rstrip()}\n".encode()
+    content = exported if isinstance(exported, bytes) else f"{_text(exported)}\n".encode()
     if out is not None:
         write_whole(out, content)
     if as_json:
@@ -242,6 +240,17 @@ def export_loss(
         typer.echo(content.decode(), nl=False)
     else:
         typer.echo(f"wrote {out} ({len(content)} bytes)")
+
+
+def _text(exported: object) -> str:
+    try:
+        return str(exported).rstrip()
+    except RecursionError:
+        raise InputError("this expression is nested too deeply to be printed as SymPy: export it as python") from None
+
+
+def _indented(text: str) -> str:
+    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ")
 
 
 def _plain(value: object) -> str:

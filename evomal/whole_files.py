@@ -10,10 +10,13 @@ from evomal.errors import InputError
 
 def write_whole(path: Path, content: bytes) -> None:
     """Put the content where the path says in one step: a crash leaves the old file or the new one, never half."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, but the name of a file was expected")
     temporary = None
     try:
+        path = path.resolve()  # a link stays a link, and what it points to is replaced
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder, but the name of a file was expected")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is not a regular file, and is left alone")
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -25,8 +28,8 @@ def write_whole(path: Path, content: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        if isinstance(error, (OSError, ValueError)) and not isinstance(error, InputError):
+            raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
         raise
 
 

@@ -49,7 +49,9 @@ class TargetLosses:
     """ℓ times the weight of the target's class, 0 where the sample is ignored."""
     slopes: Tensor
     """The derivative of that by the log-odds."""
-    others: Tensor
-    """Logsumexp of the logits but the target's."""
+    tops: Tensor
+    """The largest of the logits but the target's."""
+    logs: Tensor
+    """Logarithm of the sum of their exponentials relative to it."""
     shares: Tensor
     """The weight of the target's class, 0 where the sample is ignored."""

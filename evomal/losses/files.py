@@ -39,7 +39,9 @@ def _checked_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Texts and numbers by name, at most one level deeper: nothing that could be large or structured."""
     for name, value in provenance.items():
         for inner in value.values() if isinstance(value, dict) else (value,):
-            is_number = isinstance(inner, (int, float)) and math.isfinite(inner)
+            is_number = (
+                (isinstance(inner, int) and abs(inner) < 2**63) or (isinstance(inner, float) and math.isfinite(inner))
+            )
             is_text = isinstance(inner, str) and len(inner) <= _MAX_ENTRY
             if not (inner is None or is_number or is_text) or len(name) > _MAX_ENTRY:
                 raise PydanticCustomError("provenance", "entries must be short texts or finite numbers")
@@ -112,7 +114,10 @@ class _NamedFile(_File):
     options: _NamedOptions = _NamedOptions()
 
     def build(self) -> Loss:
-        return named_loss(self.name, kind=self.task, **self.options.model_dump())
+        options = self.options.model_dump()
+        for reserved in {"kind", "name"} & set(options):
+            raise InputError(f"{self.name} has no option {reserved!r}")
+        return named_loss(self.name, kind=self.task, **options)
 
 
 _FILE: TypeAdapter[_File] = TypeAdapter(
@@ -143,17 +148,19 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
 
 
 def _content(path: Path) -> bytes:
-    if path.is_dir():
-        raise InputError("is a folder, but a loss file was expected")
-    if not path.exists():
-        raise InputError("there is no such file")
-    if not path.is_file():
-        raise InputError("is not a regular file")
     try:
+        if path.is_dir():
+            raise InputError("is a folder, but a loss file was expected")
+        if not path.exists():
+            raise InputError("there is no such file")
+        if not path.is_file():
+            raise InputError("is not a regular file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}") from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(content) > MAX_BYTES:
         raise InputError(f"a loss file has at most {MAX_BYTES} bytes but this one has more")
     return content
@@ -181,7 +188,9 @@ def _from_document(document: Any) -> Loss:
     if type(version) is not int or version < 1:
         raise InputError(f"version must be a whole number of at least 1 but got {_short(version)}")
     if version > VERSION:
-        raise InputError(f"is of version {version}, newer than version {VERSION} that this evomal reads: update evomal")
+        raise InputError(
+            f"is of version {_short(version)}, newer than version {VERSION} that this evomal reads: update evomal"
+        )
     try:
         file = _FILE.validate_python(document)
     except ValidationError as error:
@@ -203,22 +212,26 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _short(value: Any, length: int = 40) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (RecursionError, ValueError):  # nested too deeply, or a number too long to be written
+        return "something too large to show"
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        twice = next(key for position, (key, _) in enumerate(pairs) if key in dict(pairs[:position]))
-        raise InputError(f"is not a loss file: {_short(twice)} stands twice in one object")
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise InputError(f"is not a loss file: {_short(key)} stands twice in one object")
+        result[key] = value
     return result
 
 
 def _described(loss: Loss) -> dict[str, Any]:
     head: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if isinstance(loss, ExpressionLoss):
-        weights = None if loss.weights is None else loss.weights.tolist()
+        weights = [1.0] * loss.expression.edges if loss.weights is None else loss.weights.tolist()
         head |= {"kind": "expression", "task": loss.kind, "expression": str(loss.expression), "weights": weights}
     elif isinstance(loss, TaylorLoss):
         head |= {"kind": "taylor", "task": loss.kind, "theta": loss.theta.tolist()}

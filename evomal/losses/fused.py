@@ -67,19 +67,21 @@ class _Fused(torch.autograd.Function):
         found: TargetLosses = _backend(logits.device.type).losses(logits, target, weight, ignore_index, coefficients)
         divisor = found.shares.sum() if reduction == "mean" else None
         ctx.composed = composed
-        ctx.save_for_backward(logits, target, found.slopes, found.others, divisor)
+        ctx.save_for_backward(logits, target, found.slopes, found.tops, found.logs, divisor)
         if reduction == "none":
             return found.losses
         return found.losses.sum() if divisor is None else found.losses.sum() / divisor
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, slopes, others, divisor = ctx.saved_tensors
+        logits, target, slopes, tops, logs, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: someone will differentiate this backward pass
             return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], *[None] * 6
         (gradient,) = gradients
         factors = slopes * (gradient if divisor is None else gradient / divisor)
-        return _backend(logits.device.type).gradient(logits, target, others, factors), *[None] * 6
+        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN.
+        factors = factors.masked_fill_(slopes == 0, 0)
+        return _backend(logits.device.type).gradient(logits, target, tops, logs, factors), *[None] * 6
 
 
 @functools.cache

@@ -13,6 +13,8 @@ from evomal.losses.contract import compute_dtype
 def target_log_odds(logits: Tensor, target: Tensor) -> Tensor:
     """(samples,) log-odds of each row's target class among at least two classes."""
     logits, column = logits.to(compute_dtype(logits)), target.unsqueeze(1)
+    # Odds do not change under a common offset, but the digits of d beside it do.
+    logits = logits - logits.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
     others = logits.scatter(1, column, -torch.inf).logsumexp(1)
     return logits.gather(1, column).squeeze(1) - others
 

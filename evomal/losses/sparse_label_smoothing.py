@@ -5,6 +5,7 @@ from typing import Any
 
 import sympy
 
+from evomal.errors import InputError
 from evomal.losses.coefficients import Coefficients
 from evomal.losses.options import checked
 from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
@@ -22,6 +23,8 @@ class SparseLabelSmoothingLoss(TargetLoss):
     def __init__(self, smoothing: float = 0.1, *, simplified: bool = False, **contract: Any) -> None:
         super().__init__(**contract)
         self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
+        if not isinstance(simplified, bool):
+            raise InputError(f"simplified must be true or false but got {simplified!r}")
         self.simplified = simplified
 
     def coefficients(self, classes: int) -> Coefficients:

@@ -96,7 +96,7 @@ def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> 
 
 
 @kernel(fastmath=_VECTORISABLE)
-def _others_of_few(row: Any, k: int) -> float:
+def _others_of_few(row: Any, k: int) -> tuple[float, float]:
     """The same without lanes, which take longer to fill and empty than a short row to read."""
     top = np.finfo(row.dtype).min
     for j in range(len(row)):
@@ -106,14 +106,14 @@ def _others_of_few(row: Any, k: int) -> float:
     for j in range(len(row)):
         if j != k:
             total += _exp_nonpositive(row[j] - top)
-    return -np.inf if total == 0 else float(top) + math.log(total)
+    return float(top), total
 
 
 @kernel(fastmath=_VECTORISABLE)
-def _others(row: Any, k: int, lanes: Any) -> float:
-    """Logsumexp of a row without its element k."""
+def _others(row: Any, k: int, lanes: Any) -> tuple[float, float]:
+    """The largest of a row without its element k, and the sum of exponentials of the differences to it."""
     if len(row) <= _LANES:
-        return float(_others_of_few(row, k))
+        return _others_of_few(row, k)  # type: ignore[no-any-return]
     lanes[:] = np.finfo(row.dtype).min
     _largest(row, 0, k, lanes)
     _largest(row, k + 1, len(row), lanes)
@@ -121,27 +121,28 @@ def _others(row: Any, k: int, lanes: Any) -> float:
     lanes[:] = 0
     _add_exponentials(row, 0, k, top, lanes)
     _add_exponentials(row, k + 1, len(row), top, lanes)
-    total = lanes.sum()
-    return -np.inf if total == 0 else float(top) + math.log(float(total))
+    return float(top), float(lanes.sum())
 
 
 @kernel()
 def _losses(
-    logits: Any, target: Any, losses: Any, slopes: Any, others: Any, shares: Any,
+    logits: Any, target: Any, losses: Any, slopes: Any, tops: Any, logs: Any, shares: Any,
     weight: Any, ignore_index: int, scale: float, shift: float, focus: float, opposite: float, offset: float,
 ) -> int:  # fmt: skip
     """Fill in what `TargetLosses` holds; the first row whose target is out of bounds, or −1."""
     lanes = np.empty(_LANES, logits.dtype)
     for i in range(len(target)):
         k = target[i]
-        losses[i] = slopes[i] = others[i] = shares[i] = 0
+        losses[i] = slopes[i] = tops[i] = logs[i] = shares[i] = 0
         if k == ignore_index:
             continue
         if not 0 <= k < logits.shape[1]:
             return i
         shares[i] = weight[k] if len(weight) else 1.0
-        others[i] = _others(logits[i], k, lanes)
-        d = float(logits[i, k]) - others[i]
+        top, total = _others(logits[i], k, lanes)
+        log_total = -np.inf if total == 0 else math.log(total)
+        tops[i], logs[i] = top, log_total
+        d = (float(logits[i, k]) - top) - log_total
         e = math.exp(-abs(d))
         log_p, log_rest = min(d, 0.0) - math.log1p(e), min(-d, 0.0) - math.log1p(e)
         p, rest = (1 / (1 + e), e / (1 + e)) if d > 0 else (e / (1 + e), 1 / (1 + e))
@@ -150,27 +151,29 @@ def _losses(
         # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
         pull = math.exp(focus * log_rest) if focus else 1.0
         loss = scale * pull * abs(log_p + shift)
-        slope = scale * pull * (np.sign(log_p + shift) * rest - focus * p * abs(log_p + shift))
+        bend = focus * p * abs(log_p + shift) if focus and p > 0 else 0.0
+        slope = scale * pull * (np.sign(log_p + shift) * rest - bend)
         if opposite:
             push = math.exp(focus * log_p) if focus else 1.0
             loss += opposite * push * (offset - log_rest)
-            slope += opposite * push * (p + (focus * rest * (offset - log_rest) if focus else 0.0))
+            slope += opposite * push * (p + (focus * rest * (offset - log_rest) if focus and rest > 0 else 0.0))
         losses[i], slopes[i] = shares[i] * loss, shares[i] * slope
     return -1
 
 
 @kernel(fastmath=_VECTORISABLE)
-def _gradient(logits: Any, target: Any, others: Any, factors: Any, result: Any) -> None:
-    """Fill in factors · ∂d/∂logits: 1 for the target, −exp(z − others) for the rest."""
+def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, result: Any) -> None:
+    """Fill in factors · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
     lowest = np.finfo(logits.dtype).min
     for i in range(len(target)):
-        if factors[i] == 0:  # among them the ignored, whose target may point nowhere
+        if factors[i] == 0 or not 0 <= target[i] < logits.shape[1]:  # the ignored, whose target may point nowhere
             result[i, :] = 0
             continue
         # Where every other class is excluded by −inf: −inf − −inf would be NaN, exp(−inf − lowest) is the right 0.
-        shift, factor = max(others[i], lowest), -factors[i]
+        top, log_total, factor = tops[i], max(logs[i], lowest), -factors[i]
         for j in range(logits.shape[1]):
-            result[i, j] = factor * _exp_nonpositive(logits[i, j] - shift)
+            # Subtracted in two steps: together they would lose the digits of a small logarithm beside large logits.
+            result[i, j] = factor * _exp_nonpositive((logits[i, j] - top) - log_total)
         result[i, target[i]] = -factor
 
 
@@ -179,7 +182,7 @@ def losses(
 ) -> TargetLosses:
     """The losses of a batch of class indices, weighted, and what their gradient needs."""
     dtype = compute_dtype(logits)
-    results = torch.empty(4, len(target), dtype=dtype)
+    results = torch.empty(5, len(target), dtype=dtype)
     numbers = (ignore_index, *coefficients.numbers)
     weights = _NO_WEIGHTS[dtype] if weight is None else weight.detach().to(dtype).numpy()
     if logits.dtype == dtype:
@@ -195,15 +198,16 @@ def losses(
     return TargetLosses(*results.unbind())
 
 
-def gradient(logits: Tensor, target: Tensor, others: Tensor, factors: Tensor) -> Tensor:
+def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors: Tensor) -> Tensor:
     """The gradient of Σ factors · log-odds with respect to the logits."""
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    if logits.dtype == others.dtype:
-        _over_rows(_gradient, (logits, target, others, factors, result), None)
+    if logits.dtype == tops.dtype:
+        _over_rows(_gradient, (logits, target, tops, logs, factors, result), None)
     else:
         for block in blocks(logits):
-            rows = logits[block].to(others.dtype, memory_format=torch.contiguous_format)
-            _over_rows(_gradient, (rows, target[block], others[block], factors[block], rows), None)
+            rows = logits[block].to(tops.dtype, memory_format=torch.contiguous_format)
+            found = (target[block], tops[block], logs[block], factors[block])
+            _over_rows(_gradient, (rows, *found, rows), None)
             result[block] = rows
     return result
 

@@ -13,7 +13,7 @@ _LARGEST_TILE = 8192
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _losses_kernel(  # type: ignore[no-untyped-def]
-    logits, target, weight, losses, slopes, others, shares, classes, row_stride, ignore_index,
+    logits, target, weight, losses, slopes, tops, logs, shares, classes, row_stride, ignore_index,
     scale, shift, focus, opposite, offset, WEIGHTED: tl.constexpr, TILE: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -21,7 +21,7 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     ignored = chosen == ignore_index
     within = (chosen >= 0) & (chosen < classes)
     chosen = tl.where(within, chosen, 0)
-    dtype = others.dtype.element_ty
+    dtype = tops.dtype.element_ty
     # Online logsumexp of all columns but the target's: each lane keeps its own maximum and sum until the end.
     top = tl.full([TILE], float("-inf"), dtype)
     total = tl.zeros([TILE], dtype)
@@ -36,8 +36,8 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
         top = higher
     highest = tl.max(top, axis=0)
     base = tl.where(highest == float("-inf"), 0.0, highest)
-    rest_sum = base + tl.log(tl.sum(total * tl.exp(top - base), axis=0))
-    d = tl.load(logits + row * row_stride + chosen).to(dtype) - rest_sum
+    log_total = tl.log(tl.sum(total * tl.exp(top - base), axis=0))
+    d = (tl.load(logits + row * row_stride + chosen).to(dtype) - base) - log_total
     e = tl.exp(-tl.abs(d))
     # log1p(e) for 0 ≤ e ≤ 1: Triton has none, and log(1 + e) alone loses the digits of a small e.
     one_plus = 1.0 + e
@@ -53,8 +53,8 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     push = tl.where(focus == 0, 1.0, tl.exp(focus * log_p))
     against = tl.where(opposite == 0, 0.0, offset - log_rest)
     loss = scale * pull * tl.abs(shifted) + opposite * push * against
-    slope = scale * pull * (sign * rest - focus * p * tl.abs(shifted))
-    slope += opposite * push * (p + tl.where(focus == 0, 0.0, focus * rest * against))
+    slope = scale * pull * (sign * rest - tl.where((focus == 0) | (p == 0), 0.0, focus * p * tl.abs(shifted)))
+    slope += opposite * push * (p + tl.where((focus == 0) | (rest == 0), 0.0, focus * rest * against))
     share = tl.where(ignored, 0.0, 1.0).to(dtype)
     if WEIGHTED:
         share *= tl.load(weight + chosen).to(dtype)
@@ -64,19 +64,22 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     # A NaN in an ignored row must not get through, so it is chosen away, not multiplied.
     tl.store(losses + row, tl.where(ignored, 0.0, share * loss))
     tl.store(slopes + row, tl.where(ignored, 0.0, share * slope))
-    tl.store(others + row, rest_sum)
+    tl.store(tops + row, base)
+    tl.store(logs + row, log_total)
     tl.store(shares + row, share)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _gradient_kernel(logits, target, others, factors, result, classes, row_stride, TILE: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+def _gradient_kernel(logits, target, tops, logs, factors, result, classes, row_stride, TILE: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = column < classes
-    chosen, rest, factor = tl.load(target + row), tl.load(others + row), tl.load(factors + row)
-    rest = tl.where(rest == float("-inf"), 0.0, rest)
-    value = tl.load(logits + row * row_stride + column, mask=inside, other=float("-inf")).to(rest.dtype)
-    share = tl.where(column == chosen, factor, -factor * tl.exp(value - rest))
+    chosen, top, factor = tl.load(target + row), tl.load(tops + row), tl.load(factors + row)
+    log_total = tl.load(logs + row)
+    log_total = tl.where(log_total == float("-inf"), 0.0, log_total)
+    value = tl.load(logits + row * row_stride + column, mask=inside, other=float("-inf")).to(top.dtype)
+    # Subtracted in two steps: together they would lose the digits of a small logarithm beside large logits.
+    share = tl.where(column == chosen, factor, -factor * tl.exp((value - top) - log_total))
     share = tl.where(factor == 0, 0.0, share)
     tl.store(result + row * classes + column, share.to(result.dtype.element_ty), mask=inside)
 
@@ -86,26 +89,26 @@ def losses(
 ) -> TargetLosses:
     """The losses of a batch of class indices, weighted, and what their gradient needs."""
     samples, classes = logits.shape
-    found = TargetLosses(*torch.empty(4, samples, dtype=compute_dtype(logits), device=logits.device).unbind())
+    found = TargetLosses(*torch.empty(5, samples, dtype=compute_dtype(logits), device=logits.device).unbind())
     if samples:
         rows, tile = _rows(logits), _tile(classes)
         _losses_kernel[(samples,)](
             rows, target.contiguous(), rows if weight is None else weight.contiguous(),
-            found.losses, found.slopes, found.others, found.shares,
+            found.losses, found.slopes, found.tops, found.logs, found.shares,
             classes, rows.stride(0), ignore_index, *coefficients.numbers,
             WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
         )  # fmt: skip
     return found
 
 
-def gradient(logits: Tensor, target: Tensor, others: Tensor, factors: Tensor) -> Tensor:
+def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors: Tensor) -> Tensor:
     """The gradient of Σ factors · log-odds with respect to the logits."""
     samples, classes = logits.shape
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if samples:
         rows, tile = _rows(logits), _tile(classes)
         _gradient_kernel[(samples, triton.cdiv(classes, tile))](
-            rows, target.contiguous(), others, factors.contiguous(), result,
+            rows, target.contiguous(), tops, logs, factors.contiguous(), result,
             classes, rows.stride(0), TILE=tile, num_warps=_warps(tile),
         )  # fmt: skip
     return result
