@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evomal.expression.repair import admitted
+from evomal.expression.repair import offspring
 from evomal.expression.tree import Expression
 
 
@@ -14,11 +14,7 @@ def crossover(
         return first, second
     here = int(generator.integers(1, first.size))
     there = int(generator.integers(1, second.size))
-    children = (
-        first.replaced(here, second.subtree(there)),
-        second.replaced(there, first.subtree(here)),
-    )
     return (
-        admitted(children[0], first, max_height=max_height, generator=generator),
-        admitted(children[1], second, max_height=max_height, generator=generator),
+        offspring(first, here, second.subtree(there), max_height=max_height, generator=generator),
+        offspring(second, there, first.subtree(here), max_height=max_height, generator=generator),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evomal.expression.generate import Heights, full
-from evomal.expression.repair import admitted
+from evomal.expression.repair import offspring
 from evomal.expression.tree import Expression
 
 
@@ -12,5 +12,4 @@ def mutate(
 ) -> Expression:
     """The parent with one node, drawn evenly, replaced by a full tree of a height from the range."""
     place = int(generator.integers(parent.size))
-    child = parent.replaced(place, full(heights, generator=generator))
-    return admitted(child, parent, max_height=max_height, generator=generator)
+    return offspring(parent, place, full(heights, generator=generator), max_height=max_height, generator=generator)

@@ -16,8 +16,8 @@ def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int
             written = OPERATORS[token].latex.write(*arguments)
         else:
             written = _leaf(_LATEX_VARIABLES.get(token, token))
-        weight = _weight(position, weights)
-        return written if weight == 1.0 else _scaled(f"{weight:.{digits}g}", r" \cdot ", written)
+        factor = _latex_number(_weight(position, weights), digits)
+        return written if factor == "1" else _scaled(factor, r" \cdot ", written)
 
     return fold(tokens, visit).text
 
@@ -48,6 +48,11 @@ def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_le
 
     lines.append(f"return {fold(tokens, visit).text}")
     return lines
+
+
+def _latex_number(number: float, digits: int) -> str:
+    mantissa, _, exponent = f"{number:.{digits}g}".partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
 
 def _weight(position: int, weights: Sequence[float] | None) -> float:

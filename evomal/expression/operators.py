@@ -51,7 +51,6 @@ class Operator:
     partials: Callable[..., tuple[Any, ...]]
     latex: Notation
     code: Notation
-    meaning: str
 
 
 def _call(name: str, arity: int) -> Notation:
@@ -67,13 +66,13 @@ _ROWS = (
         "add", 2,
         value=lambda xp, a, b: a + b,
         partials=lambda xp, a, b: (1 + 0 * a, 1 + 0 * b),
-        latex=_SUM_NOTATION, code=_SUM_NOTATION, meaning="a + b",
+        latex=_SUM_NOTATION, code=_SUM_NOTATION,
     ),
     Operator(
         "sub", 2,
         value=lambda xp, a, b: a - b,
         partials=lambda xp, a, b: (1 + 0 * a, -1 + 0 * b),
-        latex=_DIFFERENCE_NOTATION, code=_DIFFERENCE_NOTATION, meaning="a - b",
+        latex=_DIFFERENCE_NOTATION, code=_DIFFERENCE_NOTATION,
     ),
     Operator(
         "mul", 2,
@@ -81,16 +80,14 @@ _ROWS = (
         partials=lambda xp, a, b: (b, a),
         latex=Notation(r"{0} \cdot {1}", PRODUCT, (PRODUCT, PRODUCT)),
         code=Notation("{0} * {1}", PRODUCT, (PRODUCT, PRODUCT)),
-        meaning="a * b",
     ),
     Operator(
         # The analytic quotient of Ni et al. (2012): division that is smooth and defined everywhere.
         "aq", 2,
         value=lambda xp, a, b: a / xp.sqrt(1 + b * b),
         partials=lambda xp, a, b: (1 / xp.sqrt(1 + b * b), -a * b / ((1 + b * b) * xp.sqrt(1 + b * b))),
-        latex=Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", ATOM, (SUM, ATOM)),
+        latex=Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", POWER, (SUM, ATOM)),
         code=_call("aq", 2),
-        meaning="a / sqrt(1 + b^2)",
     ),
     Operator(
         "min", 2,
@@ -98,7 +95,6 @@ _ROWS = (
         partials=lambda xp, a, b: ((1 - xp.sign(a - b)) / 2, (1 + xp.sign(a - b)) / 2),
         latex=Notation(r"\min\left({0}, {1}\right)", ATOM, (SUM, SUM)),
         code=_call("{xp}.minimum", 2),
-        meaning="the smaller of a and b",
     ),
     Operator(
         "max", 2,
@@ -106,7 +102,6 @@ _ROWS = (
         partials=lambda xp, a, b: ((1 + xp.sign(a - b)) / 2, (1 - xp.sign(a - b)) / 2),
         latex=Notation(r"\max\left({0}, {1}\right)", ATOM, (SUM, SUM)),
         code=_call("{xp}.maximum", 2),
-        meaning="the larger of a and b",
     ),
     Operator(
         "sign", 1,
@@ -114,7 +109,6 @@ _ROWS = (
         partials=lambda xp, a: (0 * a,),
         latex=Notation(r"\operatorname{{sign}}\left({0}\right)", ATOM, (SUM,)),
         code=_call("{xp}.sign", 1),
-        meaning="-1, 0 or 1",
     ),
     Operator(
         "square", 1,
@@ -122,7 +116,6 @@ _ROWS = (
         partials=lambda xp, a: (2 * a,),
         latex=Notation("{0}^2", POWER, (ATOM,)),
         code=Notation("{0} ** 2", POWER, (ATOM,)),
-        meaning="a^2",
     ),
     Operator(
         "abs", 1,
@@ -130,7 +123,6 @@ _ROWS = (
         partials=lambda xp, a: (xp.sign(a),),
         latex=Notation(r"\left|{0}\right|", ATOM, (SUM,)),
         code=_call("{xp}.abs", 1),
-        meaning="|a|",
     ),
     Operator(
         "log", 1,
@@ -138,7 +130,6 @@ _ROWS = (
         partials=lambda xp, a: (xp.sign(a) / (xp.abs(a) + EPSILON),),
         latex=Notation(r"\log\left(\left|{0}\right| + \epsilon\right)", ATOM, (SUM,)),
         code=_call("log", 1),
-        meaning="log(|a| + 1e-7)",
     ),
     Operator(
         "sqrt", 1,
@@ -146,7 +137,6 @@ _ROWS = (
         partials=lambda xp, a: (xp.sign(a) / (2 * xp.sqrt(xp.abs(a) + EPSILON)),),
         latex=Notation(r"\sqrt{{\left|{0}\right| + \epsilon}}", ATOM, (SUM,)),
         code=_call("sqrt", 1),
-        meaning="sqrt(|a| + 1e-7)",
     ),
     Operator(
         "tanh", 1,
@@ -154,7 +144,6 @@ _ROWS = (
         partials=lambda xp, a: (1 - xp.tanh(a) * xp.tanh(a),),
         latex=Notation(r"\tanh\left({0}\right)", ATOM, (SUM,)),
         code=_call("{xp}.tanh", 1),
-        meaning="tanh(a)",
     ),
 )  # fmt: skip
 

@@ -23,10 +23,16 @@ def repair(tree: Expression, *, max_height: int, generator: np.random.Generator)
     return tree.replaced(place, Expression((operator, *arguments)))
 
 
-def admitted(child: Expression, parent: Expression, *, max_height: int, generator: np.random.Generator) -> Expression:
-    """What enters the population for a child: the child, repaired; its parent, where that fails or grows too high."""
+def offspring(
+    parent: Expression, place: int, graft: Expression, *, max_height: int, generator: np.random.Generator
+) -> Expression:
+    """The parent with another subtree at this place, repaired; the parent, where that fails or grows too high."""
     if parent.height > max_height:
         raise InputError(f"a parent's height must be at most max_height = {max_height} but got {parent.height}")
+    try:
+        child = parent.replaced(place, graft)
+    except InputError:  # beyond what any tree may be
+        return parent
     repaired = repair(child, max_height=max_height, generator=generator)
     if repaired is None or repaired.height > max_height:
         return parent

@@ -1,19 +1,19 @@
 """SymPy forms of trees, for reading and for analysis; nothing in a search is computed through them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import sympy
 
 from evomal.expression.operators import CONSTANTS, EPSILON, OPERATORS, PREDICTION, TARGET
-from evomal.expression.prefix import Tokens, fold
+from evomal.expression.prefix import Tokens, depths, fold
 
 TARGET_SYMBOL = sympy.Symbol(TARGET, real=True)
 PREDICTION_SYMBOL = sympy.Symbol(PREDICTION, real=True)
 
-# SymPy's effort grows steeply with size, and nobody reads a formula of a hundred operations.
-LARGEST_EVALUATED = 100
+# SymPy's effort grows steeply with size and height, and nobody reads a formula of sixty operations.
+_LARGEST, _HIGHEST = 60, 16
 
 _SYMPY = SimpleNamespace(
     abs=sympy.Abs,
@@ -26,18 +26,32 @@ _SYMPY = SimpleNamespace(
 )
 
 
+class UndefinedLimitError(ArithmeticError):
+    """Without ε the tree has a logarithm of zero."""
+
+
+def is_readable(tokens: Tokens) -> bool:
+    """Whether a tree is small enough for SymPy to work on, and for a person to read."""
+    return len(tokens) <= _LARGEST and max(depths(tokens)) <= _HIGHEST
+
+
 def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
     """The SymPy form of a tree in the real symbols y and f; `epsilon=0` gives the unprotected limit, for reading."""
-    protected = {
+    rules: dict[str, Callable[..., Any]] = {
         "log": lambda a: sympy.log(sympy.Abs(a) + epsilon),
         "sqrt": lambda a: sympy.sqrt(sympy.Abs(a) + epsilon),
+        # As powers: a product a·a that is not evaluated would be walked twice at every level.
+        "square": lambda a: a**2,
+        "aq": lambda a, b: a / sympy.sqrt(1 + b**2),
     }
     leaves = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
     leaves |= {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}
 
     def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
-        if token in protected:
-            value = protected[token](*arguments)
+        if token == "log" and epsilon == 0 and arguments[0] == 0:
+            raise UndefinedLimitError
+        if token in rules:
+            value = rules[token](*arguments)
         elif token in OPERATORS:
             value = OPERATORS[token].value(_SYMPY, *arguments)
         else:
@@ -46,7 +60,7 @@ def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon:
             return value
         return sympy.Float(weights[position - 1]) * value
 
-    with sympy.evaluate(len(tokens) <= LARGEST_EVALUATED):
+    with sympy.evaluate(is_readable(tokens)):
         return fold(tokens, visit)
 
 
@@ -56,7 +70,7 @@ def simplify(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon:
     A few cheap passes, not `sympy.simplify`: that raises on sign within max, and ran for minutes on 30 nodes.
     """
     form = to_sympy(tokens, weights, epsilon=epsilon)
-    if len(tokens) > LARGEST_EVALUATED:
+    if not is_readable(tokens):
         return form
     while (shorter := min((rewrite(form) for rewrite in _REWRITES), key=sympy.count_ops)) != form:
         if sympy.count_ops(shorter) >= sympy.count_ops(form):
@@ -74,6 +88,19 @@ def rounded(form: Any, digits: int = 4) -> Any:
         return sympy.Integer(int(short)) if is_whole else short
 
     return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})
+
+
+def formula(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str | None:
+    """Simplified text with rounded weights, without ε where there is a limit without it; None for a large tree."""
+    if not is_readable(tokens):
+        return None
+    try:
+        form = simplify(tokens, weights, epsilon=0)
+    except (UndefinedLimitError, ValueError):  # SymPy raises ValueError for max and min of something undefined
+        form = sympy.nan
+    if form.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
+        form = simplify(tokens, weights)
+    return str(rounded(form, digits))
 
 
 def _logarithms_of_powers(form: Any) -> Any:

@@ -105,8 +105,8 @@ class Expression:
         return symbolic.simplify(self.tokens, self.checked_weights(weights), epsilon=epsilon)
 
     def formula(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
-        """Simplified text for a person to read, with rounded weights and without ε."""
-        return str(symbolic.rounded(self.simplify(weights, epsilon=0), digits))
+        """Simplified text to read, weights rounded and ε left out where it can be; a large tree's own text."""
+        return symbolic.formula(self.tokens, self.checked_weights(weights), digits) or str(self)
 
     def checked_weights(self, weights: Sequence[float] | None) -> Sequence[float] | None:
         """The weights themselves, or an error unless there is one for every edge."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from evomal.errors import InputError
 from evomal.losses.eager import is_eager
+from evomal.losses.options import finite_vector
 
 Kind = Literal["classification", "regression", "multilabel"]
 Reduction = Literal["none", "mean", "sum"]
@@ -50,6 +51,8 @@ class Loss(nn.Module, ABC):
             raise InputError(f"reduction must be one of {', '.join(get_args(Reduction))} but got {reduction!r}")
         if kind == "regression" and weight is not None:
             raise InputError("weight is per class, so a regression loss takes none")
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+            raise InputError(f"ignore_index must be a whole number but got {ignore_index!r}")
         self.kind = kind
         self.ignore_index = ignore_index
         self.reduction = reduction
@@ -116,6 +119,8 @@ class Loss(nn.Module, ABC):
         logits = _as_rows(output, class_dim)
         weight = None if self.weight is None else self.weight.to(compute_dtype(logits, target))
         if as_probabilities:
+            if self.ignore_index >= 0:  # torch's words: no class can be left out of a distribution
+                raise RuntimeError("ignore_index is not supported for floating point target")
             return self._reduce(self.of_probabilities(logits, _as_rows(target, class_dim), weight), sample_shape)
         indices = target.reshape(-1).long()
         fused = self.fused(logits, indices)
@@ -231,10 +236,9 @@ def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
     if weight is None:
         return None
-    tensor = torch.as_tensor(weight, dtype=None if isinstance(weight, Tensor) else torch.float32)
-    if tensor.dim() != 1 or not tensor.is_floating_point():
-        raise InputError(f"weight must be a list of numbers, one per class, but got shape {tuple(tensor.shape)}")
-    return tensor
+    vector = finite_vector("weight", weight)
+    # A list in single precision, like any other buffer of a module: not every device knows double.
+    return vector if isinstance(weight, Tensor) else vector.float()
 
 
 def _without_autocast(output: Tensor) -> contextlib.AbstractContextManager[Any]:

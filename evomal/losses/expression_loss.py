@@ -1,6 +1,5 @@
 """An expression as a loss: the meta-loss network of EvoMAL (section 3.3, Figure 2)."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.options import finite_vector
 from evomal.losses.softplus import softplus
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
@@ -43,9 +43,15 @@ class ExpressionLoss(ElementwiseLoss):
         super().__init__(kind=kind, weight=weight, ignore_index=ignore_index, reduction=reduction)
         if activation not in ACTIVATIONS:
             raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)} but got {activation!r}")
+        if not isinstance(expression, (Expression, str)):
+            raise InputError(f"expression must be an Expression or its text but got {type(expression).__name__}")
         self.expression = Expression.parse(expression) if isinstance(expression, str) else expression.require_loss()
         self.activation = activation
-        self.weights = _edge_weights(self.expression, weights)
+        if weights is not None:
+            # Double precision on the CPU, as in a loss file: as factors of one element they follow the data's dtype.
+            self.expression.checked_weights(weights)  # type: ignore[arg-type]
+            weights = finite_vector("weights", weights)
+        self.weights = weights
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
         return ACTIVATIONS[self.activation](evaluate(self.expression, prediction, target, self.weights))
@@ -78,19 +84,3 @@ def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights
 def starting_weights(expression: Expression, *, generator: np.random.Generator) -> list[float]:
     """φ ~ N(1, standard deviation 1e-3): near the formula as it is written, the noise breaking symmetries."""
     return [float(weight) for weight in generator.normal(1.0, 1e-3, expression.edges)]
-
-
-def _edge_weights(expression: Expression, weights: Tensor | Sequence[float] | None) -> Tensor | None:
-    if weights is None:
-        return None
-    if isinstance(weights, Tensor):
-        if weights.dim() != 1 or not weights.is_floating_point():
-            raise InputError(f"weights must be a vector of floating-point numbers but got shape {tuple(weights.shape)}")
-        expression.checked_weights(weights)  # type: ignore[arg-type]
-        return weights
-    expression.checked_weights(weights)
-    for position, weight in enumerate(weights):
-        if not math.isfinite(weight):
-            raise InputError(f"weights must be finite numbers but weight {position} is {weight}")
-    # Double precision on the CPU, as in a loss file: as factors of one element they follow the dtype of the data.
-    return torch.tensor(list(weights), dtype=torch.float64)

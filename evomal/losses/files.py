@@ -39,8 +39,8 @@ def _checked_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Texts and numbers by name, at most one level deeper: nothing that could be large or structured."""
     for name, value in provenance.items():
         for inner in value.values() if isinstance(value, dict) else (value,):
-            is_number = (
-                (isinstance(inner, int) and abs(inner) < 2**63) or (isinstance(inner, float) and math.isfinite(inner))
+            is_number = (isinstance(inner, int) and abs(inner) < 2**63) or (
+                isinstance(inner, float) and math.isfinite(inner)
             )
             is_text = isinstance(inner, str) and len(inner) <= _MAX_ENTRY
             if not (inner is None or is_number or is_text) or len(name) > _MAX_ENTRY:

@@ -29,6 +29,8 @@ class LabelSmoothingLoss(Loss):
             if weight is not None:
                 costs = costs * weight
             of_target = costs.gather(1, indices.unsqueeze(1)).squeeze(1)
+            if self.smoothing == 0:  # not even an excluded class, of infinite cost, takes part
+                return of_target
             return (1 - self.smoothing) * of_target + self.smoothing * costs.mean(1)
 
         return by_blocks(of_rows, logits, target)

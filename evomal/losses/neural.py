@@ -18,21 +18,27 @@ class NeuralLoss(ElementwiseLoss):
     """softplus(W3 · relu(W2 · relu(W1 · (f, y)))), without biases, for every output alone.
 
     `layers` are the three matrices, (h1, 2), (h2, h1) and (1, h2). Tensors are kept as they are given, so the matrices
-    can be trained through.
+    can be trained through, and an `nn.Parameter` becomes a parameter of the module.
     """
 
     def __init__(self, layers: Sequence[Tensor | Sequence[Sequence[float]]], **contract: Any) -> None:
         super().__init__(**contract)
-        self.layers = [_matrix(position, layer) for position, layer in enumerate(layers)]
-        shapes = [tuple(layer.shape) for layer in self.layers]
+        matrices = [_matrix(position, layer) for position, layer in enumerate(layers)]
+        shapes = [tuple(layer.shape) for layer in matrices]
         if (
             len(shapes) != 3
             or shapes[0][1] != 2
             or shapes[2][0] != 1
-            or not shapes[0][0] == shapes[1][1]
+            or shapes[0][0] != shapes[1][1]
             or shapes[1][0] != shapes[2][1]
         ):
             raise InputError(f"layers must be three matrices of shapes (h1, 2), (h2, h1) and (1, h2) but got {shapes}")
+        self.first, self.second, self.last = matrices
+
+    @property
+    def layers(self) -> list[Tensor]:
+        """The three matrices in order."""
+        return [self.first, self.second, self.last]
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
         hidden = torch.stack((prediction, target), dim=-1)

@@ -1,8 +1,33 @@
 """Checks of the numbers a loss is built with."""
 
 import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
 
 from evomal.errors import InputError
+
+
+def finite_vector(name: str, values: Tensor | Sequence[float]) -> Tensor:
+    """The numbers as a vector: a tensor as it is, anything else in double precision; all finite."""
+    if isinstance(values, Tensor):
+        vector = values
+        if vector.dim() != 1 or not vector.is_floating_point():
+            received = f"{vector.dtype} of shape {tuple(vector.shape)}"
+            raise InputError(f"{name} must be a vector of floating-point numbers but got {received}")
+    else:
+        try:
+            vector = torch.tensor(list(values), dtype=torch.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{name} must be a list of numbers but got {str(values)[:60]}") from None
+        if vector.dim() != 1:
+            raise InputError(f"{name} must be a list of numbers but got {str(values)[:60]}")
+    finite = torch.isfinite(vector.detach())
+    if not bool(finite.all()):
+        place = int((~finite).nonzero()[0])
+        raise InputError(f"{name} must be finite numbers but number {place} is {float(vector[place])}")
+    return vector
 
 
 def checked(

@@ -1,16 +1,15 @@
 """TaylorGLO: a third-order Taylor polynomial in prediction and target (Gonzalez and Miikkulainen, 2021, equation 4)."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import sympy
-import torch
 from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.options import finite_vector
 
 PARAMETERS = 8
 
@@ -26,13 +25,7 @@ class TaylorLoss(ElementwiseLoss):
         super().__init__(**contract)
         if len(theta) != PARAMETERS:
             raise InputError(f"theta must have {PARAMETERS} numbers but got {len(theta)}")
-        if isinstance(theta, Tensor):
-            self.theta = theta
-            return
-        for position, number in enumerate(theta):
-            if not math.isfinite(number):
-                raise InputError(f"theta must be finite numbers but theta {position} is {number}")
-        self.theta = torch.tensor(list(theta), dtype=torch.float64)
+        self.theta = finite_vector("theta", theta)
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
         theta = self.theta.to(prediction.dtype).unbind()

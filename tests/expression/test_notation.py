@@ -27,6 +27,7 @@ from tests.strategies import fragments
             "max(sign(y), tanh(f))",
             r"\max\left(\operatorname{sign}\left(y\right), \tanh\left(f_{\theta}(x)\right)\right)",
         ),
+        ("square(aq(y, f))", r"(\frac{y}{\sqrt{1 + f_{\theta}(x)^2}})^2"),
         ("sub(sqrt(y), f)", r"\sqrt{\left|y\right| + \epsilon} - f_{\theta}(x)"),
     ],
 )
@@ -36,7 +37,7 @@ def test_latex(text, latex):
 
 def test_latex_with_weights():
     latex = Expression.parse("sub(y, mul(f, f))").latex([0.5, -1.25, 1.0, 123456.0])
-    assert latex == r"0.5 \cdot y - (-1.25 \cdot f_{\theta}(x) \cdot 1.235e+05 \cdot f_{\theta}(x))"
+    assert latex == r"0.5 \cdot y - (-1.25 \cdot f_{\theta}(x) \cdot 1.235 \cdot 10^{5} \cdot f_{\theta}(x))"
 
 
 @given(fragments())

@@ -50,6 +50,26 @@ def test_simplified_formulas(text, formula):
     assert Expression.parse(text).formula() == formula
 
 
+@pytest.mark.parametrize(
+    "text", ["add(max(log(sub(y, y)), f), y)", "aq(y, log(sub(f, f)))", "tanh(log(mul(sub(y, y), f)))"]
+)
+def test_without_a_limit_the_formula_keeps_epsilon(text):
+    tree = Expression.parse(text)
+    shown = sympy.sympify(tree.formula(digits=12), locals={"f": PREDICTION_SYMBOL, "y": TARGET_SYMBOL})
+    for got, expected in zip(values_of(shown), values_of(tree.sympy()), strict=True):
+        assert got == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("operators", [["aq"] * 49, ["mul"] * 25, ["max"] * 30, ["aq"] * 60])
+def test_chains_take_bounded_time(operators):
+    tokens = [token for operator in operators for token in (operator, "y")]
+    tree = Expression([*tokens, "f"])
+    began = time.perf_counter()
+    assert tree.formula(generator(0, "chain").normal(1, 1e-3, tree.edges).tolist())
+    tree.sympy()
+    assert time.perf_counter() - began < 20
+
+
 def test_weights_show_rounded_and_whole_ones_vanish():
     tree = Expression.parse("mul(sub(y, f), f)")
     assert tree.formula([1.23456, 1.0, 1.0, 1.00000001]) == "1.235*f*(-f + y)"

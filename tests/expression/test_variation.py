@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate, ramped_half_and_half, repair
-from evomal.expression.repair import admitted
+from evomal.expression.repair import offspring
 from evomal.randomness import generator
 from tests.expression.test_generate import (  # noqa: F401 (fixtures)
     deap_seed,
@@ -69,15 +69,23 @@ def test_order_is_operator_then_repair_then_height_check():
     rng = generator(0)
     full_height = Expression.parse("tanh(tanh(1))", fragment=True)
     # No room under the cap: the parent takes the child's place.
-    assert admitted(full_height, parent, max_height=2, generator=rng) is parent
+    assert offspring(parent, 0, full_height, max_height=2, generator=rng) is parent
     # Room for the repair, which itself reaches the cap.
-    assert admitted(full_height, parent, max_height=3, generator=rng).height == 3
+    assert offspring(parent, 0, full_height, max_height=3, generator=rng).height == 3
     # A valid child that is too high.
     high = Expression.parse("tanh(tanh(add(y, f)))")
-    assert admitted(high, parent, max_height=2, generator=rng) is parent
-    assert admitted(high, parent, max_height=3, generator=rng) is high
+    assert offspring(parent, 0, high, max_height=2, generator=rng) is parent
+    assert offspring(parent, 0, high, max_height=3, generator=rng) == high
     with pytest.raises(InputError, match="a parent's height must be at most max_height = 1 but got 3"):
-        admitted(parent, high, max_height=1, generator=rng)
+        offspring(high, 0, parent, max_height=1, generator=rng)
+
+
+def test_children_beyond_what_any_tree_may_be_are_replaced_by_their_parents():
+    high = Expression(["tanh"] * 40 + ["add", "y", "f"])
+    rng = generator(0, "high")
+    for _ in range(50):
+        assert all(child.height <= 60 for child in crossover(high, high, max_height=60, generator=rng))
+        assert mutate(high, max_height=60, generator=rng).height <= 60
 
 
 def test_leaves_are_not_crossed():
@@ -104,7 +112,7 @@ def test_crossover_and_mutation_agree_with_deap(primitives):  # noqa: F811
         mutants.append(mutate(first, max_height=30, generator=rng))
         expr = lambda pset, type_: gp.genFull(pset, min_=0, max_=2, type_=type_)  # noqa: E731
         their_mutants.append(from_deap(gp.mutUniform(to_deap(primitives, first), expr, primitives)[0]))
-    their_mutants = [admitted(tree, first, max_height=30, generator=rng) for tree in their_mutants]
+    their_mutants = [offspring(first, 0, tree, max_height=30, generator=rng) for tree in their_mutants]
     assert all(tree.is_loss for tree in theirs)
     assert same_distribution(map(str, ours), map(str, theirs)) > 1e-4
     assert same_distribution((tree.size for tree in mutants), (tree.size for tree in their_mutants)) > 1e-4

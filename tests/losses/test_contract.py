@@ -281,15 +281,29 @@ def test_out_of_bounds_is_noticed_behind_an_ignored_class():
         ),
         (lambda: AbsoluteCrossEntropyLoss(phi1=0), "phi1 must be a finite number of more than 0 but got 0"),
         (lambda: SquaredErrorLoss(weight=[1.0]), "weight is per class, so a regression loss takes none"),
-        (lambda: FocalLoss(weight=torch.ones(2, 2)), "weight must be a list of numbers, one per class"),
+        (lambda: FocalLoss(weight=torch.ones(2, 2)), "weight must be a vector of floating-point numbers"),
+        (
+            lambda: FocalLoss(weight=torch.ones(2).long()),
+            "weight must be a vector of floating-point numbers but got torch.int64",
+        ),
+        (lambda: FocalLoss(weight=[1.0, float("nan")]), "weight must be finite numbers but number 1 is nan"),
+        (lambda: FocalLoss(ignore_index="a"), "ignore_index must be a whole number but got 'a'"),
+        (lambda: SparseLabelSmoothingLoss(simplified="no"), "simplified must be true or false but got 'no'"),
+        (lambda: ExpressionLoss(None), "expression must be an Expression or its text but got NoneType"),
+        (lambda: ExpressionLoss("mul(y, f)", ["a", 1]), "weights must be a list of numbers"),
+        (
+            lambda: ExpressionLoss("mul(y, f)", torch.tensor([1.0, torch.nan])),
+            "weights must be finite numbers but number 1",
+        ),
+        (lambda: TaylorLoss(torch.ones(8, 2)), "theta must be a vector of floating-point numbers"),
         (lambda: TaylorLoss([1.0] * 7), "theta must have 8 numbers but got 7"),
-        (lambda: TaylorLoss([float("inf")] * 8), "theta must be finite numbers but theta 0 is inf"),
+        (lambda: TaylorLoss([float("inf")] * 8), "theta must be finite numbers but number 0 is inf"),
         (lambda: NeuralLoss([[[1.0]]] * 3), "layers must be three matrices of shapes"),
         (lambda: NeuralLoss([[1.0], [2.0], [3.0]]), "layer 0 must be a matrix of numbers"),
         (lambda: ExpressionLoss("add(y, f)", [1.0]), "needs 2 weights, one per non-root node, but got 1"),
         (
             lambda: ExpressionLoss("add(y, f)", [1.0, float("nan")]),
-            "weights must be finite numbers but weight 1 is nan",
+            "weights must be finite numbers but number 1 is nan",
         ),
         (lambda: ExpressionLoss("add(y, f)", activation="relu"), "activation must be one of identity, softplus"),
         (lambda: ExpressionLoss("abs(f)"), "a loss must use both y and f, but abs(f) does not use y"),
@@ -320,6 +334,49 @@ def test_autocast_and_half_precision_compute_in_float32(name, dtype):
     torch.testing.assert_close(under_autocast, exact)
     assert loss(output, target).dtype == dtype
     assert loss(output, target) == exact.to(dtype)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_class_can_be_left_out_of_a_distribution(name):
+    with pytest.raises(RuntimeError, match="ignore_index is not supported for floating point target"):
+        ALL[name](ignore_index=1)(torch.zeros(2, 3), torch.ones(2, 3) / 3)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("ignored", [-100, -(10**9), 2])
+def test_where_all_is_ignored_nothing_has_a_gradient(name, ignored):
+    output = draw(0, 4, CLASSES).requires_grad_()
+    ALL[name](ignore_index=ignored)(output, torch.full((4,), ignored)).backward()
+    assert output.grad.nan_to_num().abs().max() == 0
+    loss = ALL[name](ignore_index=ignored, reduction="sum")
+    target = torch.tensor([0, ignored, 1, 3])
+    (gradient,) = torch.autograd.grad(loss(output, target), output)
+    assert gradient[1].abs().max() == 0
+
+
+@pytest.mark.parametrize("name", AS_CROSS_ENTROPY)
+@pytest.mark.parametrize("offset", [1e2, 1e4, -1e4])
+def test_a_common_offset_of_the_logits_costs_no_digits(name, offset):
+    make, options, smoothing = AS_CROSS_ENTROPY[name]
+    output, target = draw(0, 50, CLASSES) + offset, class_indices((50, CLASSES))
+    value, gradient = value_and_gradient(make(**options), output, target)
+    expected, expected_gradient = value_and_gradient(
+        lambda z, t: F.cross_entropy(z, t, label_smoothing=smoothing), output.double(), target
+    )
+    torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", AS_CROSS_ENTROPY)
+def test_an_impossible_target_costs_infinity_and_has_a_finite_gradient(name):
+    if AS_CROSS_ENTROPY[name][2]:
+        return  # smoothed, every class takes part
+    make, options, _ = AS_CROSS_ENTROPY[name]
+    output = torch.tensor([[-torch.inf, 0.0, 1.0]], requires_grad=True)
+    value = make(**options)(output, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value, output)
+    assert value == torch.inf
+    torch.testing.assert_close(gradient, torch.tensor([[-1.0, 0.2689, 0.7311]]), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ALL)

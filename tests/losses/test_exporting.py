@@ -87,10 +87,12 @@ def examples(loss, seed):
         ]
     batches = [
         (normal(6, CLASSES) * 3, torch.randint(CLASSES, (6,), generator=rng)),
+        (normal(6, CLASSES) * 3, torch.randint(CLASSES, (6,), generator=rng).int()),
         (normal(2, CLASSES, 3), torch.randint(CLASSES, (2, 3), generator=rng)),
-        (normal(6, CLASSES) * 3, normal(6, CLASSES).softmax(1)),
         (normal(CLASSES), torch.tensor(2)),
     ]
+    if loss.ignore_index < 0:  # no class can be left out of a distribution
+        batches.append((normal(6, CLASSES) * 3, normal(6, CLASSES).softmax(1)))
     if loss.weight is None:
         batches.append((normal(6, 1), torch.randint(2, (6,), generator=rng)))
     return batches
@@ -293,5 +295,7 @@ def test_bad_requests(arguments, sentence):
         evomal.export(*arguments)
     with pytest.raises(InputError, match="python has no option 'classes'"):
         evomal.export(FocalLoss(), to="python", classes=3)
+    with pytest.raises(InputError, match="classes must be 3, as many as the loss has class weights, but got 5"):
+        evomal.export(FocalLoss(weight=[1.0, 2.0, 3.0]), to="onnx", classes=5)
     with pytest.raises(InputError, match="classes must be at least 2 but got 1"):
         evomal.export(FocalLoss(), to="onnx", classes=1)

@@ -141,6 +141,20 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
         (b"", "is not a JSON file: Expecting value at line 1, column 1"),
         (b"{", "is not a JSON file"),
         (b"\xff\xfe\x00", "is not a JSON text file: byte 0 is not UTF-8"),
+        ({**NAMED, "options": {"kind": 1}}, "focal has no option 'kind'"),
+        ({**NAMED, "options": {"name": 1}}, "focal has no option 'name'"),
+        ({**NAMED, "options": {"gamma": 10**400}}, "gamma must be a number of ordinary size"),
+        (
+            {**NAMED, "name": "sparse-label-smoothing", "options": {"simplified": 0.5}},
+            "simplified must be true or false",
+        ),
+        ({**GOOD, "provenance": {"seed": 10**400}}, "provenance: entries must be short texts or finite numbers"),
+        ({**GOOD, "version": 10**400}, "newer than version 1 that this evomal reads"),
+        (
+            json.dumps({**GOOD, "provenance": {"a": 0}}).replace("0}", "[" * 900 + "]" * 900 + "}").encode(),
+            "provenance",
+        ),
+        (b"{" + b",".join(b'"%d":0' % k for k in range(200_000)) + b',"0":0}', '"0" stands twice in one object'),
         (pickle.dumps(GOOD), "is not a JSON text file: byte 0 is not UTF-8"),
         (pickle.dumps(GOOD, protocol=0), "is not a JSON file: Expecting value at line 1, column 1"),
         (b"[" * 100_000, "its brackets are nested too deeply"),
@@ -168,7 +182,13 @@ def test_paths_that_are_no_files(tmp_path):
         load_loss(tmp_path)
     with pytest.raises(InputError, match="there is no such file"):
         load_loss(tmp_path / "none.json")
+    with pytest.raises(InputError, match="cannot be read: File name too long"):
+        load_loss(tmp_path / ("x" * 300))
+    with pytest.raises(InputError, match="null"):
+        save_loss(named_loss("ce"), str(tmp_path / "x\0y"))
     os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is not a regular file, and is left alone"):
+        save_loss(named_loss("ce"), tmp_path / "pipe")
     with pytest.raises(InputError, match="is not a regular file"):
         load_loss(tmp_path / "pipe")
     with pytest.raises(InputError, match="is a folder, but the name of a file was expected"):
@@ -177,11 +197,17 @@ def test_paths_that_are_no_files(tmp_path):
         save_loss(named_loss("ce"), tmp_path / "nowhere" / "loss.json")
 
 
+def _turned_bad() -> Loss:
+    loss = ExpressionLoss("mul(y, f)", torch.tensor([1.0, 2.0]))
+    loss.weights[1] = torch.nan
+    return loss
+
+
 @pytest.mark.parametrize(
     ("loss", "sentence"),
     [
         (torch.nn.CrossEntropyLoss(), "only evomal's own losses can be saved but got CrossEntropyLoss"),
-        (ExpressionLoss("mul(y, f)", torch.tensor([1.0, float("nan")])), "cannot be saved as JSON"),
+        (_turned_bad(), "cannot be saved as JSON"),
     ],
 )
 def test_what_cannot_be_saved_leaves_the_old_file(loss, sentence, tmp_path):

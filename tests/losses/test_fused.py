@@ -118,12 +118,20 @@ def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():
             SparseLabelSmoothingLoss()(logits, wrong)
 
 
+FORK_CHECK = """
+import os
+import evomal.losses.target_kernels_cpu as cpu_kernels
+cpu_kernels._threads()
+child = os.fork()
+if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
+    os._exit(cpu_kernels._threads.cache_info().currsize)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
 def test_a_forked_child_makes_threads_of_its_own():
-    cpu_kernels._threads()
-    child = os.fork()
-    if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
-        os._exit(cpu_kernels._threads.cache_info().currsize)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr
 
 
 def test_all_classes_at_once():

@@ -72,6 +72,7 @@ class LearnedLoss(torch.nn.Module):
         r"\bmath\.": "import math\n\n",
         r"\btorch\.": "import torch\n",
         r"\blogsigmoid\(": "from torch.nn.functional import logsigmoid\n",
+        r"(?<!\.)\bone_hot\(": "from torch.nn.functional import one_hot\n",
     },
     helpers={
         "aq": '''def aq(a, b):
@@ -89,7 +90,7 @@ class LearnedLoss(torch.nn.Module):
         "log_odds": '''def log_odds(logits):
     """log(p / (1 - p)) of every class; only the most probable one needs care."""
     top = logits.argmax(1)
-    is_top = torch.nn.functional.one_hot(top, logits.shape[1]).bool()
+    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter(1, top.unsqueeze(1), True)
     log_p = logits.log_softmax(1).masked_fill(is_top, -1.0)
     rest = log_p - torch.log1p(-log_p.exp())
     return torch.where(is_top, target_log_odds(logits, top).unsqueeze(1), rest)''',
@@ -113,8 +114,7 @@ class LearnedLoss(torch.nn.Module):
                 kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)
             else:  # class indices
                 kept = target.reshape(-1) != self.ignore_index
-                index = torch.where(kept, target.reshape(-1), 0)
-                y = torch.nn.functional.one_hot(index, classes).to(logits.dtype)
+                index = torch.where(kept, target.reshape(-1), 0).long()
                 losses = {classes}
                 shares = weight[index]""",
     multilabel="""            shape = output.shape
@@ -130,6 +130,8 @@ class LearnedLoss(torch.nn.Module):
             losses, kept = losses.movedim(-1, label_dim), kept.movedim(-1, label_dim)
             shares = torch.ones_like(losses)""",
     regression="""            shape = output.shape
+            if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.numel() != output.numel():
+                raise ValueError(f"target must have the shape {{tuple(shape)}} but got {{tuple(target.shape)}}")
             dtype = torch.promote_types(torch.promote_types(output.dtype, target.dtype), torch.float32)
             losses = value(output.to(dtype), target.reshape(shape).to(dtype))
             kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
@@ -137,7 +139,7 @@ class LearnedLoss(torch.nn.Module):
         "outputs": Meeting(
             bits="value(logits.sigmoid(), y)",
             probabilities="value(logits.softmax(1), y).sum(1) * (y @ weight)",
-            classes="value(logits.softmax(1), y).sum(1) * weight[index]",
+            classes="value(logits.softmax(1), one_hot(index, classes).to(logits.dtype)).sum(1) * weight[index]",
         ),
         "target": Meeting(
             bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
@@ -147,7 +149,7 @@ class LearnedLoss(torch.nn.Module):
         "log_probabilities": Meeting(
             bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
             probabilities="value(logits.log_softmax(1), y, classes) @ weight",
-            classes="value(logits.log_softmax(1), y, classes) @ weight",
+            classes="value(logits.log_softmax(1), one_hot(index, classes), classes) @ weight",
         ),
     },
 )
@@ -220,7 +222,6 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     else:  # class indices
         kept = target.reshape(-1) != ignore_index
         index = jnp.where(kept, target.reshape(-1), 0)
-        y = jax.nn.one_hot(index, classes, dtype=logits.dtype)
         losses = {classes}
         shares = weight[index]""",
     multilabel="""    shape = output.shape
@@ -236,6 +237,8 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     losses, kept = jnp.moveaxis(losses, -1, label_dim), jnp.moveaxis(kept, -1, label_dim)
     shares = jnp.ones_like(losses)""",
     regression="""    shape = output.shape
+    if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.size != output.size:
+        raise ValueError(f"target must have the shape {{shape}} but got {{target.shape}}")
     dtype = jnp.promote_types(jnp.promote_types(output.dtype, target.dtype), jnp.float32)
     losses = value(output.astype(dtype), target.reshape(shape).astype(dtype))
     kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
@@ -243,7 +246,7 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
         "outputs": Meeting(
             bits="value(jax.nn.sigmoid(logits), y)",
             probabilities="value(jax.nn.softmax(logits), y).sum(1) * (y @ weight)",
-            classes="value(jax.nn.softmax(logits), y).sum(1) * weight[index]",
+            classes="value(jax.nn.softmax(logits), jax.nn.one_hot(index, classes)).sum(1) * weight[index]",
         ),
         "target": Meeting(
             bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
@@ -253,7 +256,7 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
         "log_probabilities": Meeting(
             bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
             probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
-            classes="value(jax.nn.log_softmax(logits), y, classes) @ weight",
+            classes="value(jax.nn.log_softmax(logits), jax.nn.one_hot(index, classes), classes) @ weight",
         ),
     },
 )

@@ -1,6 +1,7 @@
 """A loss as an ONNX graph from (output, target) to the loss."""
 
 import contextlib
+import copy
 import importlib.util
 import logging
 import warnings
@@ -25,6 +26,10 @@ def to_onnx(loss: Loss, classes: int | None = None) -> bytes:
         classes = 10 if loss.weight is None else len(loss.weight)
     if classes < 2:
         raise InputError(f"classes must be at least 2 but got {classes}")
+    if loss.weight is not None and len(loss.weight) != classes:
+        raise InputError(
+            f"classes must be {len(loss.weight)}, as many as the loss has class weights, but got {classes}"
+        )
     samples = 3  # an example to trace; one sample alone would be taken for a constant
     if loss.kind == "regression":
         example = (torch.rand(samples), torch.rand(samples))
@@ -35,7 +40,7 @@ def to_onnx(loss: Loss, classes: int | None = None) -> bytes:
     batch = torch.export.Dim("batch", min=1)
     with _quiet_exporter():
         program = torch.onnx.export(
-            loss.eval(),
+            copy.deepcopy(loss).eval(),
             example,
             dynamo=True,
             dynamic_shapes=({0: batch}, {0: batch}),

@@ -4,6 +4,7 @@ import re
 import textwrap
 from typing import Any
 
+from evomal.expression import symbolic
 from evomal.losses.catalogue import CATALOGUE, name_of
 from evomal.losses.contract import Loss
 from evomal.losses.exporting import frames
@@ -80,7 +81,8 @@ def _formula(loss: Loss) -> list[str]:
         return [f"{name}: {CATALOGUE[name].formula}", "p is the probability of the target, C the number of classes."]
     if isinstance(loss, ExpressionLoss):
         weights = None if loss.weights is None else loss.weights.tolist()
-        return [f"Expression: {loss.expression}", f"Simplified: {loss.expression.formula(weights)}"]
+        formula = symbolic.formula(loss.expression.tokens, weights)
+        return [f"Expression: {loss.expression}", *([] if formula is None else [f"Simplified: {formula}"])]
     if isinstance(loss, TaylorLoss):
         return ["TaylorGLO: the negative of a third-order polynomial in prediction and target."]
     return ["ML3: a neural network of prediction and target."]
