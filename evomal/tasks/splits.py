@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import train_test_split
 
 from evomal.errors import InputError
 from evomal.randomness import generator
@@ -59,6 +58,9 @@ def shared_content(features: npt.NDArray[np.generic], split: Split) -> int:
 def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: str, seed: int) -> tuple[Rows, Rows]:
     if count == 0:
         return rows, np.empty(0, dtype=np.int64)
+    # Imported here: scikit-learn takes a second, which those who only want a loss should not wait for.
+    from sklearn.model_selection import train_test_split
+
     stratify = None if labels is None else labels[rows]
     state = int(generator(seed, "split", name).integers(2**32))
     try:

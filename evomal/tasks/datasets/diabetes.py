@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_diabetes
 
 from evomal.tasks.datasets.raw import TableData
 
@@ -13,6 +12,9 @@ FEATURES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 def read_diabetes(folder: Path) -> TableData:
     """The measurements as taken; scikit-learn's scaled version was scaled with the rows that will be tested on."""
+    # Imported here: scikit-learn takes a second, which those who only want a loss should not wait for.
+    from sklearn.datasets import load_diabetes
+
     features, targets = load_diabetes(return_X_y=True, scaled=False)
     return TableData(
         name="diabetes",
