@@ -27,9 +27,15 @@ def torch_generator(seed: int, *purpose: str | int, device: torch.device | str =
 def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Code that draws from torch's global generators, as layers and dropout do: seeded before, undone after."""
     device = torch.device(device)
-    forked = [device.index or torch.cuda.current_device()] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=forked):
-        torch.manual_seed(_entropy(seed, purpose) % 2**63)
+    gpus: list[int] = []
+    if device.type == "cuda":
+        gpus = [torch.cuda.current_device() if device.index is None else device.index]
+    start = _entropy(seed, purpose) % 2**63
+    with torch.random.fork_rng(devices=gpus):
+        # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not forked, for good.
+        torch.default_generator.manual_seed(start)
+        for gpu in gpus:
+            torch.cuda.default_generators[gpu].manual_seed(start)
         yield
 
 

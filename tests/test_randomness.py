@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 
 from evomal.randomness import generator, isolated_torch, torch_generator
@@ -39,6 +40,27 @@ def test_isolated_code_may_use_torch_s_global_generator():
             drawn.append(torch.rand(()))
     assert drawn[0] == drawn[1] != drawn[2]
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_isolated_code_does_not_seed_every_device(monkeypatch):
+    def everywhere(_):
+        raise AssertionError("torch.manual_seed reaches devices that are not restored")
+
+    monkeypatch.setattr(torch, "manual_seed", everywhere)
+    with isolated_torch(0, "a"):
+        torch.rand(())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:0"])
+def test_isolated_code_leaves_the_gpu_as_it_was(device):
+    torch.rand(1, device="cuda")
+    before, drawn = torch.cuda.get_rng_state(), []
+    for _ in range(2):
+        with isolated_torch(0, "a", device=device):
+            drawn.append(torch.rand((), device=device).item())
+    assert drawn[0] == drawn[1]
+    assert torch.equal(before, torch.cuda.get_rng_state())
 
 
 def test_global_states_stay_untouched():
