@@ -29,7 +29,8 @@ def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = 
     device = torch.device(device)
     gpus: list[int] = []
     if device.type == "cuda":
-        gpus = [torch.cuda.current_device() if device.index is None else device.index]
+        index: int | None = device.index  # torch's stubs do not know that a device may leave it open
+        gpus = [torch.cuda.current_device() if index is None else index]
     start = _entropy(seed, purpose) % 2**63
     with torch.random.fork_rng(devices=gpus):
         # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not forked, for good.
