@@ -47,6 +47,7 @@ test-long: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_smoothing.py
+	$(BIN)/python benchmarks/training_loop.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

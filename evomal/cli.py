@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from evomal.engine import Score, train
+from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
@@ -154,52 +154,73 @@ def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = N
 
 @app.command("train")
 def train_models(
-    task: Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)],
+    tasks: Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)],
     loss: Annotated[str, typer.Option(help="A loss's name or a loss file.")],
     model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.", min=1)] = 5,
     steps: Annotated[int | None, typer.Option(help="Training steps (default: the task's).")] = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
     lr: Annotated[float | None, typer.Option(help="Learning rate (default: the task's).")] = None,
     momentum: Annotated[float | None, typer.Option(help="Momentum of SGD (default: the task's).")] = None,
-    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    nesterov: Annotated[bool | None, typer.Option(help="Nesterov's momentum (default: the task's).")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay (default: the task's).")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples a step (default: the task's).")] = None,
+    milestone: Annotated[
+        list[int] | None, typer.Option(help="Step at which the learning rate is divided by ten; may be repeated.")
+    ] = None,
     label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
     asymmetric: Annotated[bool, typer.Option(help="Wrong labels are those of the next class.")] = False,
     outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
     imbalance: Annotated[float, typer.Option(help="Rarest over commonest class in training.")] = 1.0,
     fraction: Annotated[float, typer.Option(help="Share of the training samples kept.")] = 1.0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16.")] = "float32",
+    channels_last: Annotated[bool, typer.Option("--channels-last", help="Images with their channels last.")] = False,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a task's model with a loss over several seeds, and judge it on the test split."""
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
-    chosen = _chosen_task(task, model, data, hardships)
+    chosen = [_chosen_task(task, model, data, hardships) for task in tasks]
+    settings = TrainingSettings(
+        steps=steps,
+        optimizer=optimizer,
+        lr=lr,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=weight_decay,
+        batch_size=batch_size,
+        milestones=tuple(milestone) if milestone else None,
+        device=device,
+        precision=precision,  # type: ignore[typeddict-item]  # checked where it is used, as for any other caller
+        channels_last=channels_last,
+        progress=True,
+    )
+    results = [_trained_task(task, loss, seeds, settings, shown=not as_json) for task in chosen]
+    if as_json:
+        typer.echo(json.dumps(results[0] if len(results) == 1 else results, indent=2))
+
+
+def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings, *, shown: bool) -> dict[str, Any]:
+    """Train over the seeds, printing each score as it comes and then the summary; all of it as data."""
     scores = []
     for seed in range(seeds):
-        score = train(
-            chosen,
-            loss,
-            seed=seed,
-            steps=steps,
-            lr=lr,
-            momentum=momentum,
-            optimizer=optimizer,
-            device=device,
-            progress=True,
-        )
+        settings["seed"] = seed
+        score = train(task, loss, **settings)
         scores.append(score)
-        if not as_json:
-            typer.echo(f"seed {seed}: {_scored(score, chosen.metric.name)}")
-    if as_json:
-        record = {"task": dict(chosen.record), "metric": chosen.metric.name, "loss": loss}
-        typer.echo(json.dumps({**record, "scores": [dataclasses.asdict(score) for score in scores]}, indent=2))
-        return
+        if shown:
+            typer.echo(f"{task.name}, seed {seed}: {_scored(score, task.metric.name)}")
     trained = [score.test for score in scores if not score.diverged]
-    if trained:
+    if shown and trained:
         spread = f" ± {statistics.stdev(trained):.4f}" if len(trained) > 1 else ""
-        typer.echo(f"test {chosen.metric.name} {statistics.mean(trained):.4f}{spread} over {len(trained)} seeds")
-    if len(trained) < seeds:
-        typer.echo(f"{seeds - len(trained)} of {seeds} seeds diverged")
+        average = f"test {task.metric.name} {statistics.mean(trained):.4f}{spread} over {len(trained)} seeds"
+        typer.echo(f"{task.name}: {average}")
+    if shown and len(trained) < seeds:
+        typer.echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
+    if shown and (copies := task.record.get("equal_rows_across_splits")):
+        typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
+    record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
+    return {**record, "scores": [dataclasses.asdict(score) for score in scores]}
 
 
 def _chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:

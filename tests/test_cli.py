@@ -90,14 +90,20 @@ def test_train_reports_every_seed(run):
     code, out, _ = run("train", "diabetes", "--loss", "mse", *SHORT)
     assert code == 0
     lines = out.splitlines()
-    assert [line.split(":")[0] for line in lines[:2]] == ["seed 0", "seed 1"]
-    assert lines[-1].startswith("test mse ")
+    assert [line.split(":")[0] for line in lines[:2]] == ["diabetes, seed 0", "diabetes, seed 1"]
+    assert lines[-1].startswith("diabetes: test mse ")
     assert lines[-1].endswith(" over 2 seeds")
     code, out, _ = run("train", "diabetes", "--loss", "mse", "--outliers", 0.25, *SHORT, "--json")
     record = json.loads(out)
     assert [score["seed"] for score in record["scores"]] == [0, 1]
     assert record["task"]["hardships"]["outliers"] == 0.25
     assert record["task"]["model"] == "mlp:hidden=8"
+
+
+def test_train_takes_several_tasks(run):
+    code, out, _ = run("train", "diabetes", "diabetes", "--loss", "mse", *SHORT, "--json")
+    assert code == 0
+    assert [entry["metric"] for entry in json.loads(out)] == ["mse", "mse"]
 
 
 def test_train_says_when_it_diverges(run):

@@ -1,5 +1,6 @@
 """Training: one model with one loss."""
 
-from evomal.engine.single_training import Score, train
+from evomal.engine.scores import Score
+from evomal.engine.single_training import TrainingSettings, train
 
-__all__ = ["Score", "train"]
+__all__ = ["Score", "TrainingSettings", "train"]

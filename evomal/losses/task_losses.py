@@ -17,6 +17,13 @@ class CrossEntropyLoss(Loss):
 
     kinds = ("classification", "multilabel")
 
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        dtype = compute_dtype(logits)
+        weight = None if self.weight is None else self.weight.to(dtype)
+        return F.cross_entropy(
+            logits.to(dtype), target, weight=weight, ignore_index=self.ignore_index, reduction=self.reduction
+        )
+
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
 

@@ -106,7 +106,7 @@ class Task:
         labels = targets if kind == "classification" else None
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
         hard = hardships or Hardships()
-        shared = shared_content(features, split)
+        shared = shared_content(*(features[rows] for rows in (split.train, split.validation, split.test)))
         train_rows = hardened_rows(labels, split.train, hard, seed=seed)
         outputs = int(targets.max()) + 1 if kind == "classification" else targets.shape[1]
         train_targets = targets[train_rows]
@@ -166,7 +166,10 @@ class Task:
             metric=chosen_metric(metric, kind),
             outputs=outputs,
             name=name,
-            record={"rows": {place: len(part) for place, part in zip(named, parts, strict=True)}},
+            record={
+                "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
+                "equal_rows_across_splits": shared_content(*(part.inputs.numpy() for part in parts)),
+            },
         )
 
 

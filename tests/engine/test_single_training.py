@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine import train
-from evomal.engine.single_training import initial_model
+from evomal.engine.choices import initial_model
 from evomal.errors import InputError
 from evomal.losses import AbsoluteErrorLoss, ExpressionLoss, save_loss
 from evomal.tasks.batches import Batches

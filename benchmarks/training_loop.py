@@ -1,0 +1,185 @@
+"""Training steps of `evomal.train` against the usual loop over a `DataLoader`: same model, data, batch and optimizer.
+
+Both are measured in turns within one run, and the ratio is what counts. A step's time is the difference between a long
+and a short training over the difference in steps, so that building the model and evaluating it do not count. "outside"
+is the share of the time that is not forward, backward or update: against the same step on one batch that never changes.
+The images are random, as speed does not depend on what they show.
+"""
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import evomal
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.precision import Precision, autocasting, matrix_arithmetic
+from evomal.tasks.models import make_model
+from evomal.tasks.task import Part, Recipe, Task
+
+BATCH, CLASSES, TRAINING_ROWS = 128, 10, 12_800
+ROUNDS = 5
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and how it is trained; `steps` more in the long training than in the short one."""
+
+    model: str
+    shape: tuple[int, ...]
+    device: str
+    steps: int
+    precision: Precision = "float32"
+    channels_last: bool = False
+
+
+CASES = (
+    Case("logistic", MNIST, "cpu", 1000),
+    Case("mlp", MNIST, "cpu", 60),
+    Case("lenet5", MNIST, "cpu", 200),
+    Case("logistic", MNIST, "cuda", 2000),
+    Case("mlp", MNIST, "cuda", 2000),
+    Case("lenet5", MNIST, "cuda", 2000),
+    Case("resnet18", CIFAR, "cuda", 200),
+    Case("resnet18", CIFAR, "cuda", 200, "bfloat16", channels_last=True),
+)
+
+
+def main() -> None:
+    console = Console(width=80)
+    console.print(f"training, batch {BATCH}, SGD with Nesterov momentum and weight decay, median of {ROUNDS} rounds")
+    console.print(f"{hardware()}, torch {torch.__version__}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("model", "device", "precision", "loader ms", "evomal ms", "speed-up", "range", "outside"):
+        table.add_column(column, justify="left" if column in ("model", "device", "precision") else "right")
+    for case in CASES:
+        if case.device == "cpu" or torch.cuda.is_available():
+            table.add_row(*row(case))
+    console.print(table)
+    if not torch.cuda.is_available():
+        console.print("cuda: not measured, there is no CUDA device")
+
+
+def hardware() -> str:
+    cpu = f"{platform.machine()}, {torch.get_num_threads()} threads"
+    return f"{cpu}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else cpu
+
+
+def row(case: Case) -> list[str]:
+    task = random_task(case)
+    measured: list[list[float]] = [[], [], []]
+    with matrix_arithmetic(case.precision, torch.device(case.device)):
+        ways: tuple[Callable[[int], None], ...] = (
+            lambda steps: loader_loop(case, task, steps),
+            lambda steps: our_loop(case, task, steps),
+            lambda steps: unchanging_batch(case, task, steps),
+        )
+        for way in ways:
+            way(10)
+        for _ in range(ROUNDS):
+            for times, way in zip(measured, ways, strict=True):
+                short, long = seconds(way, 20), seconds(way, 20 + case.steps)
+                times.append((long - short) / case.steps * 1e3)
+    usual, ours, core = (statistics.median(times) for times in measured)
+    ratios = sorted(a / b for a, b in zip(measured[0], measured[1], strict=True))
+    outside = max(0.0, 1 - core / ours)
+    return [
+        case.model, case.device, case.precision, f"{usual:.3f}", f"{ours:.3f}", f"{usual / ours:.2f}×",
+        f"{ratios[0]:.2f}–{ratios[-1]:.2f}", f"{outside:.0%}",
+    ]  # fmt: skip
+
+
+def random_task(case: Case) -> Task:
+    generator = torch.Generator().manual_seed(0)
+
+    def part(rows: int) -> Part:
+        images = torch.randn(rows, *case.shape, generator=generator)
+        return Part(images, torch.randint(CLASSES, (rows,), generator=generator))
+
+    return Task(
+        kind="classification",
+        train=part(TRAINING_ROWS),
+        validation=part(BATCH),
+        test=part(BATCH),
+        model=lambda: make_model(case.model, case.shape, CLASSES),
+        metric=evomal.tasks.metrics.chosen_metric(None, "classification"),
+        outputs=CLASSES,
+        recipe=Recipe(batch_size=BATCH),
+    )
+
+
+def our_loop(case: Case, task: Task, steps: int) -> None:
+    evomal.train(
+        task, "ce", steps=steps, device=case.device, precision=case.precision, channels_last=case.channels_last,
+        curve_points=1,
+    )  # fmt: skip
+
+
+def loader_loop(case: Case, task: Task, steps: int) -> None:
+    model, optimizer = started(case, task)
+    loader = DataLoader(TensorDataset(task.train.inputs, task.train.targets), batch_size=BATCH, shuffle=True)
+    done = 0
+    while done < steps:
+        for images, labels in loader:
+            images, labels = images.to(case.device), labels.to(case.device)
+            if case.channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            update(case, model, optimizer, images, labels)
+            done += 1
+            if done == steps:
+                break
+
+
+def unchanging_batch(case: Case, task: Task, steps: int) -> None:
+    model, optimizer = started(case, task, fused=True)
+    device = torch.device(case.device)
+    images, labels = task.train.inputs[:BATCH].to(device), task.train.targets[:BATCH].to(device)
+    if case.channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
+    step = GraphedStep(lambda: update(case, model, optimizer, images, labels), device=device)
+    for _ in range(steps):
+        step()
+
+
+def started(case: Case, task: Task, *, fused: bool | None = None) -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = task.model().to(case.device).train()
+    if case.channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    recipe = task.recipe
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=recipe.lr, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay,
+        fused=fused,
+    )  # fmt: skip
+    return model, optimizer
+
+
+def update(
+    case: Case, model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor
+) -> None:
+    with autocasting(case.precision, images.device):
+        outputs = model(images)
+    loss = F.cross_entropy(outputs.float(), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def seconds(way: Callable[[int], None], steps: int) -> float:
+    begin = time.perf_counter()
+    way(steps)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()

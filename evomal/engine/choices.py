@@ -1,0 +1,83 @@
+"""What a caller names and training needs as an object: device, loss, model, optimizer."""
+
+import os
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from evomal.errors import InputError
+from evomal.losses import CATALOGUE, Loss, load_loss, named_loss
+from evomal.randomness import isolated_torch, torch_generator
+from evomal.tasks.task import Recipe, Task
+
+_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+
+
+def chosen_device(device: str) -> torch.device:
+    """The named device; `auto` is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device must be auto, cpu, cuda, cuda:0, … but got {device!r}") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda was asked for, but torch finds no CUDA device")
+    return found
+
+
+def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
+    """The loss itself, or the one of that name or in that file, fit for the task's kind."""
+    if isinstance(loss, nn.Module):
+        module = loss
+    elif str(loss) in CATALOGUE:
+        module = named_loss(str(loss), kind=task.kind)
+    elif os.path.exists(loss):
+        module = load_loss(loss)
+    else:
+        raise InputError(f"loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no {str(loss)!r}")
+    if isinstance(module, Loss) and module.kind != task.kind:
+        raise InputError(f"the task is {task.kind}, but the loss is for {module.kind}")
+    return module
+
+
+def initial_model(task: Task, seed: int) -> nn.Module:
+    """The task's model with the weights the seed gives it, the same for every loss and method."""
+    with isolated_torch(seed, "model"):
+        model = task.model()
+    if not isinstance(model, nn.Module):
+        raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
+    if callable(reset := getattr(model, "reset", None)):
+        reset(torch_generator(seed, "initial weights"))
+    return model
+
+
+def chosen_optimizer(
+    name: str, parameters: Iterable[Tensor], recipe: Recipe, device: torch.device
+) -> torch.optim.Optimizer:
+    """The optimizer of that name with the recipe's settings, in the form that needs the fewest kernels."""
+    options: dict[str, object] = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
+    if device.type in ("cpu", "cuda"):
+        options["fused"] = True
+    if name == "sgd":
+        # torch refuses Nesterov momentum of zero.
+        options |= {"momentum": recipe.momentum, "nesterov": recipe.nesterov and recipe.momentum > 0}
+    elif device.type == "cuda":
+        options["capturable"] = True
+    return _OPTIMIZERS[name](parameters, **options)
+
+
+def check_recipe(recipe: Recipe, optimizer: str) -> None:
+    """Raise unless the settings make sense."""
+    if optimizer not in _OPTIMIZERS:
+        raise InputError(f"optimizer must be one of {', '.join(_OPTIMIZERS)} but got {optimizer!r}")
+    for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):
+        if getattr(recipe, name) < least:
+            raise InputError(f"{name} must be at least {least} but got {getattr(recipe, name)}")
+    if not recipe.lr > 0:
+        raise InputError(f"lr must be more than 0 but got {recipe.lr}")

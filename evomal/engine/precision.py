@@ -1,0 +1,51 @@
+"""The arithmetic a training runs in: chosen by name, never by accident."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import torch
+
+from evomal.errors import InputError
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raise unless the precision has a name and the device has it."""
+    if precision not in get_args(Precision):
+        raise InputError(f"precision must be one of {', '.join(get_args(Precision))} but got {precision!r}")
+    if precision == "tf32" and device.type != "cuda":
+        raise InputError(f"precision tf32 is a mode of CUDA devices, but the device is {device}")
+
+
+@contextlib.contextmanager
+def matrix_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Matrix products and convolutions of float32 tensors in that precision: undone after.
+
+    Torch itself lets convolutions use TF32 unless told not to; here float32 means float32.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    # Torch's stubs know these only in part.
+    cudnn: Any = torch.backends.cudnn
+    flags = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
+    before = [flag.fp32_precision for flag in flags]
+    try:
+        for flag in flags:
+            flag.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+        yield
+    finally:
+        for flag, value in zip(flags, before, strict=True):
+            flag.fp32_precision = value
+
+
+def autocasting(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """The context of a forward pass: bfloat16 where that is the precision, else nothing.
+
+    Weights stay float32. Casts are not cached, as a captured step must do them anew each time.
+    """
+    if precision != "bfloat16":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
