@@ -19,25 +19,35 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 def torch_generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> torch.Generator:
     """The same for torch, on the device where the draws are wanted."""
-    # torch takes 64 bits of seed, and numpy's is signed on the way.
-    return torch.Generator(device).manual_seed(_entropy(seed, purpose) % 2**63)
+    return torch.Generator(device).manual_seed(derived_seed(seed, *purpose))
+
+
+def derived_seed(seed: int, *purpose: str | int) -> int:
+    """A seed for torch's own generators; it takes 64 bits, and numpy's is signed on the way."""
+    return _entropy(seed, purpose) % 2**63
 
 
 @contextlib.contextmanager
 def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Code that draws from torch's global generators, as layers and dropout do: seeded before, undone after."""
-    device = torch.device(device)
-    gpus: list[int] = []
-    if device.type == "cuda":
-        index: int | None = device.index  # torch's stubs do not know that a device may leave it open
-        gpus = [torch.cuda.current_device() if index is None else index]
-    start = _entropy(seed, purpose) % 2**63
-    with torch.random.fork_rng(devices=gpus):
-        # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not forked, for good.
-        torch.default_generator.manual_seed(start)
-        for gpu in gpus:
-            torch.cuda.default_generators[gpu].manual_seed(start)
+    with torch.random.fork_rng(devices=_gpus(torch.device(device))):
+        reseed_torch(derived_seed(seed, *purpose), torch.device(device))
         yield
+
+
+def reseed_torch(start: int, device: torch.device) -> None:
+    """Seed torch's global generators of the CPU and of that device, for good: for use inside `isolated_torch`."""
+    # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not meant.
+    torch.default_generator.manual_seed(start)
+    for gpu in _gpus(device):
+        torch.cuda.default_generators[gpu].manual_seed(start)
+
+
+def _gpus(device: torch.device) -> list[int]:
+    if device.type != "cuda":
+        return []
+    index: int | None = device.index  # torch's stubs do not know that a device may leave it open
+    return [torch.cuda.current_device() if index is None else index]
 
 
 def _entropy(seed: int, purpose: tuple[str | int, ...]) -> int:

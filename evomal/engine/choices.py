@@ -46,14 +46,14 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
     return module
 
 
-def initial_model(task: Task, seed: int) -> nn.Module:
-    """The task's model with the weights the seed gives it, the same for every loss and method."""
-    with isolated_torch(seed, "model"):
+def initial_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
+    """The task's model with the weights the seed gives it for a purpose, the same for every loss and method."""
+    with isolated_torch(seed, "model", *purpose):
         model = task.model()
     if not isinstance(model, nn.Module):
         raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
     if callable(reset := getattr(model, "reset", None)):
-        reset(torch_generator(seed, "initial weights"))
+        reset(torch_generator(seed, "initial weights", *purpose))
     return model
 
 

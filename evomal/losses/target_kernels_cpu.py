@@ -1,8 +1,4 @@
-"""Losses of the target's probability on the CPU, by numba: a row is read while it lies in the cache.
-
-The exponential in float32 is Cephes' (Moshier): the argument reduced by multiples of log 2, then a polynomial. It holds
-no branch and no call, so the compiler turns the loop into vector instructions, ten times as fast as the library's.
-"""
+"""Losses of the target's probability on the CPU, by numba: a row is read while it lies in the cache."""
 
 import functools
 import itertools
@@ -11,67 +7,22 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
 from torch import Tensor
 
 from evomal.compiled import kernel
 from evomal.losses.coefficients import Coefficients, TargetLosses
 from evomal.losses.contract import compute_dtype
 from evomal.losses.row_blocks import blocks
+from evomal.vectorised_math import VECTORISABLE, exp_nonpositive
 
 _LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers
-# Not "reassoc": it would cancel the rounding inside the exponential. Not "nnan": NaN must get through.
-_VECTORISABLE = {"nsz", "contract"}
-
 _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 _ELEMENTS_A_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
-_F = np.float32
-_LOWEST = _F(-88.0)  # from here on 2^n has the bits of 0.0: the result is an exact zero without a branch
-_LOG2_E, _LN2_HIGH, _LN2_LOW = _F(1.44269504), _F(0.693359375), _F(-2.12194440e-4)
-_P0, _P1, _P2 = _F(1.9875691500e-4), _F(1.3981999507e-3), _F(8.3334519073e-3)
-_P3, _P4, _P5 = _F(4.1665795894e-2), _F(1.6666665459e-1), _F(5.0000001201e-1)
-_ROUNDER = _F(12582912.0)  # 1.5 · 2^23: adding and subtracting it rounds to the nearest integer
-_ZERO, _ONE = _F(0.0), _F(1.0)
 
-
-@intrinsic
-def _float_of_bits(typing_context: Any, bits: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
-
-
-def _exp_nonpositive(x: Any) -> Any:
-    """exp(x) for x ≤ 0."""
-    raise AssertionError("compiled code only")
-
-
-@overload(_exp_nonpositive, jit_options={"fastmath": _VECTORISABLE})
-def _exp_nonpositive_of_type(x: Any) -> Any:
-    def from_library(x: Any) -> Any:
-        return math.exp(x)
-
-    def vectorised(x: Any) -> Any:
-        x = _LOWEST if x < _LOWEST else x
-        x = _ZERO if x > _ZERO else x
-        n = (x * _LOG2_E + _ROUNDER) - _ROUNDER
-        r = x - n * _LN2_HIGH - n * _LN2_LOW
-        polynomial = ((((_P0 * r + _P1) * r + _P2) * r + _P3) * r + _P4) * r + _P5
-        mantissa = polynomial * (r * r) + r + _ONE
-        power: Any = _float_of_bits((numba.int32(n) + numba.int32(127)) << numba.int32(23))  # type: ignore[call-arg]
-        return mantissa * power
-
-    return vectorised if x == types.float32 else from_library
-
-
-@kernel(fastmath=_VECTORISABLE)
+@kernel(fastmath=VECTORISABLE)
 def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
     """Raise the lanes to the largest values of row[start:stop]."""
     whole = (stop - start) // _LANES * _LANES
@@ -84,18 +35,18 @@ def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
         lanes[0] = lanes[0] if lanes[0] > row[j] else row[j]
 
 
-@kernel(fastmath=_VECTORISABLE)
+@kernel(fastmath=VECTORISABLE)
 def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> None:
     """Add exp(row[start:stop] − top) to the lanes."""
     whole = (stop - start) // _LANES * _LANES
     for j in range(start, start + whole, _LANES):
         for lane in range(_LANES):
-            lanes[lane] += _exp_nonpositive(row[j + lane] - top)
+            lanes[lane] += exp_nonpositive(row[j + lane] - top)
     for j in range(start + whole, stop):
-        lanes[0] += _exp_nonpositive(row[j] - top)
+        lanes[0] += exp_nonpositive(row[j] - top)
 
 
-@kernel(fastmath=_VECTORISABLE)
+@kernel(fastmath=VECTORISABLE)
 def _others_of_few(row: Any, k: int) -> tuple[float, float]:
     """The same without lanes, which take longer to fill and empty than a short row to read."""
     top = np.finfo(row.dtype).min
@@ -105,11 +56,11 @@ def _others_of_few(row: Any, k: int) -> tuple[float, float]:
     total = 0.0
     for j in range(len(row)):
         if j != k:
-            total += _exp_nonpositive(row[j] - top)
+            total += exp_nonpositive(row[j] - top)
     return float(top), total
 
 
-@kernel(fastmath=_VECTORISABLE)
+@kernel(fastmath=VECTORISABLE)
 def _others(row: Any, k: int, lanes: Any) -> tuple[float, float]:
     """The largest of a row without its element k, and the sum of exponentials of the differences to it."""
     if len(row) <= _LANES:
@@ -161,7 +112,7 @@ def _losses(
     return -1
 
 
-@kernel(fastmath=_VECTORISABLE)
+@kernel(fastmath=VECTORISABLE)
 def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, result: Any) -> None:
     """Fill in factors · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
     lowest = np.finfo(logits.dtype).min
@@ -173,7 +124,7 @@ def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, resu
         top, log_total, factor = tops[i], max(logs[i], lowest), -factors[i]
         for j in range(logits.shape[1]):
             # Subtracted in two steps: together they would lose the digits of a small logarithm beside large logits.
-            result[i, j] = factor * _exp_nonpositive((logits[i, j] - top) - log_total)
+            result[i, j] = factor * exp_nonpositive((logits[i, j] - top) - log_total)
         result[i, target[i]] = -factor
 
 

@@ -32,9 +32,12 @@ class Part:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def to(self, device: torch.device | str) -> "Part":
-        """The same on another device."""
-        return Part(self.inputs.to(device), self.targets.to(device))
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
+        """The same on another device, and its floating-point numbers in that dtype."""
+        inputs, targets = (
+            tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in (self.inputs, self.targets)
+        )
+        return Part(inputs, targets)
 
 
 @dataclass(frozen=True)

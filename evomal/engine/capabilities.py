@@ -1,0 +1,74 @@
+"""What a model allows, found out by trying it once on a few samples."""
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import jvp, vmap
+
+from evomal.engine.functional_model import FunctionalModel
+from evomal.errors import InputError
+from evomal.randomness import isolated_torch
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Facts that decide how a population of such models is worked on."""
+
+    outputs: int
+    """Numbers it gives for a sample."""
+    draws: bool
+    """Whether a forward pass draws random numbers, as dropout does."""
+    forward_mode: bool
+    """Whether forward-mode derivatives exist for all its layers."""
+    stackable: str
+    """Empty where many copies can run as one by `vmap`, else why not."""
+    tracks: bool
+    """Whether training changes buffers, as batch norm does."""
+
+
+def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Capabilities:
+    """Try the model on some samples; a model that cannot be differentiated by its parameters at all is refused."""
+    with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
+        before = _states(model.device)
+        try:
+            outputs, pull = model.linearised(model.parameters, samples)
+            pull(torch.zeros_like(outputs))
+        except RuntimeError as error:
+            raise InputError(f"this model cannot be differentiated as a function of its parameters: {error}") from None
+        if outputs.dim() != 2 or len(outputs) != len(samples):
+            raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
+        draws = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))
+        return Capabilities(
+            outputs=outputs.shape[1],
+            draws=draws,
+            forward_mode=_has_forward_mode(model, samples),
+            stackable=_why_not_stackable(model, samples),
+            tracks=tracks,
+        )
+
+
+def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:
+    try:
+        jvp(lambda parameters: model(parameters, samples), (model.parameters,), (model.parameters,))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
+    doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
+    try:
+        with warnings.catch_warnings():
+            # A layer without a rule of its own is run copy by copy, which torch warns of: it would be no gain.
+            warnings.simplefilter("error")
+            vmap(lambda parameters: model(parameters, samples), randomness="same")(doubled)
+    except (RuntimeError, UserWarning) as error:
+        return str(error).split("\n")[0]
+    return ""
+
+
+def _states(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states

@@ -1,0 +1,7 @@
+"""Many expressions as one piece of work."""
+
+from evomal.engine.forest.forest import Forest
+from evomal.engine.forest.links import Link
+from evomal.engine.forest.programs import Programs
+
+__all__ = ["Forest", "Link", "Programs"]

@@ -1,0 +1,212 @@
+"""Losses, gradients and mixed gradients of many expressions at once."""
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from types import ModuleType
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from evomal.engine.forest import torch_backend
+from evomal.engine.forest.links import Link
+from evomal.engine.forest.programs import Programs
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.losses.contract import Kind
+from evomal.losses.expression_loss import ACTIVATIONS
+
+BACKENDS = ("auto", "torch", "numba", "triton")
+"""torch: plain operations anywhere; numba: kernels on the CPU; triton: kernels on CUDA; auto: what fits the tensors."""
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+class Forest:
+    """P expressions over the outputs `[P, B, K]` of as many models, or over `[B, K]` shared by all of them.
+
+    Every expression costs what `ExpressionLoss` of the same kind and activation does, reduced by `mean`. Weights are
+    `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point.
+    """
+
+    def __init__(
+        self,
+        expressions: Sequence[Expression],
+        *,
+        kind: str,
+        outputs: int,
+        activation: str = "identity",
+        device: torch.device | str = "cpu",
+        backend: str = "auto",
+        width: int | None = None,
+    ) -> None:
+        if kind not in get_args(Kind):
+            raise InputError(f"kind must be one of {', '.join(get_args(Kind))} but got {kind!r}")
+        if activation not in ACTIVATIONS:
+            raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)} but got {activation!r}")
+        if outputs < 1:
+            raise InputError(f"outputs must be at least 1 but got {outputs}")
+        self.kind = kind
+        self.outputs = outputs
+        self.activation = activation
+        self.link = Link.of(kind, outputs)
+        self.programs = Programs.of(expressions, width=width, device=device)
+        self.backend = _checked_backend(backend, self.programs.device)
+
+    @property
+    def count(self) -> int:
+        """Number of expressions, P."""
+        return self.programs.count
+
+    @property
+    def width(self) -> int:
+        """Nodes an expression may have, N."""
+        return self.programs.width
+
+    def replace(self, expressions: Sequence[Expression]) -> None:
+        """Other expressions in the places of these, in the same memory, so that a captured CUDA graph sees them."""
+        if len(expressions) != self.count:
+            raise InputError(f"a forest of {self.count} expressions takes as many others but got {len(expressions)}")
+        others = Programs.of(expressions, width=self.width)
+        self.programs.nodes.copy_(others.nodes)
+        self.programs.sizes.copy_(others.sizes)
+
+    def dense_targets(self, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Targets as `[B, K]`: class indices become one-hot. Nothing waits for the device."""
+        if targets.dim() == 2 and targets.shape[1] == self.outputs:
+            return targets.to(dtype)
+        if targets.dim() == 1 and self.outputs == 1:
+            return targets.to(dtype).unsqueeze(1)
+        if targets.dim() == 1 and self.link is Link.SOFTMAX and not targets.is_floating_point():
+            blank = torch.zeros(len(targets), self.outputs, dtype=dtype, device=targets.device)
+            return blank.scatter_(1, targets.long().unsqueeze(1), 1)
+        form = "class indices [B] or probabilities" if self.link is Link.SOFTMAX else "values"
+        raise InputError(
+            f"targets must be {form} [B, {self.outputs}] but got {targets.dtype} of shape {list(targets.shape)}"
+        )
+
+    def losses(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """`[P]`: each expression's loss."""
+        return self.gradients(outputs, targets, weights)[0]
+
+    def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """`[P]` losses, and `[P, B, K]` their gradients by the outputs."""
+        losses, gradients = self._of_samples(outputs, targets, weights)
+        scale = self._scale(outputs)
+        return losses.sum(1).mul_(scale), gradients.mul_(scale)
+
+    def gradient_norms(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """`[P, B]`: the Euclidean norm of each sample's gradient, taken as a batch of its own."""
+        _, gradients = self._of_samples(outputs, targets, weights)
+        norms: Tensor = torch.linalg.vector_norm(gradients, dim=2)
+        return norms.mul_(self._scale(outputs) * outputs.shape[-2])
+
+    def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+        """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs, zero where there is no edge."""
+        dense = self._checked(outputs, targets, weights)
+        self._check_tangents(tangents, outputs)
+        softplus = self.activation == "softplus"
+        backend = self._backend_for(outputs)
+        gradients: Tensor = backend.mixed(
+            self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus
+        )
+        return gradients.mul_(self._scale(outputs))
+
+    def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+        """`[P, B, K]`: the second derivatives of each loss by the outputs, times the tangents.
+
+        Always by torch operations: only training through several inner steps asks for it, and there the network's own
+        second derivatives cost far more.
+        """
+        dense = self._checked(outputs, targets, weights)
+        self._check_tangents(tangents, outputs)
+        softplus = self.activation == "softplus"
+        found = torch_backend.curvatures(self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus)
+        return found.mul_(self._scale(outputs))
+
+    def descended(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, steps: int, lr: float) -> Tensor:
+        """`[P, B, K]`: the outputs after so many steps of Adam on the loss."""
+        dense = self._checked(outputs, targets, weights)
+        softplus = self.activation == "softplus"
+        backend = self._backend_for(outputs)
+        result: Tensor = backend.descended(
+            self.programs, weights, outputs, dense, self.link,
+            softplus=softplus, steps=steps, lr=lr, scale=self._scale(outputs),
+        )  # fmt: skip
+        return result
+
+    def _of_samples(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and gradients that are not reduced."""
+        dense = self._checked(outputs, targets, weights)
+        softplus = self.activation == "softplus"
+        backend = self._backend_for(outputs)
+        found: tuple[Tensor, Tensor] = backend.gradients(
+            self.programs, weights, outputs, dense, self.link, softplus=softplus
+        )
+        return found
+
+    def _scale(self, outputs: Tensor) -> float:
+        """What turns the sum over samples and outputs into the mean."""
+        samples, width = outputs.shape[-2:]
+        return 1 / max(1, samples if self.kind == "classification" else samples * width)
+
+    def _checked(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """The dense targets, once everything fits together: kernels check nothing."""
+        shape = outputs.shape
+        if (
+            len(shape) not in (2, 3)
+            or shape[-1] != self.outputs
+            or (len(shape) == 3 and shape[0] != self.count)
+            or outputs.dtype not in _DTYPES
+        ):
+            raise InputError(
+                f"outputs must be float32 or float64 of shape [{self.count}, B, {self.outputs}] or [B, {self.outputs}] "
+                f"but got {outputs.dtype} of shape {list(shape)}"
+            )
+        if tuple(weights.shape) != (self.count, self.width) or weights.dtype != outputs.dtype:
+            raise InputError(
+                f"weights must be {outputs.dtype} of shape {[self.count, self.width]} "
+                f"but got {weights.dtype} of shape {list(weights.shape)}"
+            )
+        dense = self.dense_targets(targets, outputs.dtype)
+        if len(dense) != shape[-2]:
+            raise InputError(f"outputs have {shape[-2]} samples but targets {len(dense)}")
+        for name, tensor in (("outputs", outputs), ("targets", dense), ("weights", weights)):
+            if tensor.device != self.programs.device:
+                raise InputError(f"{name} must be on {self.programs.device} but got {tensor.device}")
+        return dense
+
+    def _check_tangents(self, tangents: Tensor, outputs: Tensor) -> None:
+        expected = (self.count, *outputs.shape[-2:])
+        if tuple(tangents.shape) != expected or tangents.dtype != outputs.dtype:
+            raise InputError(
+                f"tangents must be {outputs.dtype} of shape {list(expected)} "
+                f"but got {tangents.dtype} of shape {list(tangents.shape)}"
+            )
+
+    def _backend_for(self, outputs: Tensor) -> ModuleType:
+        name = self.backend
+        if name == "auto":
+            device = outputs.device.type
+            if device == "cpu":
+                name = "numba"
+            else:
+                # Triton's kernels are of single precision.
+                compiled = device == "cuda" and outputs.dtype == torch.float32 and _has_triton()
+                name = "triton" if compiled else "torch"
+        return importlib.import_module(f"evomal.engine.forest.{name}_backend")
+
+
+def _checked_backend(name: str, device: torch.device) -> str:
+    if name not in BACKENDS:
+        raise InputError(f"backend must be one of {', '.join(BACKENDS)} but got {name!r}")
+    if name == "numba" and device.type != "cpu":
+        raise InputError(f"backend 'numba' is for the CPU but the device is {device}")
+    if name == "triton" and not _has_triton():
+        raise InputError("backend 'triton' needs triton, which is not installed here")
+    return name
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

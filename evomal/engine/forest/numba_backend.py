@@ -1,0 +1,690 @@
+"""A forest on the CPU, by numba: every tree becomes a list of steps, each a vector loop over a strip of elements.
+
+A block of samples lies output by output, `[K, samples]`, so that sums over the outputs run in vector registers too. Its
+elements are worked off in strips short enough for the cache. A strip's rows hold the values of nodes before they are
+multiplied by their weights; what does not depend on f is computed first, in a descent once for all its steps.
+"""
+
+import functools
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evomal.compiled import kernel
+from evomal.engine.forest.links import Link
+from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Programs
+from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
+from evomal.vectorised_math import exp_nonpositive, log_positive, tanh
+
+_STRIP = 640  # elements: some tens of rows of them fit the first or second cache
+_SWEPT_STRIP = 320  # where every node keeps four rows
+_LANES = 16  # a block's samples are filled up to a multiple, which leaves vector loops no remainder
+_GROUPS = 16  # sums of the mixed gradient kept apart, so that their order is the same for any number of threads
+_WORK_A_THREAD = 1 << 18  # nodes times elements: two tenths of a millisecond, twice what handing it over costs
+
+_ADD, _SUB, _MUL, _AQ, _MIN, _MAX = (CODES[token] for token in ("add", "sub", "mul", "aq", "min", "max"))
+_SIGN, _SQUARE, _ABS, _LOG, _SQRT = (CODES[token] for token in ("sign", "square", "abs", "log", "sqrt"))
+_TARGET, _PREDICTION, _ONE = (CODES[token] for token in (TARGET, PREDICTION, "1"))
+_TERMINALS_FROM = len(OPERATORS)
+
+# Rows that every strip begins with. A leaf has no row of its own; all slopes of what does not depend on f are one row.
+_F_ROW, _Y_ROW, _ONE_ROW, _MINUS_ONE_ROW, _ROWS_BEFORE = range(5)
+_SEED_ROW, _ZERO_ROW = range(2)
+
+# Columns of a step: the operator, its node, its arguments' nodes, the rows of their values, the rows of their slopes.
+_OPERATOR, _NODE, _A, _B, _OUT, _A_ROW, _B_ROW, _A_SLOPE, _B_SLOPE, _STEP_WIDTH = range(10)
+
+_SOFTMAX, _SIGMOID = int(Link.SOFTMAX), int(Link.SIGMOID)
+# No "contract": fused, w·a − w·a would leave a remainder, and its sign or logarithm would be another than torch's.
+_LOOPS: dict[str, Any] = {"fastmath": {"nsz"}, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_model": "numpy"}
+
+
+@kernel()
+def _plan(nodes: Any, size: int, keep: bool, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
+    """Write a tree's operators as steps, those that do not depend on f first: the number of those, and of all.
+
+    With `keep` every node has a row of its own. Otherwise two rows a level do, as of the nodes at one depth only two,
+    the arguments of one operator, are ever needed together; what a descent keeps for all its steps stays apart.
+    """
+    deepest = depth[0] = 0
+    for i in range(size):
+        for column in range(FIRST, SECOND + 1):
+            argument = nodes[i, column]
+            if argument > 0:
+                depth[argument] = depth[i] + 1
+                deepest = max(deepest, depth[i] + 1)
+                place[argument] = _ROWS_BEFORE + 2 * depth[argument] + column - FIRST
+    place[0] = _ROWS_BEFORE
+    kept = _ROWS_BEFORE + 2 * (deepest + 1)
+    for i in range(size - 1, -1, -1):
+        code, first, second = nodes[i, CODE], nodes[i, FIRST], nodes[i, SECOND]
+        if code >= _TERMINALS_FROM:
+            place[i] = _terminal_row(code)
+            slope[i] = _SEED_ROW if code == _PREDICTION else _ZERO_ROW
+            continue
+        if keep:
+            place[i] = _ROWS_BEFORE + i
+        moving = slope[first] != _ZERO_ROW or (second > 0 and slope[second] != _ZERO_ROW)
+        slope[i] = place[i] if moving else _ZERO_ROW
+        if moving and not keep:
+            for argument in (first, second):
+                if argument > 0 and slope[argument] == _ZERO_ROW and place[argument] >= _ROWS_BEFORE:
+                    place[argument] = kept
+                    kept += 1
+    count = settled = 0
+    for moving in (False, True):
+        for i in range(size - 1, -1, -1):
+            if nodes[i, CODE] < _TERMINALS_FROM and (slope[i] != _ZERO_ROW) == moving:
+                first, second = nodes[i, FIRST], nodes[i, SECOND]
+                steps[count, _OPERATOR], steps[count, _NODE] = nodes[i, CODE], i
+                steps[count, _A], steps[count, _B], steps[count, _OUT] = first, second, place[i]
+                steps[count, _A_ROW], steps[count, _B_ROW] = place[first], place[second]
+                steps[count, _A_SLOPE], steps[count, _B_SLOPE] = slope[first], slope[second]
+                count += 1
+        if not moving:
+            settled = count
+    return settled, count
+
+
+@kernel()
+def _terminal_row(code: int) -> int:
+    if code == _PREDICTION:
+        return _F_ROW
+    if code == _TARGET:
+        return _Y_ROW
+    return _ONE_ROW if code == _ONE else _MINUS_ONE_ROW
+
+
+@kernel(**_LOOPS)
+def _sign(x: Any, one: Any) -> Any:
+    zero = one - one
+    return (one if x > zero else zero) - (one if x < zero else zero)
+
+
+@kernel(**_LOOPS)
+def _share_of_smaller(a: Any, b: Any, one: Any) -> Any:
+    """a's share of the gradient of min(a, b); torch gives both arguments all of it where one is NaN."""
+    half = one / (one + one)
+    return half if a == b else (one - one if a > b else one)
+
+
+@kernel(**_LOOPS)
+def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
+    """The values of what does not depend on f."""
+    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    for step in range(len(steps)):
+        operator, out, a, b = steps[step, _OPERATOR], steps[step, _OUT], steps[step, _A_ROW], steps[step, _B_ROW]
+        wa, wb = weights[steps[step, _A]], weights[steps[step, _B]]
+        if operator == _ADD:
+            for s in range(n):
+                values[out, s] = wa * values[a, s] + wb * values[b, s]
+        elif operator == _SUB:
+            for s in range(n):
+                values[out, s] = wa * values[a, s] - wb * values[b, s]
+        elif operator == _MUL:
+            for s in range(n):
+                values[out, s] = (wa * values[a, s]) * (wb * values[b, s])
+        elif operator == _AQ:
+            for s in range(n):
+                y = wb * values[b, s]
+                values[out, s] = wa * values[a, s] / np.sqrt(one + y * y)
+        elif operator == _MIN:
+            for s in range(n):
+                x, y = wa * values[a, s], wb * values[b, s]
+                values[out, s] = x if (x < y) | (x != x) else y
+        elif operator == _MAX:
+            for s in range(n):
+                x, y = wa * values[a, s], wb * values[b, s]
+                values[out, s] = x if (x > y) | (x != x) else y
+        elif operator == _SIGN:
+            for s in range(n):
+                values[out, s] = _sign(wa * values[a, s], one)
+        elif operator == _SQUARE:
+            for s in range(n):
+                x = wa * values[a, s]
+                values[out, s] = x * x
+        elif operator == _ABS:
+            for s in range(n):
+                values[out, s] = abs(wa * values[a, s])
+        elif operator == _LOG:
+            for s in range(n):
+                values[out, s] = log_positive(abs(wa * values[a, s]) + epsilon)
+        elif operator == _SQRT:
+            for s in range(n):
+                values[out, s] = np.sqrt(abs(wa * values[a, s]) + epsilon)
+        else:
+            for s in range(n):
+                values[out, s] = tanh(wa * values[a, s])
+
+
+@kernel(**_LOOPS)
+def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -> None:
+    """Values, and slopes along the seed: dual numbers."""
+    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    zero, two = one - one, one + one
+    for step in range(len(steps)):
+        operator, out, a, b = steps[step, _OPERATOR], steps[step, _OUT], steps[step, _A_ROW], steps[step, _B_ROW]
+        da, db = steps[step, _A_SLOPE], steps[step, _B_SLOPE]
+        wa, wb = weights[steps[step, _A]], weights[steps[step, _B]]
+        if operator == _ADD:
+            for s in range(n):
+                values[out, s] = wa * values[a, s] + wb * values[b, s]
+                slopes[out, s] = wa * slopes[da, s] + wb * slopes[db, s]
+        elif operator == _SUB:
+            for s in range(n):
+                values[out, s] = wa * values[a, s] - wb * values[b, s]
+                slopes[out, s] = wa * slopes[da, s] - wb * slopes[db, s]
+        elif operator == _MUL:
+            for s in range(n):
+                x, y = wa * values[a, s], wb * values[b, s]
+                values[out, s] = x * y
+                slopes[out, s] = wa * slopes[da, s] * y + x * (wb * slopes[db, s])
+        elif operator == _AQ:
+            for s in range(n):
+                y = wb * values[b, s]
+                root = np.sqrt(one + y * y)
+                v, q = wa * values[a, s] / root, one / root
+                values[out, s] = v
+                slopes[out, s] = q * (wa * slopes[da, s] - v * (y * q) * (wb * slopes[db, s]))
+        elif operator == _MIN:
+            for s in range(n):
+                x, y = wa * values[a, s], wb * values[b, s]
+                values[out, s] = x if (x < y) | (x != x) else y
+                slopes[out, s] = _share_of_smaller(x, y, one) * (wa * slopes[da, s]) + _share_of_smaller(y, x, one) * (
+                    wb * slopes[db, s]
+                )
+        elif operator == _MAX:
+            for s in range(n):
+                x, y = wa * values[a, s], wb * values[b, s]
+                values[out, s] = x if (x > y) | (x != x) else y
+                slopes[out, s] = _share_of_smaller(y, x, one) * (wa * slopes[da, s]) + _share_of_smaller(x, y, one) * (
+                    wb * slopes[db, s]
+                )
+        elif operator == _SIGN:
+            for s in range(n):
+                values[out, s] = _sign(wa * values[a, s], one)
+                slopes[out, s] = zero * slopes[da, s]
+        elif operator == _SQUARE:
+            for s in range(n):
+                x = wa * values[a, s]
+                values[out, s] = x * x
+                slopes[out, s] = two * x * (wa * slopes[da, s])
+        elif operator == _ABS:
+            for s in range(n):
+                x = wa * values[a, s]
+                values[out, s] = abs(x)
+                slopes[out, s] = _sign(x, one) * (wa * slopes[da, s])
+        elif operator == _LOG:
+            for s in range(n):
+                x = wa * values[a, s]
+                size = abs(x) + epsilon
+                values[out, s] = log_positive(size)
+                slopes[out, s] = _sign(x, one) / size * (wa * slopes[da, s])
+        elif operator == _SQRT:
+            for s in range(n):
+                x = wa * values[a, s]
+                root = np.sqrt(abs(x) + epsilon)
+                values[out, s] = root
+                slopes[out, s] = _sign(x, one) / (two * root) * (wa * slopes[da, s])
+        else:
+            for s in range(n):
+                t = tanh(wa * values[a, s])
+                values[out, s] = t
+                slopes[out, s] = (one - t * t) * (wa * slopes[da, s])
+
+
+@kernel(**_LOOPS)
+def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope_pulls: Any, sums: Any, n: int) -> None:
+    """From the root's down: the pull on every node's value and slope, and with them each edge's gradient.
+
+    For g(a, b) with slopes ȧ, ḃ the slope is g_a ȧ + g_b ḃ, so a pull v on the value and t on the slope give
+    a: v g_a + t (g_aa ȧ + g_ab ḃ), ȧ: t g_a, and likewise b and ḃ.
+    """
+    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    zero, two = one - one, one + one
+    for step in range(len(steps) - 1, -1, -1):
+        operator, i, j, k = steps[step, _OPERATOR], steps[step, _NODE], steps[step, _A], steps[step, _B]
+        out, a, b = steps[step, _OUT], steps[step, _A_ROW], steps[step, _B_ROW]
+        da, db = steps[step, _A_SLOPE], steps[step, _B_SLOPE]
+        wa, wb = weights[j], weights[k]
+        w = weights[i] if i > 0 else one
+        if operator == _ADD:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                pulls[j, s], slope_pulls[j, s] = v, t
+                pulls[k, s], slope_pulls[k, s] = v, t
+        elif operator == _SUB:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                pulls[j, s], slope_pulls[j, s] = v, t
+                pulls[k, s], slope_pulls[k, s] = -v, -t
+        elif operator == _MUL:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, y = wa * values[a, s], wb * values[b, s]
+                pulls[j, s], slope_pulls[j, s] = v * y + t * (wb * slopes[db, s]), t * y
+                pulls[k, s], slope_pulls[k, s] = v * x + t * (wa * slopes[da, s]), t * x
+        elif operator == _AQ:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                y, dx, dy = wb * values[b, s], wa * slopes[da, s], wb * slopes[db, s]
+                q = one / np.sqrt(one + y * y)
+                g, c = wa * values[a, s] * q, y * q
+                g_ab, g_b = -c * q * q, -g * c * q
+                g_bb = g * q * q * (two * c * c - q * q)
+                pulls[j, s], slope_pulls[j, s] = v * q + t * (g_ab * dy), t * q
+                pulls[k, s], slope_pulls[k, s] = v * g_b + t * (g_ab * dx + g_bb * dy), t * g_b
+        elif operator in (_MIN, _MAX):
+            one_or_minus = one if operator == _MIN else -one
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, y = one_or_minus * wa * values[a, s], one_or_minus * wb * values[b, s]
+                of_x, of_y = _share_of_smaller(x, y, one), _share_of_smaller(y, x, one)
+                pulls[j, s], slope_pulls[j, s] = of_x * v, of_x * t
+                pulls[k, s], slope_pulls[k, s] = of_y * v, of_y * t
+        elif operator == _SIGN:
+            for s in range(n):
+                pulls[j, s], slope_pulls[j, s] = zero, zero
+        elif operator == _SQUARE:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, dx = wa * values[a, s], wa * slopes[da, s]
+                pulls[j, s], slope_pulls[j, s] = two * (v * x + t * dx), two * (t * x)
+        elif operator == _ABS:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                sign = _sign(wa * values[a, s], one)
+                pulls[j, s], slope_pulls[j, s] = sign * v, sign * t
+        elif operator == _LOG:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, dx = wa * values[a, s], wa * slopes[da, s]
+                g_a = _sign(x, one) / (abs(x) + epsilon)
+                pulls[j, s], slope_pulls[j, s] = v * g_a - t * (g_a * g_a * dx), t * g_a
+        elif operator == _SQRT:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, dx, root = wa * values[a, s], wa * slopes[da, s], values[out, s]
+                g_a = _sign(x, one) / (two * root)
+                pulls[j, s], slope_pulls[j, s] = v * g_a - t * (g_a * g_a / root * dx), t * g_a
+        else:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                g, dx = values[out, s], wa * slopes[da, s]
+                g_a = one - g * g
+                pulls[j, s], slope_pulls[j, s] = v * g_a - t * (two * g * g_a * dx), t * g_a
+        sums[j] += _edge_gradient(pulls, slope_pulls, j, values, a, slopes, da, n)
+        if k > 0:
+            sums[k] += _edge_gradient(pulls, slope_pulls, k, values, b, slopes, db, n)
+
+
+@kernel(**_SUMS)
+def _edge_gradient(
+    pulls: Any, slope_pulls: Any, node: int, values: Any, row: int, slopes: Any, slope_row: int, n: int
+) -> Any:
+    total = values.dtype.type(0)
+    if slope_row == _ZERO_ROW:
+        for s in range(n):
+            total += pulls[node, s] * values[row, s]
+    else:
+        for s in range(n):
+            total += pulls[node, s] * values[row, s] + slope_pulls[node, s] * slopes[slope_row, s]
+    return total
+
+
+@kernel()
+def _read(matrix: Any, start: int, live: int, block: Any) -> None:
+    """Rows start to start + live as the columns of a block; columns left over repeat the last row.
+
+    So they are finite wherever the samples are, and cannot spoil a sum that leaves them out by a factor of zero.
+    """
+    for k in range(block.shape[0]):
+        for r in range(live):
+            block[k, r] = matrix[start + r, k]
+        for r in range(live, block.shape[1]):
+            block[k, r] = block[k, live - 1]
+
+
+@kernel()
+def _copy(block: Any, begin: int, row: Any, n: int) -> None:
+    """The block's elements from `begin` on; a loop, as numba takes seconds to compile a slice's assignment."""
+    elements = block.reshape(block.size)
+    for s in range(n):
+        row[s] = elements[begin + s]
+
+
+@kernel(**_LOOPS)
+def _predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) -> None:
+    """f of a block of outputs."""
+    real = outputs.dtype.type
+    one = real(1)
+    if link == _SOFTMAX:
+        # A NaN may get lost in the largest output; it reaches the total through its exponential.
+        tops[:] = -np.inf
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                tops[r] = outputs[k, r] if outputs[k, r] > tops[r] else tops[r]
+        totals[:] = 0
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                e = exp_nonpositive(outputs[k, r] - tops[r])
+                predictions[k, r] = e
+                totals[r] += e
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                predictions[k, r] /= real(totals[r])
+    elif link == _SIGMOID:
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                e = exp_nonpositive(-abs(outputs[k, r]))
+                predictions[k, r] = (e if outputs[k, r] < one - one else one) / (one + e)
+    else:
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                predictions[k, r] = outputs[k, r]
+
+
+@kernel(**_LOOPS)
+def _through_link(link: int, predictions: Any, directions: Any, totals: Any) -> None:
+    """Multiply by ∂f/∂outputs in place; it is symmetric, so this takes tangents forward and gradients back."""
+    real = predictions.dtype.type
+    if link == _SOFTMAX:
+        totals[:] = 0
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                totals[r] += predictions[k, r] * directions[k, r]
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                directions[k, r] = predictions[k, r] * (directions[k, r] - real(totals[r]))
+    elif link == _SIGMOID:
+        one = real(1)
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                directions[k, r] *= predictions[k, r] * (one - predictions[k, r])
+
+
+@kernel(**_LOOPS)
+def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: Any) -> None:
+    """The root's value and slope behind the activation."""
+    if softplus:
+        one = values.dtype.type(1)
+        zero = one - one
+        for s in range(len(losses)):
+            x = values[s]
+            e = exp_nonpositive(-abs(x))
+            above = one + e
+            # log(1 + e) by way of what 1 + e was rounded to, which keeps the digits of a small e.
+            tail = e if above == one else log_positive(above) * (e / (above - one))
+            losses[s] = (zero if x < zero else x) + tail
+            gradients[s] = (e if x < zero else one) / above * slopes[s]
+    else:
+        for s in range(len(losses)):
+            losses[s] = values[s]
+            gradients[s] = slopes[s]
+
+
+@kernel(**_LOOPS)
+def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, live: int, pulls: Any, t: Any) -> None:
+    """The pulls on the root's value and slope, for the sum of the slopes behind the activation of the live samples."""
+    one = values.dtype.type(1)
+    zero = one - one
+    for s in range(len(pulls)):
+        pulls[s], t[s] = zero, one
+    if softplus:
+        for s in range(len(pulls)):
+            e = exp_nonpositive(-abs(values[s]))
+            sigmoid = (e if values[s] < zero else one) / (one + e)
+            pulls[s], t[s] = sigmoid * (one - sigmoid) * slopes[s], sigmoid
+    if live < stride:
+        for s in range(len(pulls)):
+            if (start + s) % stride >= live:
+                pulls[s] = t[s] = zero
+
+
+@kernel()
+def _strips(rows: int, columns: int, width: int, dtype: Any) -> Any:
+    """Rows for values and for slopes, the first ones filled, and room for a plan."""
+    values, slopes = np.empty((rows, columns), dtype), np.empty((rows, columns), dtype)
+    values[_ONE_ROW], values[_MINUS_ONE_ROW] = 1, -1
+    slopes[_SEED_ROW], slopes[_ZERO_ROW] = 1, 0
+    steps, room = np.empty((width, _STEP_WIDTH), np.int32), np.zeros((3, width), np.int32)
+    return values, slopes, steps, room
+
+
+@kernel()
+def _first_and_last(sizes: Any, units: int, share: int, shares: int) -> tuple[int, int]:
+    """The range of (tree, unit) pairs that are one thread's share; a tree's cost grows with its size."""
+    total = 0
+    for p in range(len(sizes)):
+        total += (sizes[p] + _LANES) * units
+    first, last, done = -1, 0, 0
+    for p in range(len(sizes)):
+        for unit in range(units):
+            if done * shares // total == share:
+                first = p * units + unit if first < 0 else first
+                last = p * units + unit + 1
+            done += sizes[p] + _LANES
+    return max(first, 0), last
+
+
+@kernel(**_LOOPS)
+def _gradients(
+    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
+    samples: int, losses: Any, gradients: Any, share: int, shares: int,
+) -> None:  # fmt: skip
+    """Fill in one thread's share of losses [P, B] and gradients [P, B, K], by blocks of so many samples."""
+    width, (batch, classes) = nodes.shape[1], targets.shape
+    elements, blocks = classes * samples, -(-batch // samples)
+    values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
+    block = np.empty((5, classes, samples), weights.dtype)
+    logits, f, y, costs, directions = block[0], block[1], block[2], block[3], block[4]
+    tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
+    settled = count = 0
+    planned = -1
+    first, last = _first_and_last(sizes, blocks, share, shares)
+    for unit in range(first, last):
+        p, start = unit // blocks, unit % blocks * samples
+        live = min(samples, batch - start)
+        if p != planned:
+            settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
+            planned = p
+        _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
+        _read(targets, start, live, y)
+        _predict(link, logits, f, tops, totals)
+        for begin in range(0, elements, _STRIP):
+            n = min(_STRIP, elements - begin)
+            _copy(f, begin, values[_F_ROW], n)
+            _copy(y, begin, values[_Y_ROW], n)
+            _evaluate(steps[:settled], weights[p], values, n)
+            _differentiate(steps[settled:count], weights[p], values, slopes, n)
+            _activate(
+                softplus, values[room[0, 0]], slopes[room[1, 0]],
+                costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
+            )  # fmt: skip
+        _through_link(link, f, directions, totals)
+        totals[:] = 0
+        for k in range(classes):
+            for r in range(samples):
+                totals[r] += costs[k, r]
+        for r in range(live):
+            losses[p, start + r] = totals[r]
+            for k in range(classes):
+                gradients[p, start + r, k] = directions[k, r]
+
+
+@kernel(**_LOOPS)
+def _mixed(
+    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, tangents: Any, link: int, softplus: bool,
+    samples: int, sums: Any, share: int, shares: int,
+) -> None:  # fmt: skip
+    """Add up one thread's share of the edges' gradients, sums [P, groups of blocks, N]."""
+    width, (batch, classes), groups = nodes.shape[1], targets.shape, sums.shape[1]
+    elements, blocks = classes * samples, -(-batch // samples)
+    columns = min(_SWEPT_STRIP, elements)
+    values, slopes, steps, room = _strips(_ROWS_BEFORE + width, columns, width, weights.dtype)
+    pulls, slope_pulls = np.empty((width, columns), weights.dtype), np.empty((width, columns), weights.dtype)
+    block = np.empty((4, classes, samples), weights.dtype)
+    logits, f, y, directions = block[0], block[1], block[2], block[3]
+    tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
+    first, last = _first_and_last(sizes, groups, share, shares)
+    for unit in range(first, last):
+        p, group = unit // groups, unit % groups
+        settled, count = _plan(nodes[p], sizes[p], True, steps, room[0], room[1], room[2])
+        for place in range(blocks * group // groups, blocks * (group + 1) // groups):
+            start = place * samples
+            live = min(samples, batch - start)
+            _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
+            _read(targets, start, live, y)
+            _read(tangents[p], start, live, directions)
+            _predict(link, logits, f, tops, totals)
+            _through_link(link, f, directions, totals)
+            for begin in range(0, elements, _SWEPT_STRIP):
+                n = min(_SWEPT_STRIP, elements - begin)
+                _copy(f, begin, values[_F_ROW], n)
+                _copy(y, begin, values[_Y_ROW], n)
+                _copy(directions, begin, slopes[_SEED_ROW], n)
+                _evaluate(steps[:settled], weights[p], values, n)
+                _differentiate(steps[settled:count], weights[p], values, slopes, n)
+                _seed(
+                    softplus, values[room[0, 0]], slopes[room[1, 0]], begin, samples, live, pulls[0, :n], slope_pulls[0]
+                )
+                _sweep(steps[:count], weights[p], values, slopes, pulls, slope_pulls, sums[p, group], n)
+
+
+@kernel(**_LOOPS)
+def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, lr: float, step: int) -> None:
+    """One step of Adam, its operations in torch's order."""
+    real = outputs.dtype.type
+    step_size = real(lr / (1 - 0.9**step))
+    root_correction, epsilon, factor = real(np.sqrt(1 - 0.999**step)), real(1e-8), real(scale)
+    towards, decay, share = real(1 - 0.9), real(0.999), real(1 - 0.999)
+    for k in range(outputs.shape[0]):
+        for r in range(outputs.shape[1]):
+            g = factor * gradients[k, r]
+            first[k, r] += towards * (g - first[k, r])
+            second[k, r] = decay * second[k, r] + share * g * g
+            outputs[k, r] -= step_size * first[k, r] / (np.sqrt(second[k, r]) / root_correction + epsilon)
+
+
+@kernel(**_LOOPS)
+def _descended(
+    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
+    samples: int, steps_down: int, lr: float, scale: float, result: Any, share: int, shares: int,
+) -> None:  # fmt: skip
+    """Fill in one thread's share of the outputs after the descent."""
+    width, (batch, classes) = nodes.shape[1], targets.shape
+    elements, blocks = classes * samples, -(-batch // samples)
+    values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
+    block = np.empty((7, classes, samples), weights.dtype)
+    logits, f, y, costs, directions, momentum, spread = (
+        block[0], block[1], block[2], block[3], block[4], block[5], block[6],
+    )  # fmt: skip
+    tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
+    first, last = _first_and_last(sizes, blocks, share, shares)
+    for unit in range(first, last):
+        p, start = unit // blocks, unit % blocks * samples
+        live = min(samples, batch - start)
+        settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
+        _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
+        _read(targets, start, live, y)
+        momentum[:] = 0
+        spread[:] = 0
+        for step in range(1, steps_down + 1):
+            _predict(link, logits, f, tops, totals)
+            for begin in range(0, elements, _STRIP):
+                n = min(_STRIP, elements - begin)
+                _copy(f, begin, values[_F_ROW], n)
+                if step == 1 or elements > _STRIP:
+                    _copy(y, begin, values[_Y_ROW], n)
+                    _evaluate(steps[:settled], weights[p], values, n)
+                _differentiate(steps[settled:count], weights[p], values, slopes, n)
+                _activate(
+                    softplus, values[room[0, 0]], slopes[room[1, 0]],
+                    costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
+                )  # fmt: skip
+            _through_link(link, f, directions, totals)
+            _adam(logits, directions, momentum, spread, scale, lr, step)
+        for r in range(live):
+            for k in range(classes):
+                result[p, start + r, k] = logits[k, r]
+
+
+def gradients(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
+) -> tuple[Tensor, Tensor]:
+    """Losses [P, B] of the samples, summed over the outputs, and the gradient [P, B, K] of their sum."""
+    losses = weights.new_empty(programs.count, len(targets))
+    result = weights.new_empty(programs.count, *targets.shape)
+    arrays = _arrays(programs, weights, outputs, targets)
+    samples = _samples_a_block(*targets.shape)
+    _in_shares(_gradients, (*arrays, int(link), softplus, samples, losses.numpy(), result.numpy()), arrays, 1)
+    return losses, result
+
+
+def mixed(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, tangents: Tensor, link: Link, *,
+    softplus: bool,
+) -> Tensor:  # fmt: skip
+    """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
+    arrays = _arrays(programs, weights, outputs, targets)
+    samples = _samples_a_block(*targets.shape)
+    groups = max(1, min(_GROUPS, -(-len(targets) // samples)))
+    sums = np.zeros((programs.count, groups, programs.width))
+    directions = tangents.detach().contiguous().numpy()
+    _in_shares(_mixed, (*arrays, directions, int(link), softplus, samples, sums), arrays, 3)
+    return torch.from_numpy(sums.sum(1)).to(weights.dtype)
+
+
+def descended(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *,
+    softplus: bool, steps: int, lr: float, scale: float,
+) -> Tensor:  # fmt: skip
+    """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
+    result = weights.new_empty(programs.count, *targets.shape)
+    arrays = _arrays(programs, weights, outputs, targets)
+    samples = _samples_a_block(*targets.shape)
+    numbers = (steps, float(lr), float(scale))
+    _in_shares(_descended, (*arrays, int(link), softplus, samples, *numbers, result.numpy()), arrays, steps)
+    return result
+
+
+def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor) -> tuple[Any, ...]:
+    """What every kernel begins with; shared outputs are a single layer."""
+    layers = outputs if outputs.dim() == 3 else outputs.unsqueeze(0)
+    tensors = (programs.nodes, programs.sizes, weights, layers, targets)
+    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+
+
+def _samples_a_block(batch: int, classes: int) -> int:
+    """About a strip's worth of samples, in whole vectors, and alike for all blocks."""
+    fitting = max(_LANES, _STRIP // classes // _LANES * _LANES)
+    blocks = max(1, -(-batch // fitting))
+    return max(1, -(-batch // (blocks * _LANES))) * _LANES
+
+
+def _in_shares(function: Any, arguments: Sequence[Any], arrays: Sequence[Any], passes: int) -> None:
+    """Run the kernel, shared among the threads torch may use where that pays."""
+    _, sizes, _, _, targets = arrays
+    if targets.size == 0:
+        return
+    shares = max(1, min(torch.get_num_threads(), int(sizes.sum()) * targets.size * passes // _WORK_A_THREAD))
+    running = [_threads().submit(functools.partial(function, *arguments, share, shares)) for share in range(1, shares)]
+    function(*arguments, 0, shares)
+    for run in running:
+        run.result()
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    # Python's threads, as numba's own are not safe for callers with threads, or conflict with OpenMP after a fork.
+    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="evomal-forest")
+
+
+# A forked child has the pool but not its threads, and would wait for them for ever.
+os.register_at_fork(after_in_child=_threads.cache_clear)

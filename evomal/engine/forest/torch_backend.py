@@ -1,0 +1,103 @@
+"""A forest by plain torch operations, tree by tree: what the compiled backends are held against."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from evomal.engine.forest.links import Link
+from evomal.engine.forest.programs import Programs
+from evomal.expression.operators import CONSTANTS, OPERATORS, TARGET, TOKENS, arity
+from evomal.losses.softplus import softplus as softplus_of
+
+
+def gradients(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
+) -> tuple[Tensor, Tensor]:
+    """Losses [P, B] of the samples, summed over the outputs, and the gradient [P, B, K] of their sum."""
+    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    with torch.enable_grad():
+        losses = torch.stack(list(_losses(programs, weights.detach(), variable, targets, link, softplus)))
+    return losses.detach(), _gradient(losses.sum(), variable)
+
+
+def mixed(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, tangents: Tensor, link: Link, *,
+    softplus: bool,
+) -> Tensor:  # fmt: skip
+    """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
+    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    factors = weights.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        losses = torch.stack(list(_losses(programs, factors, variable, targets, link, softplus)))
+        gradient = _gradient(losses.sum(), variable, create_graph=True)
+        return _gradient((tangents.detach() * gradient).sum(), factors)
+
+
+def curvatures(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, tangents: Tensor, link: Link, *,
+    softplus: bool,
+) -> Tensor:  # fmt: skip
+    """[P, B, K]: the gradient by the outputs of Σ tangents · ∂(sum of the losses)/∂outputs."""
+    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    with torch.enable_grad():
+        losses = torch.stack(list(_losses(programs, weights.detach(), variable, targets, link, softplus)))
+        gradient = _gradient(losses.sum(), variable, create_graph=True)
+        return _gradient((tangents.detach() * gradient).sum(), variable)
+
+
+def descended(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *,
+    softplus: bool, steps: int, lr: float, scale: float,
+) -> Tensor:  # fmt: skip
+    """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
+    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    optimizer = torch.optim.Adam([variable], lr=lr)
+    for _ in range(steps):
+        _, gradient = gradients(programs, weights, variable, targets, link, softplus=softplus)
+        variable.grad = scale * gradient
+        optimizer.step()
+    return variable.detach()
+
+
+def _losses(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, softplus: bool
+) -> Iterator[Tensor]:
+    """Each tree's losses of the samples."""
+    targets = targets.detach()
+    for nodes, size, factors, own in zip(
+        programs.nodes.tolist(), programs.sizes.tolist(), weights, outputs, strict=True
+    ):
+        value = _root(nodes[:size], factors.unbind(), _predictions(own, link), targets)
+        yield (softplus_of(value) if softplus else value).sum(1)
+
+
+def _predictions(outputs: Tensor, link: Link) -> Tensor:
+    if link is Link.SOFTMAX:
+        return outputs.softmax(1)
+    return outputs.sigmoid() if link is Link.SIGMOID else outputs
+
+
+def _root(nodes: list[list[int]], weights: tuple[Tensor, ...], prediction: Tensor, target: Tensor) -> Tensor:
+    """The root's value; every other node's is multiplied by its weight."""
+    values: dict[int, Tensor] = {}
+    for position in range(len(nodes) - 1, -1, -1):
+        code, *arguments = nodes[position]
+        token = TOKENS[code]
+        if token in OPERATORS:
+            given = (values.pop(argument) for argument in arguments[: arity(token)])
+            value: Tensor = OPERATORS[token].value(torch, *given)
+        elif token in CONSTANTS:
+            value = torch.full_like(prediction, CONSTANTS[token])
+        else:
+            value = target if token == TARGET else prediction
+        values[position] = value * weights[position] if position else value
+    return values[0]
+
+
+def _gradient(total: Tensor, variable: Tensor, *, create_graph: bool = False) -> Tensor:
+    """∂total/∂variable, zero where the total does not depend on it."""
+    if not total.requires_grad:
+        return torch.zeros_like(variable)
+    (gradient,) = torch.autograd.grad(total, variable, create_graph=create_graph, materialize_grads=True)
+    return gradient

@@ -1,0 +1,579 @@
+"""Forests on a GPU, by Triton: an interpreter of the packed trees over tiles of samples, in single precision.
+
+Read backwards, prefix order is a program for a stack machine: a terminal pushes, an operator replaces its arguments by
+its value. Each entry is a dual number, a value and its derivative along a direction. The two topmost entries are
+registers; those below lie in scratch memory, so that only a terminal stores and only a binary operator loads, and what
+it loads is not needed before the next one. The mixed gradient keeps every node's dual number and then reads the program
+forwards: adjoints go from the root to the leaves by a stack of the same kind.
+
+A program of a launch serves one tile of `rows × columns` outputs at a time and goes on to the next until none is left:
+scratch memory grows with the number of programs, which `_SCRATCH_BYTES` limits, and not with the work. The sizes of
+the trees are read by the kernels, so a captured launch serves any trees copied into the same tensors.
+"""
+
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from evomal.engine.forest.links import Link
+from evomal.engine.forest.programs import CODES, SECOND, Programs
+from evomal.errors import InputError
+from evomal.expression.operators import BINARY_TOKENS, EPSILON, OPERATORS
+from evomal.expression.prefix import MAX_HEIGHT
+
+
+class Tiling(NamedTuple):
+    """How a launch cuts its work: outputs in a tile and warps that share one."""
+
+    elements: int
+    warps: int
+
+
+GRADIENTS_TILING = Tiling(elements=32, warps=1)
+MIXED_TILING = Tiling(elements=32, warps=1)
+DESCENT_TILING = Tiling(elements=32, warps=1)
+
+_SCRATCH_BYTES = 256 << 20
+"""Most scratch memory of a launch, unless one program alone needs more."""
+_WIDEST_TILED_ROW = {"gradients": 1024, "mixed": 128}
+"""Most outputs of a sample whose link is part of the kernel; for more, torch applies it to all samples beforehand."""
+WIDEST_DESCENT = 16384
+"""Most outputs of a sample that `descended` takes: one program holds them all, from the first step to the last."""
+_MOST_WARPS = 16
+_ELEMENTS_A_WARP = 128  # of a row wider than a tile
+_NODES_SUMMED_AT_ONCE = tl.constexpr(16)
+
+_BETA1, _BETA2, _STABILISER = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
+
+_EPSILON = tl.constexpr(EPSILON)
+_NODE = tl.constexpr(3)  # numbers of a node in `Programs.nodes`
+_SECOND = tl.constexpr(SECOND)
+_FIRST_UNARY = tl.constexpr(len(BINARY_TOKENS))  # codes are numbered in this order: binary, unary, terminals
+_FIRST_TERMINAL = tl.constexpr(len(OPERATORS))
+_ADD, _MUL, _AQ, _MIN = (tl.constexpr(CODES[token]) for token in ("add", "mul", "aq", "min"))
+_SQUARE, _ABS, _LOG, _SQRT, _TANH = (tl.constexpr(CODES[token]) for token in ("square", "abs", "log", "sqrt", "tanh"))
+_Y, _F, _ONE = (tl.constexpr(CODES[token]) for token in ("y", "f", "1"))
+_SOFTMAX, _SIGMOID = tl.constexpr(int(Link.SOFTMAX)), tl.constexpr(int(Link.SIGMOID))
+
+
+@triton.jit
+def _sign(x):  # type: ignore[no-untyped-def]
+    return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
+
+
+@triton.jit
+def _tanh(x):  # type: ignore[no-untyped-def]
+    """Near zero Cephes' polynomial (Moshier), as 1 − 2 / (exp(2x) + 1) would lose the digits of a small x."""
+    z = x * x
+    slope = (((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z
+    near = x + x * z * (slope - 3.33332819422e-1)
+    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
+    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    e = tl.exp(-tl.abs(x))
+    return tl.where(x < 0, e, 1.0) / (1.0 + e)
+
+
+@triton.jit
+def _softplus(x):  # type: ignore[no-untyped-def]
+    e = tl.exp(-tl.abs(x))
+    # log1p(e) for 0 ≤ e ≤ 1: Triton has none, and log(1 + e) alone loses the digits of a small e.
+    one_plus = 1.0 + e
+    log1p = tl.where(one_plus == 1.0, e, tl.log(one_plus) * (e / tl.where(one_plus == 1.0, 1.0, one_plus - 1.0)))
+    return tl.where(x > 0, x, 0.0) + log1p
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _predictions(outputs, LINK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    """f of a tile of outputs, a sample's in a row."""
+    if LINK == _SOFTMAX:
+        exponentials = tl.exp(outputs - tl.max(outputs, axis=1)[:, None])
+        f = exponentials / tl.sum(exponentials, axis=1)[:, None]
+    elif LINK == _SIGMOID:
+        f = _sigmoid(outputs)
+    else:
+        f = outputs
+    return f
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _through_link(f, vectors, LINK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    """The link's Jacobian, symmetric for each link, times a vector in every row."""
+    if LINK == _SOFTMAX:
+        product = f * (vectors - tl.sum(f * vectors, axis=1)[:, None])
+    elif LINK == _SIGMOID:
+        product = f * (1.0 - f) * vectors
+    else:
+        product = vectors
+    return product
+
+
+@triton.jit
+def _unary(code, a, da):  # type: ignore[no-untyped-def]
+    """Value and derivative of an operator on one dual number."""
+    sign = _sign(a)
+    if code == _SQUARE:
+        value = a * a
+        derivative = 2.0 * a * da
+    elif code == _ABS:
+        value = tl.abs(a)
+        derivative = sign * da
+    elif code == _LOG:
+        shifted = tl.abs(a) + _EPSILON
+        value = tl.log(shifted)
+        derivative = sign / shifted * da
+    elif code == _SQRT:
+        value = tl.sqrt(tl.abs(a) + _EPSILON)
+        derivative = 0.5 * sign / value * da
+    elif code == _TANH:
+        value = _tanh(a)
+        derivative = (1.0 - value * value) * da
+    else:
+        value = sign
+        derivative = tl.zeros_like(a)
+    return value, derivative
+
+
+@triton.jit
+def _binary(code, a, da, b, db):  # type: ignore[no-untyped-def]
+    """Value and derivative of an operator on two dual numbers."""
+    if code < _MUL:
+        direction = tl.where(code == _ADD, 1.0, -1.0)
+        value = a + direction * b
+        derivative = da + direction * db
+    elif code == _MUL:
+        value = a * b
+        derivative = da * b + a * db
+    elif code == _AQ:
+        q = 1.0 / tl.sqrt(1.0 + b * b)
+        value = a * q
+        derivative = da * q - value * b * q * q * db
+    else:
+        # A NaN is neither smaller nor larger: b wins by default, a where it is the NaN.
+        wins = tl.where(code == _MIN, a < b, a > b) | (a != a)
+        value = tl.where(wins, a, b)
+        derivative = tl.where(wins, da, tl.where(a == b, 0.5 * (da + db), db))
+    return value, derivative
+
+
+@triton.jit
+def _unary_adjoints(code, a, da, value, adjoint, tangent_adjoint):  # type: ignore[no-untyped-def]
+    """Adjoints of the argument and of its tangent from those of the operator, whose value is given."""
+    sign = _sign(a)
+    if code == _SQUARE:
+        slope = 2.0 * a
+        bend = 2.0 * da
+    elif code == _ABS:
+        slope = sign
+        bend = tl.zeros_like(a)
+    elif code == _LOG:
+        slope = sign / (tl.abs(a) + _EPSILON)
+        bend = -slope * slope * da
+    elif code == _SQRT:
+        slope = 0.5 * sign / value
+        bend = -slope * slope / value * da
+    elif code == _TANH:
+        slope = 1.0 - value * value
+        bend = -2.0 * value * slope * da
+    else:
+        slope = tl.zeros_like(a)
+        bend = tl.zeros_like(a)
+    return slope * adjoint + bend * tangent_adjoint, slope * tangent_adjoint
+
+
+@triton.jit
+def _binary_adjoints(code, a, da, b, db, adjoint, tangent_adjoint):  # type: ignore[no-untyped-def]
+    """Adjoints of the first argument and its tangent, then of the second, from those of the operator."""
+    if code < _MUL:
+        direction = tl.where(code == _ADD, 1.0, -1.0)
+        a_adjoint = adjoint
+        da_adjoint = tangent_adjoint
+        b_adjoint = direction * adjoint
+        db_adjoint = direction * tangent_adjoint
+    elif code == _MUL:
+        a_adjoint = b * adjoint + db * tangent_adjoint
+        da_adjoint = b * tangent_adjoint
+        b_adjoint = a * adjoint + da * tangent_adjoint
+        db_adjoint = a * tangent_adjoint
+    elif code == _AQ:
+        q = 1.0 / tl.sqrt(1.0 + b * b)
+        fall = -b * q * q * q  # ∂²/∂a∂b, and ∂/∂b for a = 1
+        bend = a * (2.0 * b * b - 1.0) * q * q * q * q * q  # ∂²/∂b²
+        a_adjoint = q * adjoint + fall * db * tangent_adjoint
+        da_adjoint = q * tangent_adjoint
+        b_adjoint = a * fall * adjoint + (fall * da + bend * db) * tangent_adjoint
+        db_adjoint = a * fall * tangent_adjoint
+    else:
+        wins = tl.where(code == _MIN, a < b, a > b) | (a != a)
+        share = tl.where(wins, 1.0, tl.where(a == b, 0.5, 0.0))
+        a_adjoint = share * adjoint
+        da_adjoint = share * tangent_adjoint
+        b_adjoint = (1.0 - share) * adjoint
+        db_adjoint = (1.0 - share) * tangent_adjoint
+    return a_adjoint, da_adjoint, b_adjoint, db_adjoint
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _root(  # type: ignore[no-untyped-def]
+    nodes, weights, size, f, df, y, stack, kept, lanes, KEEP: tl.constexpr, TILE: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """Value of a tree's root and its derivative along df; KEEP stores those of every node, before its weight."""
+    first = tl.zeros_like(f)
+    first_d = tl.zeros_like(f)
+    second = tl.zeros_like(f)
+    second_d = tl.zeros_like(f)
+    depth = size * 0
+    # The next node's numbers are asked for a node ahead, so that nothing waits for them.
+    code = tl.load(nodes + (size - 1) * _NODE)
+    weight = tl.load(weights + size - 1, mask=size > 1, other=1.0)
+    for step in range(size):
+        position = size - 1 - step
+        next_code = tl.load(nodes + (position - 1) * _NODE, mask=position > 0, other=0)
+        next_weight = tl.load(weights + position - 1, mask=position > 1, other=1.0)
+        if code >= _FIRST_TERMINAL:
+            tl.store(stack + 2 * depth * TILE + lanes, second)
+            tl.store(stack + (2 * depth + 1) * TILE + lanes, second_d)
+            tl.debug_barrier()
+            depth += 1
+            second = first
+            second_d = first_d
+            first = tl.where(code == _F, f, tl.where(code == _Y, y, tl.where(code == _ONE, 1.0, -1.0)))
+            first_d = tl.where(code == _F, df, 0.0)
+        elif code >= _FIRST_UNARY:
+            first, first_d = _unary(code, first, first_d)
+        else:
+            first, first_d = _binary(code, first, first_d, second, second_d)
+            depth -= 1
+            second = tl.load(stack + 2 * depth * TILE + lanes)
+            second_d = tl.load(stack + (2 * depth + 1) * TILE + lanes)
+            tl.debug_barrier()
+        if KEEP:
+            tl.store(kept + 2 * position * TILE + lanes, first)
+            tl.store(kept + (2 * position + 1) * TILE + lanes, first_d)
+        first *= weight
+        first_d *= weight
+        code = next_code
+        weight = next_weight
+    return first, first_d
+
+
+@triton.jit(do_not_specialize=["trees", "tiles", "samples", "count", "width", "tree_stride", "room"])  # type: ignore[untyped-decorator]
+def _gradients_kernel(  # type: ignore[no-untyped-def]
+    nodes, sizes, weights, outputs, targets, values, gradient, scratch,
+    trees, tiles, samples, count, width, tree_stride, room,
+    LINK: tl.constexpr, SOFTPLUS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
+    column = tl.arange(0, COLUMNS)[None, :]
+    lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
+    stack = scratch + tl.program_id(0).to(tl.int64) * room
+    for work in range(tl.program_id(0), trees * tiles, tl.num_programs(0)):
+        tree = (work // tiles).to(tl.int64)
+        rows = work % tiles * ROWS + tl.arange(0, ROWS)
+        inside = (rows < samples)[:, None] & (column < count)
+        # Rows behind the last repeat it: ordinary numbers, computed and then not stored.
+        place = tl.minimum(rows, samples - 1)[:, None] * count + column
+        y = tl.load(targets + place, mask=column < count, other=0.0)
+        filling = float("-inf") if LINK == _SOFTMAX else 0.0
+        z = tl.load(outputs + tree * tree_stride + place, mask=column < count, other=filling)
+        f = _predictions(z, LINK)
+        tree_nodes, tree_weights = nodes + tree * width * _NODE, weights + tree * width
+        value, slope = _root(
+            tree_nodes, tree_weights, tl.load(sizes + tree), f, tl.full([ROWS, COLUMNS], 1.0, tl.float32), y,
+            stack, stack, lanes, False, TILE,
+        )  # fmt: skip
+        if SOFTPLUS:
+            slope *= _sigmoid(value)
+            value = _softplus(value)
+        total = tl.sum(tl.where(column < count, value, 0.0), axis=1)
+        pulled = _through_link(f, tl.where(column < count, slope, 0.0), LINK)
+        tl.store(values + tree * samples + rows, total, mask=rows < samples)
+        tl.store(gradient + tree * samples * count + place, pulled, mask=inside)
+
+
+@triton.jit(do_not_specialize=["trees", "groups", "tiles", "samples", "count", "width", "tree_stride", "room"])  # type: ignore[untyped-decorator]
+def _mixed_kernel(  # type: ignore[no-untyped-def]
+    nodes, sizes, weights, outputs, targets, tangents, partial, scratch,
+    trees, groups, tiles, samples, count, width, tree_stride, room,
+    LINK: tl.constexpr, SOFTPLUS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
+    column = tl.arange(0, COLUMNS)[None, :]
+    lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
+    kept = scratch + tl.program_id(0).to(tl.int64) * room
+    stack = kept + 2 * width * TILE
+    for work in range(tl.program_id(0), trees * groups, tl.num_programs(0)):
+        tree = (work // groups).to(tl.int64)
+        size = tl.load(sizes + tree)
+        tree_nodes, tree_weights = nodes + tree * width * _NODE, weights + tree * width
+        sums = partial + (tree * groups + work % groups) * width
+        node = tl.arange(0, _NODES_SUMMED_AT_ONCE)
+        for start in range(0, width, _NODES_SUMMED_AT_ONCE):
+            tl.store(sums + start + node, tl.zeros_like(node).to(tl.float32), mask=start + node < width)
+        for tile in range(work % groups, tiles, groups):
+            rows = tile * ROWS + tl.arange(0, ROWS)
+            inside = (rows < samples)[:, None] & (column < count)
+            place = tl.minimum(rows, samples - 1)[:, None] * count + column
+            y = tl.load(targets + place, mask=column < count, other=0.0)
+            filling = float("-inf") if LINK == _SOFTMAX else 0.0
+            z = tl.load(outputs + tree * tree_stride + place, mask=column < count, other=filling)
+            u = tl.load(tangents + tree * samples * count + place, mask=column < count, other=0.0)
+            f = _predictions(z, LINK)
+            value, tangent = _root(
+                tree_nodes, tree_weights, size, f, _through_link(f, u, LINK), y, stack, kept, lanes, True, TILE,
+            )  # fmt: skip
+            tl.debug_barrier()
+            if SOFTPLUS:
+                tangent_adjoint = _sigmoid(value)
+                adjoint = tangent_adjoint * _sigmoid(-value) * tangent
+            else:
+                tangent_adjoint = tl.full([ROWS, COLUMNS], 1.0, tl.float32)
+                adjoint = tl.zeros_like(f)
+            # From here on adjoint and tangent_adjoint belong to the node at hand, value and tangent are its own, and
+            # top and top_d are the adjoints of the second argument whose turn comes next.
+            top = tl.zeros_like(f)
+            top_d = tl.zeros_like(f)
+            depth = size * 0 + 1
+            code = tl.load(tree_nodes)
+            second = tl.load(tree_nodes + _SECOND)
+            weight = tl.full([], 1.0, tl.float32)
+            for position in range(size):
+                following = tl.minimum(position + 1, size - 1)  # the first argument, where there is one
+                next_code = tl.load(tree_nodes + following * _NODE)
+                next_second = tl.load(tree_nodes + following * _NODE + _SECOND)
+                next_weight = tl.load(tree_weights + following)
+                next_value = tl.load(kept + 2 * following * TILE + lanes)
+                next_tangent = tl.load(kept + (2 * following + 1) * TILE + lanes)
+                share = tl.where(inside, value * adjoint + tangent * tangent_adjoint, 0.0)
+                adjoint *= weight
+                tangent_adjoint *= weight
+                if code >= _FIRST_TERMINAL:
+                    adjoint = top
+                    tangent_adjoint = top_d
+                    depth -= 1
+                    top = tl.load(stack + 2 * depth * TILE + lanes)
+                    top_d = tl.load(stack + (2 * depth + 1) * TILE + lanes)
+                elif code >= _FIRST_UNARY:
+                    adjoint, tangent_adjoint = _unary_adjoints(
+                        code, next_weight * next_value, next_weight * next_tangent, value, adjoint, tangent_adjoint
+                    )
+                else:
+                    tl.store(stack + 2 * depth * TILE + lanes, top)
+                    tl.store(stack + (2 * depth + 1) * TILE + lanes, top_d)
+                    depth += 1
+                    second_weight = tl.load(tree_weights + second)
+                    adjoint, tangent_adjoint, top, top_d = _binary_adjoints(
+                        code, next_weight * next_value, next_weight * next_tangent,
+                        second_weight * tl.load(kept + 2 * second * TILE + lanes),
+                        second_weight * tl.load(kept + (2 * second + 1) * TILE + lanes), adjoint, tangent_adjoint,
+                    )  # fmt: skip
+                # The node's own value has served: its place takes what the weight's gradient gets from each output.
+                tl.store(kept + 2 * position * TILE + lanes, share)
+                tl.debug_barrier()
+                code = next_code
+                second = next_second
+                weight = next_weight
+                value = next_value
+                tangent = next_tangent
+            lane = tl.arange(0, TILE)[None, :]
+            for start in range(0, size, _NODES_SUMMED_AT_ONCE):
+                weighted = (start + node > 0) & (start + node < size)
+                shares = tl.load(kept + 2 * (start + node)[:, None] * TILE + lane, mask=weighted[:, None], other=0.0)
+                before = tl.load(sums + start + node, mask=weighted, other=0.0)
+                tl.store(sums + start + node, before + tl.sum(shares, axis=1), mask=weighted)
+            tl.debug_barrier()
+
+
+@triton.jit(do_not_specialize=["trees", "tiles", "samples", "count", "width", "tree_stride", "room", "steps"])  # type: ignore[untyped-decorator]
+def _descent_kernel(  # type: ignore[no-untyped-def]
+    nodes, sizes, weights, outputs, targets, rates, corrections, result, scratch,
+    trees, tiles, samples, count, width, tree_stride, room, steps, scale,
+    LINK: tl.constexpr, SOFTPLUS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
+    column = tl.arange(0, COLUMNS)[None, :]
+    lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
+    stack = scratch + tl.program_id(0).to(tl.int64) * room
+    for work in range(tl.program_id(0), trees * tiles, tl.num_programs(0)):
+        tree = (work // tiles).to(tl.int64)
+        rows = work % tiles * ROWS + tl.arange(0, ROWS)
+        place = tl.minimum(rows, samples - 1)[:, None] * count + column
+        y = tl.load(targets + place, mask=column < count, other=0.0)
+        filling = float("-inf") if LINK == _SOFTMAX else 0.0
+        z = tl.load(outputs + tree * tree_stride + place, mask=column < count, other=filling)
+        tree_nodes, tree_weights = nodes + tree * width * _NODE, weights + tree * width
+        size = tl.load(sizes + tree)
+        mean = tl.zeros_like(z)
+        square_mean = tl.zeros_like(z)
+        for step in range(steps):
+            f = _predictions(z, LINK)
+            value, slope = _root(
+                tree_nodes, tree_weights, size, f, tl.full([ROWS, COLUMNS], 1.0, tl.float32), y,
+                stack, stack, lanes, False, TILE,
+            )  # fmt: skip
+            if SOFTPLUS:
+                slope *= _sigmoid(value)
+            # Without a gradient the columns behind the last stay where they are.
+            g = _through_link(f, tl.where(column < count, scale * slope, 0.0), LINK)
+            mean += (g - mean) * (1.0 - _BETA1)
+            square_mean = square_mean * _BETA2 + g * g * (1.0 - _BETA2)
+            divisor = tl.div_rn(tl.sqrt_rn(square_mean), tl.load(corrections + step)) + _STABILISER
+            z -= tl.load(rates + step) * tl.div_rn(mean, divisor)
+        inside = (rows < samples)[:, None] & (column < count)
+        tl.store(result + tree * samples * count + place, z, mask=inside)
+
+
+def gradients(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
+) -> tuple[Tensor, Tensor]:
+    """Values `[P, B]` and the gradient `[P, B, K]` of their sum with respect to the outputs."""
+    _check_precision(weights, outputs, targets)
+    samples, count = outputs.shape[-2:]
+    shape = (programs.count, samples, count)
+    if count > _WIDEST_TILED_ROW["gradients"]:
+        f = _linked(outputs, link)
+        values, slopes = gradients(
+            programs, weights, _as_single_outputs(f), _as_single_outputs(targets), Link.IDENTITY, softplus=softplus
+        )
+        return values.view(shape).sum(-1), _pulled_through(link, f, slopes.view(shape))
+    rows, columns, warps = _tile(count, GRADIENTS_TILING)
+    tiles = triton.cdiv(samples, rows)
+    room = _stack_room(programs.width, rows * columns)
+    launched = min(programs.count * tiles, _most_programs(room))
+    values, gradient = outputs.new_empty(shape[:2]), outputs.new_empty(shape)
+    with _on_device_of(outputs):
+        _gradients_kernel[(launched,)](
+            programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
+            values, gradient, outputs.new_empty(launched * room),
+            programs.count, tiles, samples, count, programs.width, _tree_stride(outputs), room,
+            LINK=int(link), SOFTPLUS=softplus, ROWS=rows, COLUMNS=columns, num_warps=warps,
+        )  # fmt: skip
+    return values, gradient
+
+
+def mixed(
+    programs: Programs,
+    weights: Tensor,
+    outputs: Tensor,
+    targets: Tensor,
+    tangents: Tensor,
+    link: Link,
+    *,
+    softplus: bool,
+) -> Tensor:
+    """`[P, N]`: the gradient with respect to the weights of Σ tangents · ∂(values.sum())/∂outputs."""
+    _check_precision(weights, outputs, targets, tangents)
+    samples, count = outputs.shape[-2:]
+    if count > _WIDEST_TILED_ROW["mixed"]:
+        f = _linked(outputs, link)
+        along = _as_single_outputs(_pulled_through(link, f, tangents))
+        singles = _as_single_outputs(f), _as_single_outputs(targets)
+        return mixed(programs, weights, *singles, along, Link.IDENTITY, softplus=softplus)
+    rows, columns, warps = _tile(count, MIXED_TILING)
+    tiles = triton.cdiv(samples, rows)
+    room = 2 * programs.width * rows * columns + _stack_room(programs.width, rows * columns)
+    # As many programs a tree as there is scratch memory for; each adds up the tiles it serves.
+    groups = max(1, min(tiles, _most_programs(room) // programs.count))
+    launched = min(programs.count * groups, _most_programs(room))
+    partial = outputs.new_empty(programs.count, groups, programs.width)
+    with _on_device_of(outputs):
+        _mixed_kernel[(launched,)](
+            programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
+            tangents.contiguous(), partial, outputs.new_empty(launched * room),
+            programs.count, groups, tiles, samples, count, programs.width, _tree_stride(outputs), room,
+            LINK=int(link), SOFTPLUS=softplus, ROWS=rows, COLUMNS=columns, num_warps=warps,
+        )  # fmt: skip
+    return partial.sum(1) if groups > 1 else partial[:, 0]
+
+
+def descended(
+    programs: Programs,
+    weights: Tensor,
+    outputs: Tensor,
+    targets: Tensor,
+    link: Link,
+    *,
+    softplus: bool,
+    steps: int,
+    lr: float,
+    scale: float,
+) -> Tensor:
+    """`[P, B, K]`: the outputs after so many steps of Adam on scale · values.sum(), all in one launch."""
+    _check_precision(weights, outputs, targets)
+    samples, count = outputs.shape[-2:]
+    if count > WIDEST_DESCENT:
+        raise InputError(f"a descent takes at most {WIDEST_DESCENT} outputs a sample but got {count}")
+    rows, columns, warps = _tile(count, DESCENT_TILING)
+    tiles = triton.cdiv(samples, rows)
+    room = _stack_room(programs.width, rows * columns)
+    launched = min(programs.count * tiles, _most_programs(room))
+    result = outputs.new_empty(programs.count, samples, count)
+    # Both bias corrections in double precision: in single, 1 − 0.999 is wrong in the fifth digit.
+    step = torch.arange(1, steps + 1, dtype=torch.float64, device=outputs.device)
+    rates = (lr / (1 - _BETA1.value**step)).float()
+    corrections = (1 - _BETA2.value**step).sqrt().float()
+    with _on_device_of(outputs):
+        _descent_kernel[(launched,)](
+            programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
+            rates, corrections, result, outputs.new_empty(launched * room),
+            programs.count, tiles, samples, count, programs.width, _tree_stride(outputs), room, steps, float(scale),
+            LINK=int(link), SOFTPLUS=softplus, ROWS=rows, COLUMNS=columns, num_warps=warps,
+        )  # fmt: skip
+    return result
+
+
+def _check_precision(*tensors: Tensor) -> None:
+    for tensor in tensors:
+        if tensor.dtype != torch.float32:
+            raise InputError(f"the Triton kernels compute in torch.float32 but got {tensor.dtype}")
+
+
+def _on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
+    """Triton launches on the current device, whatever the tensors' own."""
+    return torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
+
+
+def _linked(outputs: Tensor, link: Link) -> Tensor:
+    if link is Link.SOFTMAX:
+        return outputs.softmax(-1)
+    return outputs.sigmoid() if link is Link.SIGMOID else outputs
+
+
+def _pulled_through(link: Link, f: Tensor, vectors: Tensor) -> Tensor:
+    """The link's Jacobian, symmetric for each link, times a vector for every sample."""
+    if link is Link.SOFTMAX:
+        return f * (vectors - (f * vectors).sum(-1, keepdim=True))
+    return f * (1 - f) * vectors if link is Link.SIGMOID else vectors
+
+
+def _as_single_outputs(values: Tensor) -> Tensor:
+    """`[..., B, K]` as `[..., B·K, 1]`."""
+    return values.flatten(-2).unsqueeze(-1)
+
+
+def _tree_stride(outputs: Tensor) -> int:
+    """Steps in memory from one tree's outputs to the next one's: none where all trees share them."""
+    return outputs.shape[-2] * outputs.shape[-1] if outputs.ndim == 3 else 0
+
+
+def _tile(count: int, tiling: Tiling) -> tuple[int, int, int]:
+    """Rows and columns of a tile, both powers of two, and its warps."""
+    columns = int(triton.next_power_of_2(count))
+    warps = max(tiling.warps, min(_MOST_WARPS, columns // _ELEMENTS_A_WARP))
+    return max(1, tiling.elements // columns), columns, warps
+
+
+def _stack_room(width: int, tile: int) -> int:
+    """Numbers of a stack of dual numbers: as deep as a tree is high, or has terminals in so many nodes."""
+    return 2 * (min(MAX_HEIGHT, width // 2) + 1) * tile
+
+
+def _most_programs(room: int) -> int:
+    return max(1, _SCRATCH_BYTES // (4 * room))

@@ -1,0 +1,86 @@
+"""The exact gradient of the task loss by the weights of many losses, through one inner step (EvoMAL, section 3.4).
+
+With z = f(θ0), J = ∂z/∂θ at θ0, g = ∂M_φ/∂z and θ' = θ0 − α·(Jᵀg + λθ0), where α includes Nesterov's factor 1 + μ:
+
+    v = ∇_θ L_task(θ')        a gradient at θ'
+    u = J v                   one Jacobian-vector product at θ0
+    dL/dφ = −α ∂/∂φ ⟨u, g(φ)⟩  a derivative of the small expression alone
+
+No second derivative of the network is needed, and z and its pull-back are shared by all candidates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, jvp, vjp
+
+from evomal.engine.functional_model import FunctionalModel, Parameters, PullBack
+from evomal.engine.over import Over
+from evomal.tasks.task import Recipe
+
+TaskLoss = Callable[[Tensor, Tensor], Tensor]
+Tangent = Literal["forward", "transposed"]
+"""How J v is had: by forward mode, or as the transpose of the pull-back, u = ∂/∂c ⟨Jᵀc, v⟩, which any model has whose
+derivative can be differentiated, and which sees the same dropout mask as the pull-back because it is the same pass."""
+
+
+class LossPopulation(Protocol):
+    """Many losses over shared or separate outputs, as `Forest` has them."""
+
+    def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor: ...
+
+    def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class MetaBatch:
+    """What a meta step sees: a training batch for each inner step, and one of validation for the task loss."""
+
+    inner: tuple[tuple[Tensor, Tensor], ...]
+    validation: tuple[Tensor, Tensor]
+
+
+def meta_gradients(
+    model: FunctionalModel,
+    losses: LossPopulation,
+    weights: Tensor,
+    batch: MetaBatch,
+    task_loss: TaskLoss,
+    recipe: Recipe,
+    over: Over,
+    tangent: Tangent,
+) -> tuple[Tensor, Tensor]:
+    """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
+    ((inputs, targets),) = batch.inner
+    start = model.parameters
+    rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
+
+    outputs, pull = model.linearised(start, inputs)
+    _, cotangents = losses.gradients(outputs, targets, weights)
+    judged = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
+
+    def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        pulled = pull(cotangent)
+        moved = {
+            name: value - rate * (pulled[name] + recipe.weight_decay * value if recipe.weight_decay else pulled[name])
+            for name, value in start.items()
+        }
+        direction, value = judged(moved)
+        if tangent == "forward":
+            return jvp(lambda parameters: model(parameters, inputs), (start,), (direction,))[1], value
+        return transposed(pull, outputs, direction), value
+
+    tangents, values = over(tangent_of, "validation")(cotangents)
+    return losses.mixed_gradients(outputs, targets, tangents, weights).mul_(-rate), values
+
+
+def transposed(pull: PullBack, outputs: Tensor, direction: Parameters) -> Tensor:
+    """J v from the pull-back c ↦ Jᵀc, which is linear: its own pull-back at any point."""
+    push = vjp(pull, torch.zeros_like(outputs))[1]
+    result: Tensor = push(direction)[0]
+    return result

@@ -1,0 +1,40 @@
+"""Fresh base weights θ0 for every meta step, the same for every candidate of a search."""
+
+import torch
+from torch import Tensor
+
+from evomal.engine.choices import initial_model
+from evomal.engine.functional_model import FunctionalModel
+from evomal.tasks.task import Task
+
+_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # what is beyond is made again in each generation
+
+
+class Starts:
+    """`starts[step]`: the parameters of that meta step as one vector on the device."""
+
+    def __init__(self, task: Task, model: FunctionalModel, *, seed: int) -> None:
+        self._task, self._model, self._seed = task, model, seed
+        size = model.size * model.flat.element_size()
+        self._room = _KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]) // size
+        self._kept: dict[int, Tensor] = {}
+
+    def __getitem__(self, step: int) -> Tensor:
+        if step in self._kept:
+            return self._kept[step]
+        module = initial_model(self._task, self._seed, "meta step", step)
+        flat = self._model.flattened(module).to(self._model.device)
+        if len(self._kept) < self._room:
+            self._kept[step] = flat
+        return flat
+
+    @property
+    def bytes_kept(self) -> int:
+        """Memory of the starts that were kept so far."""
+        return sum(flat.numel() * flat.element_size() for flat in self._kept.values())
+
+    def prepare(self, steps: int) -> None:
+        """Make the first starts now, so that what comes after can be timed or captured without them."""
+        with torch.no_grad():
+            for step in range(min(steps, self._room)):
+                self[step]

@@ -1,0 +1,69 @@
+"""One task's part of the meta steps: model, starts, batches, in memory that stays where it is."""
+
+import torch
+import torch.nn.functional as F
+
+from evomal.engine.capabilities import capabilities
+from evomal.engine.choices import initial_model
+from evomal.engine.functional_model import FunctionalModel
+from evomal.engine.meta_gradient import MetaBatch, TaskLoss
+from evomal.engine.precision import Precision
+from evomal.engine.starts import Starts
+from evomal.tasks.batches import Batches
+from evomal.tasks.task import Task
+
+
+class TaskSide:
+    """What step i reads, the same for every candidate; a captured step finds the next one's in the same place."""
+
+    def __init__(
+        self, task: Task, *, seed: int, inner_steps: int, batch_size: int | None, device: torch.device,
+        dtype: torch.dtype, precision: Precision, channels_last: bool,
+    ) -> None:  # fmt: skip
+        self.task, self.inner_steps = task, inner_steps
+        module = initial_model(task, seed, "meta step", 0)
+        self.model = FunctionalModel(
+            module, device=device, dtype=dtype, precision=precision, channels_last=channels_last
+        )
+        self.starts = Starts(task, self.model, seed=seed)
+        self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        size = task.recipe.batch_size if batch_size is None else batch_size
+        purposes = [f"meta training {step}" for step in range(inner_steps)]
+        parts = [self.train] * inner_steps + [self.validation]
+        self._batches = [
+            Batches(len(part), size, seed=seed, purpose=purpose, device=device)
+            for part, purpose in zip(parts, [*purposes, "meta validation"], strict=True)
+        ]
+        self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
+        self.augmenting = torch.Generator(device)
+        self.model.flat.copy_(self.starts[0])
+        tracks = bool(list(module.buffers()))
+        self.capabilities = capabilities(self.model, self.train.inputs[:4], tracks=tracks)
+        self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
+
+    def begin_step(self, step: int) -> None:
+        """Copy the step's θ0 and rows to where the step reads them."""
+        self.model.flat.copy_(self.starts[step])
+        for rows, batches in zip(self._rows, self._batches, strict=True):
+            rows.copy_(batches[step])
+
+    def batch(self) -> MetaBatch:
+        """What the step sees: augmented where the task's training is, but not in validation."""
+        inner = []
+        for rows in self._rows[:-1]:
+            inputs = self.train.inputs.index_select(0, rows)
+            if self.task.augmentation is not None:
+                inputs = self.task.augmentation(inputs, generator=self.augmenting)
+            inner.append((inputs, self.train.targets.index_select(0, rows)))
+        rows = self._rows[-1]
+        validation = self.validation.inputs.index_select(0, rows), self.validation.targets.index_select(0, rows)
+        return MetaBatch(tuple(inner), validation)
+
+
+def task_loss_of(kind: str, outputs: int) -> TaskLoss:
+    """The loss a task is meant to lower: squared error or cross-entropy."""
+    if kind == "regression":
+        return F.mse_loss
+    if kind == "classification" and outputs > 1:
+        return F.cross_entropy
+    return lambda logits, bits: F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype).reshape(logits.shape))

@@ -1,0 +1,177 @@
+"""The weights φ of many expressions tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 2)."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.forest import Forest
+from evomal.engine.masks import Masks
+from evomal.engine.meta_gradient import Tangent, meta_gradients
+from evomal.engine.over import Mode, over_candidates
+from evomal.engine.task_side import TaskSide
+from evomal.engine.unrolled import unrolled_meta_gradients
+from evomal.expression import Expression
+from evomal.randomness import derived_seed
+from evomal.tasks.task import Recipe
+
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """A candidate's tuned weights, and how its meta-gradient was."""
+
+    weights: list[float]
+    diverged_at: int | None
+    """The meta step at which its gradient or task loss was not finite; the weights are those of before."""
+    mean_gradient_norm: float
+    share_of_zero_gradients: float
+    final_task_loss: float
+
+
+class WeightOptimisation:
+    """Meta steps for P candidates at a time, over one or several tasks.
+
+    Step i sees the same starts, batches and masks for every candidate, whatever else is in the population. One object
+    serves a whole search: other expressions are copied into the same memory, so that a captured step stays captured.
+    """
+
+    def __init__(
+        self, sides: Sequence[TaskSide], *, count: int, width: int, recipes: Sequence[Recipe], seed: int,
+        meta_lr: float, mode: Mode, activation: str = "identity", tangent: Tangent | None = None, graphs: bool = True,
+    ) -> None:  # fmt: skip
+        self._sides, self._recipes, self._meta_lr, self._mode, self._seed = sides, recipes, meta_lr, mode, seed
+        first = sides[0].model
+        device, dtype = first.device, first.flat.dtype
+        blank = [_BLANK] * count
+        self._forests = [
+            Forest(
+                blank, kind=side.task.kind, outputs=side.capabilities.outputs, activation=activation, device=device,
+                width=width,
+            )
+            for side in sides
+        ]  # fmt: skip
+        self._tangents = [tangent or _best_tangent(side) for side in sides]
+        shape = (count, width)
+        self._weights = torch.ones(shape, dtype=dtype, device=device)
+        self._first, self._second = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
+        self._edges = self._forests[0].programs.edges()
+        self._step_count = torch.zeros((), dtype=dtype, device=device)
+        self._alive = torch.ones(count, dtype=torch.bool, device=device)
+        self._lasted, self._norms, self._zeros, self._losses = torch.zeros(
+            4, count, dtype=dtype, device=device
+        ).unbind()
+        draws = any(side.capabilities.draws for side in sides)
+        captured = graphs and device.type == "cuda" and (mode == "stacked" or count == 1) and sides[0].inner_steps == 1
+        self._masks = Masks(drawn=draws, captured=captured, device=device, seed=seed, purpose="meta")
+        self._over = over_candidates(mode, self._masks)
+        generators = [side.augmenting for side in sides if side.task.augmentation is not None]
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
+
+    def run(
+        self,
+        expressions: Sequence[Expression],
+        weights: Sequence[Sequence[float]],
+        *,
+        steps: int,
+        report: Report | None = None,
+    ) -> list[Optimised]:
+        """Tune the weights of as many expressions as there is room for, or fewer."""
+        self._load(expressions, weights)
+        with contextlib.ExitStack() as kernels:
+            for side in self._sides:
+                kernels.enter_context(side.model.differentiable_twice())
+            for step in range(steps):
+                for side in self._sides:
+                    side.begin_step(step)
+                    side.augmenting.manual_seed(derived_seed(self._seed, "augmentation", "meta", step))
+                self._masks.begin_step(step)
+                self.step()
+                if report is not None:
+                    report(1)
+        return self._found(expressions, steps)
+
+    def _load(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> None:
+        spare = self._forests[0].count - len(expressions)
+        for forest in self._forests:
+            forest.replace([*expressions, *[_BLANK] * spare])
+        programs = self._forests[0].programs
+        self._edges.copy_(programs.edges())
+        self._weights.copy_(programs.packed([*weights, *[[1.0] * _BLANK.edges] * spare], dtype=self._weights.dtype))
+        for tensor in (
+            self._first,
+            self._second,
+            self._step_count,
+            self._lasted,
+            self._norms,
+            self._zeros,
+            self._losses,
+        ):
+            tensor.zero_()
+        self._alive.fill_(True)
+
+    def _step(self) -> None:
+        gradients, losses = torch.zeros_like(self._weights), torch.zeros_like(self._losses)
+        for side, forest, recipe, tangent in zip(
+            self._sides, self._forests, self._recipes, self._tangents, strict=True
+        ):
+            batch = side.batch()
+            self._masks.begin("inner 0")
+            arguments = (side.model, forest, self._weights, batch, side.task_loss, recipe, self._over)
+            found, values = (
+                meta_gradients(*arguments, tangent) if len(batch.inner) == 1 else unrolled_meta_gradients(*arguments)
+            )
+            gradients += found
+            losses += values
+        self._update(gradients, losses)
+
+    def _update(self, gradients: Tensor, losses: Tensor) -> None:
+        """Adam (Kingma and Ba, 2015) for each candidate alone; one whose numbers are not finite stays where it is."""
+        norms = torch.linalg.vector_norm(gradients, dim=1)
+        self._alive &= torch.isfinite(norms) & torch.isfinite(losses)
+        moving = self._alive.unsqueeze(1) & self._edges
+        gradients = torch.where(moving, gradients, 0)
+        self._step_count += 1
+        self._first.lerp_(gradients, 1 - _BETAS[0])
+        self._second.lerp_(gradients * gradients, 1 - _BETAS[1])
+        mean = self._first / (1 - _BETAS[0] ** self._step_count)
+        scale = (self._second / (1 - _BETAS[1] ** self._step_count)).sqrt_().add_(_EPSILON)
+        self._weights.sub_(torch.where(moving, self._meta_lr * mean / scale, 0))
+        self._lasted += self._alive
+        self._norms += torch.where(self._alive, norms, 0)
+        self._zeros += self._alive & (norms == 0)
+        self._losses.copy_(torch.where(self._alive, losses, self._losses))
+
+    def _found(self, expressions: Sequence[Expression], steps: int) -> list[Optimised]:
+        weights = self._weights.tolist()
+        columns = (self._lasted, self._norms, self._zeros, self._losses)
+        results = []
+        for expression, row, lasted, norms, zeros, loss in zip(
+            expressions, weights, *(column.tolist() for column in columns), strict=False
+        ):
+            healthy = max(1.0, lasted)
+            results.append(
+                Optimised(
+                    weights=row[1 : expression.size],
+                    diverged_at=None if lasted == steps else int(lasted),
+                    mean_gradient_norm=norms / healthy,
+                    share_of_zero_gradients=zeros / healthy,
+                    final_task_loss=loss,
+                )
+            )
+        return results
+
+
+_BLANK = Expression.parse("mul(y, f)")
+"""What stands in places that no candidate needs."""
+
+
+def _best_tangent(side: TaskSide) -> Tangent:
+    # Forward mode runs the model again, so a model that draws would see another mask.
+    found = side.capabilities
+    return "forward" if found.forward_mode and not found.draws else "transposed"

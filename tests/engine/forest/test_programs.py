@@ -1,0 +1,75 @@
+"""Trees packed into arrays."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evomal.engine.forest import Link, Programs
+from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.expression.operators import TOKENS, arity
+from tests.strategies import fragments
+
+
+def test_a_small_tree():
+    programs = Programs.of([Expression.parse("abs(log(mul(y, f)))"), Expression.parse("sub(y, f)")])
+    tree = [[CODES["abs"], 1, 0], [CODES["log"], 2, 0], [CODES["mul"], 3, 4], [CODES["y"], 0, 0], [CODES["f"], 0, 0]]
+    assert programs.nodes[0, :5].tolist() == tree
+    assert programs.sizes.tolist() == [5, 3]
+    assert (programs.count, programs.width) == (2, 16)
+    assert programs.nodes.dtype == programs.sizes.dtype == torch.int32
+    assert programs.edges().sum(1).tolist() == [4, 2]
+    assert not programs.edges()[:, 0].any()
+
+
+@settings(max_examples=50)
+@given(st.lists(fragments(max_leaves=30), min_size=1, max_size=4))
+def test_a_program_says_which_subtrees_an_operator_takes(trees):
+    programs = Programs.of(trees)
+    for tree, nodes, size in zip(trees, programs.nodes.tolist(), programs.sizes.tolist(), strict=True):
+        assert size == tree.size
+        for position, token in enumerate(tree.tokens):
+            assert TOKENS[nodes[position][CODE]] == token
+            arguments = [nodes[position][FIRST], nodes[position][SECOND]]
+            assert [argument > 0 for argument in arguments] == [arity(token) > place for place in (0, 1)]
+            taken = [tree.subtree(argument).tokens for argument in arguments if argument]
+            assert sum(taken, (token,)) == tree.subtree(position).tokens
+
+
+def test_weights_stand_behind_the_root():
+    programs = Programs.of([Expression.parse("abs(log(mul(y, f)))"), Expression.parse("sub(y, f)")])
+    packed = programs.packed([[2.0, 3.0, 5.0, 7.0], [11.0, 13.0]], dtype=torch.float64)
+    assert packed[0].tolist() == [1, 2, 3, 5, 7, *[1] * 11]
+    assert packed[1].tolist() == [1, 11, 13, *[1] * 13]
+    assert torch.equal(packed != 1, programs.edges())
+
+
+@pytest.mark.parametrize(("size", "width"), [(1, 16), (16, 16), (17, 32), (2047, 2048), (8191, 8192)])
+def test_widths_are_few(size, width):
+    assert fitting_width(size) == width
+
+
+def test_what_does_not_fit():
+    tree = Expression.parse("abs(log(mul(y, f)))")
+    with pytest.raises(InputError, match="at least one expression but got none"):
+        Programs.of([])
+    with pytest.raises(InputError, match="width must be at least 5, the size of the largest expression, but got 4"):
+        Programs.of([tree], width=4)
+    assert Programs.of([tree], width=5).width == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "link"),
+    [
+        ("regression", 1, Link.IDENTITY),
+        ("regression", 3, Link.IDENTITY),
+        ("classification", 1, Link.SIGMOID),
+        ("classification", 2, Link.SOFTMAX),
+        ("multilabel", 1, Link.SIGMOID),
+        ("multilabel", 4, Link.SIGMOID),
+    ],
+)
+def test_links(kind, outputs, link):
+    assert Link.of(kind, outputs) is link
