@@ -1,6 +1,13 @@
 """Settings shared by all tests."""
 
+import os
+
+import torch
 from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers that each use all cores wait for each other more than they work.
+    torch.set_num_threads(1)
 
 # Derandomised: a failure on one machine is a failure on every machine; no deadline, as timings are not what is tested.
 settings.register_profile("evomal", deadline=None, derandomize=True, print_blob=True)

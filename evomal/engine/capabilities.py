@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import jvp, vmap
 
 from evomal.engine.functional_model import FunctionalModel
@@ -26,6 +26,8 @@ class Capabilities:
     """Empty where many copies can run as one by `vmap`, else why not."""
     tracks: bool
     """Whether training changes buffers, as batch norm does."""
+    activations: int
+    """Numbers its layers give for a sample, all together: what a backward pass keeps."""
 
 
 def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Capabilities:
@@ -46,7 +48,26 @@ def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Ca
             forward_mode=_has_forward_mode(model, samples),
             stackable=_why_not_stackable(model, samples),
             tracks=tracks,
+            activations=_activations(model, samples),
         )
+
+
+def _activations(model: FunctionalModel, samples: Tensor) -> int:
+    counted = 0
+
+    def count(layer: nn.Module, given: object, outputs: object) -> None:
+        nonlocal counted
+        counted += outputs.numel() if isinstance(outputs, Tensor) else 0
+
+    layers = [layer for layer in model.module.modules() if not list(layer.children())]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with torch.no_grad():
+            model(model.parameters, samples)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counted // len(samples)
 
 
 def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:

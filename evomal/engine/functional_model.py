@@ -10,6 +10,7 @@ from torch.func import functional_call, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evomal.engine.precision import Precision, autocasting
+from evomal.errors import InputError
 
 Parameters = dict[str, Tensor]
 PullBack = Callable[[Tensor], Parameters]
@@ -38,6 +39,8 @@ class FunctionalModel:
         _untrack_batch_statistics(self.module)
         self.device, self.precision, self.channels_last = device, precision, channels_last
         self._shapes = {name: parameter.shape for name, parameter in self.module.named_parameters()}
+        if not self._shapes:
+            raise InputError("a model must have parameters to be trained but has none")
         self.size = sum(_aligned(shape.numel()) for shape in self._shapes.values())
         self.flat = torch.zeros(self.size, dtype=dtype, device=device)
         self.parameters = self.views(self.flat)

@@ -17,7 +17,7 @@ class TaskSide:
     """What step i reads, the same for every candidate; a captured step finds the next one's in the same place."""
 
     def __init__(
-        self, task: Task, *, seed: int, inner_steps: int, batch_size: int | None, device: torch.device,
+        self, task: Task, *, seed: int, inner_steps: int, batch_size: int, device: torch.device,
         dtype: torch.dtype, precision: Precision, channels_last: bool,
     ) -> None:  # fmt: skip
         self.task, self.inner_steps = task, inner_steps
@@ -27,11 +27,10 @@ class TaskSide:
         )
         self.starts = Starts(task, self.model, seed=seed)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
-        size = task.recipe.batch_size if batch_size is None else batch_size
         purposes = [f"meta training {step}" for step in range(inner_steps)]
         parts = [self.train] * inner_steps + [self.validation]
         self._batches = [
-            Batches(len(part), size, seed=seed, purpose=purpose, device=device)
+            Batches(len(part), batch_size, seed=seed, purpose=purpose, device=device)
             for part, purpose in zip(parts, [*purposes, "meta validation"], strict=True)
         ]
         self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.forest import Forest
+from evomal.engine.forest import FILLER, Forest
 from evomal.engine.masks import Masks
 from evomal.engine.meta_gradient import Tangent, meta_gradients
 from evomal.engine.over import Mode, over_candidates
@@ -48,11 +48,10 @@ class WeightOptimisation:
         self._sides, self._recipes, self._meta_lr, self._mode, self._seed = sides, recipes, meta_lr, mode, seed
         first = sides[0].model
         device, dtype = first.device, first.flat.dtype
-        blank = [_BLANK] * count
         self._forests = [
             Forest(
-                blank, kind=side.task.kind, outputs=side.capabilities.outputs, activation=activation, device=device,
-                width=width,
+                [FILLER] * count, kind=side.task.kind, outputs=side.capabilities.outputs, activation=activation,
+                device=device, width=width,
             )
             for side in sides
         ]  # fmt: skip
@@ -97,12 +96,11 @@ class WeightOptimisation:
         return self._found(expressions, steps)
 
     def _load(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> None:
-        spare = self._forests[0].count - len(expressions)
         for forest in self._forests:
-            forest.replace([*expressions, *[_BLANK] * spare])
+            forest.replace(expressions)
         programs = self._forests[0].programs
         self._edges.copy_(programs.edges())
-        self._weights.copy_(programs.packed([*weights, *[[1.0] * _BLANK.edges] * spare], dtype=self._weights.dtype))
+        self._weights.copy_(programs.packed(weights, dtype=self._weights.dtype))
         for tensor in (
             self._first,
             self._second,
@@ -165,10 +163,6 @@ class WeightOptimisation:
                 )
             )
         return results
-
-
-_BLANK = Expression.parse("mul(y, f)")
-"""What stands in places that no candidate needs."""
 
 
 def _best_tangent(side: TaskSide) -> Tangent:

@@ -2,6 +2,6 @@
 
 from evomal.engine.forest.forest import Forest
 from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import Programs
+from evomal.engine.forest.programs import FILLER, Programs
 
-__all__ = ["Forest", "Link", "Programs"]
+__all__ = ["FILLER", "Forest", "Link", "Programs"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evomal.engine.forest import torch_backend
 from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import Programs
+from evomal.engine.forest.programs import FILLER, Programs
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
@@ -65,10 +65,13 @@ class Forest:
         return self.programs.width
 
     def replace(self, expressions: Sequence[Expression]) -> None:
-        """Other expressions in the places of these, in the same memory, so that a captured CUDA graph sees them."""
-        if len(expressions) != self.count:
-            raise InputError(f"a forest of {self.count} expressions takes as many others but got {len(expressions)}")
-        others = Programs.of(expressions, width=self.width)
+        """Other expressions in the places of these, in the same memory, so that a captured CUDA graph sees them.
+
+        Fewer leave places over, which a filler takes.
+        """
+        if len(expressions) > self.count:
+            raise InputError(f"a forest of {self.count} expressions has no room for {len(expressions)}")
+        others = Programs.of([*expressions, *[FILLER] * (self.count - len(expressions))], width=self.width)
         self.programs.nodes.copy_(others.nodes)
         self.programs.sizes.copy_(others.sizes)
 

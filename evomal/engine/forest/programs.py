@@ -17,6 +17,8 @@ CODES = {token: code for code, token in enumerate(TOKENS)}
 CODE, FIRST, SECOND = range(3)
 """Columns of a node: its token's code and the positions of its arguments (0 where there is none)."""
 
+FILLER = Expression.parse("mul(y, f)")
+"""What stands in places that no candidate needs."""
 _SMALLEST_WIDTH = 16
 
 
@@ -75,10 +77,10 @@ class Programs:
         return (place > 0) & (place < self.sizes[:, None])
 
     def packed(self, weights: Sequence[Sequence[float]], *, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Weights of each tree, in prefix order of the nodes but the root, as `[P, N]` with ones elsewhere."""
+        """Weights of the first trees, in prefix order of the nodes but the root, as `[P, N]` with ones elsewhere."""
         packed = torch.ones(self.count, self.width, dtype=dtype)
-        for row, tree in zip(packed, weights, strict=True):
-            row[1 : len(tree) + 1] = torch.as_tensor(tree, dtype=dtype)
+        for place, tree in enumerate(weights):
+            packed[place, 1 : len(tree) + 1] = torch.as_tensor(tree, dtype=dtype)
         return packed.to(self.device)
 
 

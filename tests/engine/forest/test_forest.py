@@ -119,8 +119,8 @@ def test_other_trees_in_the_same_memory():
 def test_what_cannot_take_the_others_places():
     forest = Forest(TREES, kind="regression", outputs=1, width=32)
     assert forest.width == 32
-    with pytest.raises(InputError, match="a forest of 6 expressions takes as many others but got 5"):
-        forest.replace(OTHERS[:5])
+    with pytest.raises(InputError, match="a forest of 6 expressions has no room for 7"):
+        forest.replace([*OTHERS[:6], OTHERS[0]])
     with pytest.raises(InputError, match="width must be at least 65, the size of the largest expression, but got 32"):
         forest.replace([Expression(("sub", "y") * 32 + ("f",))] * 6)
 

@@ -1,0 +1,243 @@
+"""A population of expressions optimised, screened and evaluated together, on one or several tasks."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from evomal.engine.choices import check_recipe, chosen_device, initial_model
+from evomal.engine.forest.programs import fitting_width
+from evomal.engine.plans import Plan, PopulationMode, planned
+from evomal.engine.population_training import Fitness, LoopedTraining, PopulationTraining, StackedTraining
+from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
+from evomal.engine.screening import Screening
+from evomal.engine.task_side import TaskSide
+from evomal.engine.training import Manners
+from evomal.engine.weight_optimisation import Optimised, WeightOptimisation
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.randomness import isolated_torch
+from evomal.tasks.task import Recipe, Task
+
+_FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+
+Weights = Sequence[Sequence[float]]
+Report = Callable[[str, int], None]
+"""Called with the stage, `optimise` or `evaluate`, and the steps done since its last call (see `Engine.steps`)."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What the paper's section 4.3 fixes, and how it is worked on."""
+
+    population: int = 25
+    meta_steps: int = 250
+    meta_lr: float = 1e-3
+    inner_steps: int = 1
+    training_steps: int = 500
+    optimizer: str = "sgd"
+    filter_steps: int = 1000
+    filter_samples: int = 100
+    activation: str = "identity"
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size."""
+    device: str = "auto"
+    precision: Precision = "float32"
+    channels_last: bool = False
+    population_mode: PopulationMode = "auto"
+    chunk: int | None = None
+    graphs: bool = True
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        for name in ("population", "meta_steps", "inner_steps", "training_steps", "filter_steps", "filter_samples"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1 but got {getattr(self, name)}")
+        if not self.meta_lr > 0:
+            raise InputError(f"meta_lr must be more than 0 but got {self.meta_lr}")
+
+
+class Engine:
+    """The three stages of a generation for expressions with weights.
+
+    What one candidate comes to depends on the seed, the settings and itself: not on its neighbours, its place or what
+    was worked on before. Graphs, starts and buffers are kept from call to call, so one engine serves a whole search.
+    """
+
+    def __init__(self, tasks: Task | Sequence[Task], *, seed: int, settings: EngineSettings | None = None) -> None:
+        self.settings = settings or EngineSettings()
+        self.tasks = [tasks] if isinstance(tasks, Task) else list(tasks)
+        if not self.tasks:
+            raise InputError("at least one task must be given but got none")
+        if len({task.kind for task in self.tasks}) > 1:
+            raise InputError("tasks of one search must be of one kind: classification, regression or multilabel")
+        self.seed = seed
+        self.device = chosen_device(self.settings.device)
+        check_precision(self.settings.precision, self.device)
+        self._recipes = [self._recipe(task) for task in self.tasks]
+        self._width = _FIRST_WIDTH
+        self._optimisers: dict[int, WeightOptimisation] = {}
+        self._trainings: dict[tuple[int, int], PopulationTraining] = {}
+        with self._surroundings():
+            self._sides = [self._side(task, recipe) for task, recipe in zip(self.tasks, self._recipes, strict=True)]
+            self.plans = [self._plan(side, recipe) for side, recipe in zip(self._sides, self._recipes, strict=True)]
+            self._screens = [
+                Screening(side, samples=self.settings.filter_samples, seed=seed, activation=self.settings.activation)
+                for side in self._sides
+            ]
+
+    def optimise(
+        self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
+    ) -> list[Optimised]:
+        """Tune each expression's weights through training steps of the base model."""
+        results: list[Optimised] = []
+        with self._surroundings():
+            for start, stop in self._chunks(len(expressions), self._meta_chunk):
+                worker = self._optimiser(expressions[start:stop])
+                results += worker.run(
+                    expressions[start:stop], weights[start:stop], steps=self.settings.meta_steps,
+                    report=None if report is None else lambda steps: report("optimise", steps),
+                )  # fmt: skip
+        return results
+
+    def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
+        """Each sample's gradient norm at the untrained outputs, of all tasks in a row: a loss's fingerprint."""
+        if not expressions:
+            return []
+        with self._surroundings():
+            return torch.cat([screen.gradient_norms(expressions, weights) for screen in self._screens], 1).tolist()
+
+    def gains(self, expressions: Sequence[Expression], weights: Weights) -> list[float]:
+        """The rejection protocol: how much each loss lowers the mean cost when the outputs themselves descend it."""
+        if not expressions:
+            return []
+        with self._surroundings():
+            columns = [
+                screen.gains(expressions, weights, steps=self.settings.filter_steps, lr=recipe.lr)
+                for screen, recipe in zip(self._screens, self._recipes, strict=True)
+            ]
+        return [sum(gains) / len(gains) for gains in zip(*columns, strict=True)]
+
+    def evaluate(
+        self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
+    ) -> list[Fitness]:
+        """Train the base model with each loss, and its fitness on the validation split, averaged over the tasks."""
+        columns: list[list[Fitness]] = []
+        with self._surroundings():
+            for index, plan in enumerate(self.plans):
+                column: list[Fitness] = []
+                for start, stop in self._chunks(len(expressions), plan.training_chunk):
+                    worker = self._training(index, expressions[start:stop])
+                    column += worker.run(
+                        expressions[start:stop], weights[start:stop],
+                        report=None if report is None else lambda steps: report("evaluate", steps),
+                    )  # fmt: skip
+                columns.append(column)
+        return [_averaged(fitnesses) for fitnesses in zip(*columns, strict=True)]
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        """Steps that will be reported for so many candidates: what a progress bar can promise."""
+        chunks = len(list(self._chunks(candidates, self._meta_chunk)))
+        trained = sum(len(list(self._chunks(candidates, plan.training_chunk))) for plan in self.plans)
+        return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
+
+    def record(self) -> dict[str, Any]:
+        """What was decided by rule and could change a float: for the run's record."""
+        return {
+            "device": str(self.device),
+            "precision": self.settings.precision,
+            "plans": [dataclasses.asdict(plan) for plan in self.plans],
+        }
+
+    @property
+    def _meta_chunk(self) -> int:
+        return min(plan.meta_chunk for plan in self.plans)
+
+    @contextlib.contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        with isolated_torch(self.seed, device=self.device), matrix_arithmetic(self.settings.precision, self.device):
+            yield
+
+    def _recipe(self, task: Task) -> Recipe:
+        try:
+            recipe = dataclasses.replace(task.recipe, **self.settings.recipe, steps=self.settings.training_steps)
+        except TypeError:
+            known = ", ".join(entry.name for entry in dataclasses.fields(Recipe))
+            raise InputError(f"a recipe has {known} but got {', '.join(self.settings.recipe)}") from None
+        check_recipe(recipe, self.settings.optimizer)
+        return recipe
+
+    def _side(self, task: Task, recipe: Recipe) -> TaskSide:
+        return TaskSide(
+            task, seed=self.seed, inner_steps=self.settings.inner_steps, batch_size=recipe.batch_size,
+            device=self.device, dtype=self.settings.dtype, precision=self.settings.precision,
+            channels_last=self.settings.channels_last,
+        )  # fmt: skip
+
+    def _plan(self, side: TaskSide, recipe: Recipe) -> Plan:
+        return planned(
+            initial_model(side.task, self.seed), side.capabilities, device=self.device, batch=recipe.batch_size,
+            element=self.settings.dtype.itemsize, population=self.settings.population,
+            inner_steps=self.settings.inner_steps, wanted=self.settings.population_mode, chunk=self.settings.chunk,
+        )  # fmt: skip
+
+    def _chunks(self, count: int, size: int) -> Iterator[tuple[int, int]]:
+        for start in range(0, count, size):
+            yield start, min(start + size, count)
+
+    def _count(self, candidates: int, chunk: int) -> int:
+        """Places for so many candidates: on CUDA one of few numbers, so that few graphs are ever captured."""
+        if self.device.type != "cuda":
+            return candidates
+        return min(chunk, 1 << (candidates - 1).bit_length())
+
+    def _make_room(self, expressions: Sequence[Expression]) -> None:
+        width = fitting_width(max(expression.size for expression in expressions))
+        if width > self._width:
+            self._width = width
+            self._optimisers.clear()
+            self._trainings.clear()
+
+    def _optimiser(self, expressions: Sequence[Expression]) -> WeightOptimisation:
+        self._make_room(expressions)
+        count = self._count(len(expressions), self._meta_chunk)
+        if count not in self._optimisers:
+            stacked = all(plan.mode == "stacked" for plan in self.plans)
+            self._optimisers[count] = WeightOptimisation(
+                self._sides, count=count, width=self._width, recipes=self._recipes, seed=self.seed,
+                meta_lr=self.settings.meta_lr, mode="stacked" if stacked else "looped",
+                activation=self.settings.activation, graphs=self.settings.graphs,
+            )  # fmt: skip
+        return self._optimisers[count]
+
+    def _training(self, index: int, expressions: Sequence[Expression]) -> PopulationTraining:
+        self._make_room(expressions)
+        settings, plan = self.settings, self.plans[index]
+        count = self._count(len(expressions), plan.training_chunk)
+        if (index, count) not in self._trainings:
+            common: dict[str, Any] = {
+                "outputs": self._sides[index].capabilities.outputs, "width": self._width,
+                "recipe": self._recipes[index], "optimizer": settings.optimizer, "seed": self.seed,
+                "activation": settings.activation,
+                "manners": Manners(
+                    self.device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
+                ),
+            }  # fmt: skip
+            task = self.tasks[index]
+            self._trainings[index, count] = (
+                LoopedTraining(task, **common)
+                if plan.mode == "looped"
+                else StackedTraining(task, count=count, **common)
+            )
+        return self._trainings[index, count]
+
+
+def _averaged(fitnesses: Sequence[Fitness]) -> Fitness:
+    lost = [fitness for fitness in fitnesses if fitness.outcome == "diverged"]
+    if lost:
+        return Fitness(math.inf, "diverged", lost[0].sentence)
+    return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses))

@@ -1,0 +1,192 @@
+"""The base model trained with each of many expressions, for their fitness (EvoMAL, section 3.5).
+
+Every candidate's model starts from the seed's weights and sees the same batches, augmentation and dropout masks, which
+are those of `evomal.train` with that seed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from evomal.engine.choices import chosen_optimizer, initial_model
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.forest import FILLER, Forest
+from evomal.engine.precision import autocasting
+from evomal.engine.training import Manners, Training, forget_history, rate_at, set_rate
+from evomal.engine.tree_loss import TreeLoss
+from evomal.expression import Expression
+from evomal.randomness import derived_seed, reseed_torch
+from evomal.tasks.batches import Batches
+from evomal.tasks.task import Recipe, Task
+
+_EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
+_STEPS_BETWEEN_REPORTS = 10
+
+Report = Callable[[int], None]
+"""Called with the number of steps done since the last call, whatever the number of candidates."""
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """What a candidate's training came to: the metric as a cost, lower is better."""
+
+    value: float
+    outcome: str = "evaluated"
+    """`evaluated`, or `diverged` with an infinite value."""
+    sentence: str = ""
+
+
+class PopulationTraining(Protocol):
+    """Trains as many candidates as it has room for, or fewer."""
+
+    def run(
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+    ) -> list[Fitness]: ...
+
+
+class LoopedTraining:
+    """One candidate after the other, each exactly as `evomal.train` would."""
+
+    def __init__(
+        self, task: Task, *, outputs: int, width: int, recipe: Recipe, optimizer: str, seed: int, manners: Manners,
+        activation: str = "identity",
+    ) -> None:  # fmt: skip
+        forest = Forest(
+            [FILLER], kind=task.kind, outputs=outputs, activation=activation, device=manners.device, width=width
+        )
+        self._loss = TreeLoss(forest, dtype=manners.dtype)
+        self._training = Training(task, self._loss, recipe, optimizer, seed, manners)
+        self._steps = recipe.steps
+
+    def run(
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+    ) -> list[Fitness]:
+        return [self._fitness(*candidate, report) for candidate in zip(expressions, weights, strict=True)]
+
+    def _fitness(self, expression: Expression, weights: Sequence[float], report: Report | None) -> Fitness:
+        self._loss.load(expression, weights)
+        self._training.restart()
+        noted = None if report is None else _every_few(report, self._steps)
+        if lost := self._training.advance(range(self._steps), noted):
+            return Fitness(math.inf, "diverged", lost.sentence)
+        return judged(self._training.task, self._training.validated())
+
+
+class StackedTraining:
+    """All candidates at once: their parameters stacked, one forward and one backward pass for all by `vmap`."""
+
+    def __init__(
+        self, task: Task, *, outputs: int, count: int, width: int, recipe: Recipe, optimizer: str, seed: int,
+        manners: Manners, activation: str = "identity",
+    ) -> None:  # fmt: skip
+        device, dtype = manners.device, manners.dtype
+        self._task, self._recipe, self._seed, self._manners = task, recipe, seed, manners
+        self._module = initial_model(task, seed).to(device, dtype)
+        self._initial = {name: value.detach().clone() for name, value in self._module.named_parameters()}
+        self._parameters = {
+            name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in self._initial.items()
+        }
+        self._forest = Forest(
+            [FILLER] * count, kind=task.kind, outputs=outputs, activation=activation, device=device, width=width
+        )
+        self._weights = torch.ones(count, width, dtype=dtype, device=device)
+        self._data, self._validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
+        self._optimizer = chosen_optimizer(optimizer, self._parameters.values(), recipe, device)
+        self._augmenting = torch.Generator(device)
+        self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
+        self._alive = torch.ones(count, dtype=torch.bool, device=device)
+        self._lasted = torch.zeros(count, dtype=torch.int64, device=device)
+        generators = (self._augmenting,) if task.augmentation else ()
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
+
+    def run(
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+    ) -> list[Fitness]:
+        self._restart(expressions, weights)
+        noted = None if report is None else _every_few(report, self._recipe.steps)
+        self._module.train()
+        for index in range(self._recipe.steps):
+            if set_rate(self._optimizer, rate_at(self._recipe, index)):
+                self.step.forget()
+            self._rows.copy_(self._batches[index])
+            self.step()
+            if noted is not None:
+                noted(index + 1)
+        return self._judged(len(expressions))
+
+    def _restart(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> None:
+        self._forest.replace(expressions)
+        self._weights.copy_(self._forest.programs.packed(weights, dtype=self._weights.dtype))
+        with torch.no_grad():
+            for name, value in self._parameters.items():
+                value.copy_(self._initial[name].expand_as(value))
+        forget_history(self._optimizer)
+        self._alive.fill_(True)
+        self._lasted.zero_()
+        reseed_torch(derived_seed(self._seed, "dropout"), self._manners.device)
+        self._augmenting.manual_seed(derived_seed(self._seed, "augmentation"))
+
+    def _step(self) -> None:
+        inputs = self._data.inputs.index_select(0, self._rows)
+        if self._task.augmentation is not None:
+            inputs = self._task.augmentation(inputs, generator=self._augmenting)
+        targets = self._data.targets.index_select(0, self._rows)
+        with autocasting(self._manners.precision, self._manners.device):
+            outputs = self._outputs(self._parameters, inputs)
+        outputs = outputs.to(self._manners.dtype)
+        losses, cotangents = self._forest.gradients(outputs.detach(), targets, self._weights)
+        self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
+        self._lasted += self._alive
+        # A lost member is given no gradient: it stays as it is and disturbs nobody.
+        cotangents = torch.where(self._alive[:, None, None], cotangents, 0)
+        self._optimizer.zero_grad(set_to_none=True)
+        # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which fused updates rely on.
+        torch.autograd.backward(outputs, cotangents)
+        self._optimizer.step()
+
+    def _outputs(self, parameters: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        def outputs_of_one(own: dict[str, Tensor]) -> Tensor:
+            result: Tensor = functional_call(self._module, own, (inputs,))
+            return result
+
+        result: Tensor = vmap(outputs_of_one, randomness="same")(parameters)
+        return result
+
+    def _judged(self, count: int) -> list[Fitness]:
+        self._module.eval()
+        size = max(1, _EVALUATION_SAMPLES // self._forest.count)
+        with torch.no_grad():
+            batches = [self._outputs(self._parameters, part) for part in torch.split(self._validation.inputs, size)]
+        outputs = torch.cat(batches, dim=1)
+        results = []
+        for member, lasted in enumerate(self._lasted[:count].tolist()):
+            if lasted < self._recipe.steps:
+                sentence = f"the training loss or its gradient was not finite at step {lasted + 1}"
+                results.append(Fitness(math.inf, "diverged", sentence))
+            else:
+                results.append(judged(self._task, self._task.metric(outputs[member], self._validation.targets)))
+        return results
+
+
+def judged(task: Task, metric: float) -> Fitness:
+    """The fitness of a metric's value; one that is not a number is as good as none."""
+    cost = task.metric.cost(metric)
+    if not math.isfinite(cost):
+        return Fitness(math.inf, "diverged", f"the validation {task.metric.name} was {metric}")
+    return Fitness(cost)
+
+
+def _every_few(report: Report, steps: int) -> Report:
+    def noted(done: int) -> None:
+        if done % _STEPS_BETWEEN_REPORTS == 0:
+            report(_STEPS_BETWEEN_REPORTS)
+        elif done == steps:
+            report(done % _STEPS_BETWEEN_REPORTS)
+
+    return noted

@@ -1,0 +1,150 @@
+"""The training loop: one model, one loss, batches that are row numbers, steps that CUDA may replay."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from evomal.engine.choices import chosen_optimizer, initial_model
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.precision import Precision, autocasting
+from evomal.randomness import derived_seed, reseed_torch
+from evomal.tasks.batches import Batches
+from evomal.tasks.task import Recipe, Task
+
+STEPS_BETWEEN_CHECKS = 50  # looking at a loss waits for the device, so divergence is noticed a little late
+_EVALUATION_BATCH = 1024
+_DECAY = 0.1  # of the learning rate at a milestone
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How a training runs, beyond what it computes."""
+
+    device: torch.device
+    precision: Precision = "float32"
+    channels_last: bool = False
+    graphs: bool = True
+    dtype: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Where a training was noticed to have diverged."""
+
+    step: int
+    sentence: str
+
+
+class Training:
+    """A model on its way from the seed's weights; it can be sent back to the start, as often as there are losses.
+
+    To be used inside `isolated_torch`: dropout draws from torch's global generators, which are seeded at the start.
+    """
+
+    def __init__(
+        self, task: Task, criterion: nn.Module, recipe: Recipe, optimizer: str, seed: int, manners: Manners
+    ) -> None:
+        device, dtype = manners.device, manners.dtype
+        self.task, self.criterion, self.recipe, self.seed, self.manners = task, criterion, recipe, seed, manners
+        self.model = initial_model(task, seed).to(device, dtype)
+        if manners.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._initial = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self._data, self._validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
+        self._optimizer = chosen_optimizer(optimizer, self.model.parameters(), recipe, device)
+        self._augmenting = torch.Generator(device)
+        self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
+        self.value = torch.zeros((), dtype=dtype, device=device)
+        generators = (self._augmenting,) if task.augmentation else ()
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
+        self._begin()
+
+    def restart(self) -> None:
+        """Back to the initial weights, with everything in the memory it is in."""
+        with torch.no_grad():
+            for name, value in self.model.state_dict().items():
+                value.copy_(self._initial[name])
+        forget_history(self._optimizer)
+        if set_rate(self._optimizer, self.recipe.lr):
+            self.step.forget()
+        self._begin()
+
+    def advance(self, steps: Iterable[int], noted: Callable[[int], None] | None = None) -> Lost | None:
+        """Take the steps of these numbers; `noted` is called after each with the number of steps done."""
+        self.model.train()
+        done = 0
+        for index in steps:
+            if set_rate(self._optimizer, rate_at(self.recipe, index)):
+                self.step.forget()
+            self._rows.copy_(self._batches[index])
+            self.step()
+            done = index + 1
+            if noted is not None:
+                noted(done)
+            if done % STEPS_BETWEEN_CHECKS == 0 and (lost := self._lost(done)):
+                return lost
+        return self._lost(done)
+
+    def validated(self) -> float:
+        """The task's metric on the validation split, as things stand."""
+        return self.task.metric(outputs_of(self.model, self._validation.inputs), self._validation.targets)
+
+    def _begin(self) -> None:
+        reseed_torch(derived_seed(self.seed, "dropout"), self.manners.device)
+        self._augmenting.manual_seed(derived_seed(self.seed, "augmentation"))
+
+    def _lost(self, done: int) -> Lost | None:
+        value = self.value.item()
+        return None if math.isfinite(value) else Lost(done, f"the training loss was {value} at step {done}")
+
+    def _step(self) -> None:
+        # index_select is several times faster than indexing with a tensor.
+        inputs = self._data.inputs.index_select(0, self._rows)
+        if self.task.augmentation is not None:
+            inputs = self.task.augmentation(inputs, generator=self._augmenting)
+        if self.manners.channels_last and inputs.dim() == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        with autocasting(self.manners.precision, self.manners.device):
+            outputs = self.model(inputs)
+        value = self.criterion(outputs.to(self.manners.dtype), self._data.targets.index_select(0, self._rows))
+        self._optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        self._optimizer.step()
+        self.value.copy_(value.detach())
+
+
+def rate_at(recipe: Recipe, step: int) -> float:
+    """The learning rate of that step: divided by ten at each milestone."""
+    passed = sum(milestone <= step for milestone in recipe.milestones)
+    return recipe.lr * _DECAY**passed
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
+    """Set the learning rate; whether it is another than before."""
+    changed = bool(optimizer.param_groups[0]["lr"] != rate)
+    if changed:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+    return changed
+
+
+def forget_history(optimizer: torch.optim.Optimizer) -> None:
+    """Momenta, averages and step counts back to zero, where they lie: what a new optimizer would begin with."""
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.zero_()
+
+
+def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """The model's outputs on all inputs, in evaluation mode."""
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        outputs = torch.cat([model(batch) for batch in torch.split(inputs, _EVALUATION_BATCH)])
+    model.train(was_training)
+    return outputs

@@ -1,0 +1,142 @@
+"""Modes and chunks by rule, and what a model allows."""
+
+import pytest
+import torch
+from torch import nn
+
+from evomal.engine.capabilities import capabilities
+from evomal.engine.engine import Engine, EngineSettings
+from evomal.engine.functional_model import FunctionalModel
+from evomal.engine.plans import planned
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.tasks.models import make_model
+from tests.engine.populations import classification, dropping, network, normalised, regression
+from tests.engine.test_meta_gradient import Recurrent
+
+CPU = torch.device("cpu")
+
+
+def facts(module, shape):
+    tracks = bool(list(module.buffers()))
+    return capabilities(FunctionalModel(module, device=CPU), torch.zeros(4, *shape), tracks=tracks)
+
+
+def plan(module, shape, **options):
+    given = {"device": CPU, "batch": 128, "element": 4, "population": 25, **options}
+    return planned(module, facts(module, shape), **given)
+
+
+def test_what_models_allow():
+    plain = facts(network(), (4,))
+    assert (plain.outputs, plain.draws, plain.forward_mode, plain.stackable, plain.tracks) == (
+        1,
+        False,
+        True,
+        "",
+        False,
+    )
+    assert plain.activations == 16 + 16 + 1
+    assert facts(dropping(), (4,)).draws
+    assert facts(normalised(), (4,)).tracks
+    recurrent = facts(Recurrent(), (6, 4))
+    assert not recurrent.forward_mode
+    assert "lstm" in recurrent.stackable
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "device", "mode"),
+    [
+        ("mlp:hidden=64", (10,), "cpu", "stacked"),
+        ("mlp", (10,), "cpu", "looped"),
+        ("mlp", (10,), "cuda", "stacked"),
+        ("lenet5", (1, 28, 28), "cpu", "looped"),
+        ("lenet5", (1, 28, 28), "cuda", "stacked"),
+        ("allcnnc", (3, 32, 32), "cuda", "looped"),
+    ],
+)
+def test_the_rule(model, shape, device, mode, monkeypatch):
+    monkeypatch.setattr("evomal.engine.plans._check_room", lambda predicted, where: None)
+    found = plan(make_model(model, shape, 10), shape, device=torch.device(device))
+    assert found.mode == mode
+    assert found.reason
+    assert found.predicted_bytes > 0
+
+
+def test_a_large_population_is_cut_into_chunks_that_fit():
+    small = plan(network(), (4,), population=10_000)
+    assert small.meta_chunk == small.training_chunk == 512
+    large = plan(make_model("mlp:hidden=300", (10,), 10), (10,), population=10_000, batch=4096)
+    assert 1 <= large.meta_chunk < 512
+    assert large.predicted_bytes < 4.1 * 2**30
+    assert plan(network(), (4,), population=10_000, chunk=7).training_chunk == 7
+
+
+def test_what_is_asked_for_is_done_or_refused():
+    assert plan(network(), (4,), wanted="looped").mode == "looped"
+    with pytest.raises(InputError, match="stacked is not possible for this model: training changes its buffers"):
+        plan(normalised(), (4,), wanted="stacked")
+    with pytest.raises(InputError, match="stacked is not possible for this model: vmap cannot stack it: Batching rule"):
+        plan(Recurrent(), (6, 4), wanted="stacked")
+    with pytest.raises(InputError, match=r"population_mode must be one of auto, stacked, looped but got 'piled'"):
+        plan(network(), (4,), wanted="piled")
+    with pytest.raises(InputError, match="chunk must be at least 1 but got 0"):
+        plan(network(), (4,), chunk=0)
+
+
+class Stateful(nn.Module):
+    """Counts its calls in a buffer, in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x):
+        outputs = self.layer(x)
+        self.mean.add_(outputs.mean())
+        return outputs
+
+
+def flat():
+    return nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Engine([], seed=0), "at least one task must be given but got none"),
+        (lambda: Engine([regression(), classification()], seed=0), "tasks of one search must be of one kind"),
+        (lambda: Engine(regression(Stateful), seed=0), "this model cannot be differentiated as a function"),
+        (lambda: Engine(regression(nn.Flatten), seed=0), "a model must have parameters to be trained but has none"),
+        (
+            lambda: Engine(regression(flat), seed=0),
+            r"a model must give a row of outputs for each sample but gave \[4\]",
+        ),
+        (lambda: EngineSettings(meta_steps=0), "meta_steps must be at least 1 but got 0"),
+        (lambda: EngineSettings(meta_lr=0.0), "meta_lr must be more than 0 but got 0.0"),
+        (
+            lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"rate": 1})),
+            "a recipe has steps, lr, momentum, nesterov, weight_decay, batch_size, milestones but got rate",
+        ),
+        (lambda: Engine(regression(), seed=0, settings=EngineSettings(precision="half")), "precision must be one of"),
+    ],
+)
+def test_bad_input(make, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def test_the_record_says_what_was_decided():
+    record = Engine(regression(), seed=0, settings=EngineSettings(device="cpu")).record()
+    assert record["device"] == "cpu"
+    assert record["plans"][0]["mode"] == "stacked"
+
+
+def test_trees_larger_than_any_before_find_room():
+    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", meta_steps=2, training_steps=2))
+    small, large = Expression.parse("square(sub(y, f))"), Expression(("add",) * 60 + ("y", "f") * 30 + ("f",))
+    before = engine.evaluate([small], [[1.0] * small.edges])
+    (found,) = engine.optimise([large], [[1.0] * large.edges])
+    assert len(found.weights) == large.edges == 120
+    assert engine.evaluate([small], [[1.0] * small.edges]) == before

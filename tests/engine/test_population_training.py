@@ -1,0 +1,135 @@
+"""Fitness by every way: stacked, looped, and `evomal.train` with the expression as a module."""
+
+import math
+
+import pytest
+import torch
+
+from evomal.engine import train
+from evomal.engine.engine import Engine, EngineSettings
+from evomal.engine.training import Manners
+from evomal.losses import ExpressionLoss
+from evomal.tasks.task import Recipe
+from tests.engine.populations import (
+    EXPLOSIVE,
+    SMOOTH,
+    classification,
+    dropping,
+    normalised,
+    regression,
+    weights_of,
+)
+
+DOUBLE = {"device": "cpu", "dtype": torch.float64, "training_steps": 50}
+
+
+def one_by_one(task, weights, *, seed=0):
+    """`evomal.train` with each loss."""
+    losses = [
+        ExpressionLoss(expression, weights=own, kind=task.kind) for expression, own in zip(SMOOTH, weights, strict=True)
+    ]
+    return [train(task, loss, seed=seed, steps=50, device="cpu").validation for loss in losses]
+
+
+@pytest.mark.parametrize("model", [None, dropping])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("milestones", [(), (10, 30)])
+def test_stacked_is_looped(model, optimizer, milestones):
+    task = regression(model, recipe=Recipe(lr=0.02, batch_size=32, milestones=milestones))
+    weights = weights_of(SMOOTH)
+    found = [
+        Engine(task, seed=0, settings=EngineSettings(**DOUBLE, population_mode=mode, optimizer=optimizer)).evaluate(
+            SMOOTH, weights
+        )
+        for mode in ("stacked", "looped")
+    ]
+    for stacked, looped in zip(*found, strict=True):
+        assert stacked.value == pytest.approx(looped.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", [None, dropping, normalised])
+@pytest.mark.parametrize("milestones", [(), (10, 30)])
+def test_looped_is_one_by_one(model, milestones):
+    task = regression(model, recipe=Recipe(lr=0.02, batch_size=32, milestones=milestones))
+    weights = weights_of(SMOOTH)
+    settings = EngineSettings(device="cpu", training_steps=50, population_mode="looped")
+    found = Engine(task, seed=3, settings=settings).evaluate(SMOOTH, weights)
+    assert [fitness.value for fitness in found] == pytest.approx(one_by_one(task, weights, seed=3), rel=1e-4)
+
+
+def test_classification_and_softplus():
+    task, weights = classification(), weights_of(SMOOTH)
+    for mode in ("stacked", "looped"):
+        settings = EngineSettings(device="cpu", training_steps=60, population_mode=mode, activation="softplus")
+        found = Engine(task, seed=0, settings=settings).evaluate(SMOOTH, weights)
+        assert found[0].value < 0.4
+        expected = train(
+            task, ExpressionLoss(SMOOTH[0], weights=weights[0], activation="softplus"), steps=60, device="cpu"
+        )
+        assert found[0].value == pytest.approx(expected.validation, abs=0.026)  # one sample of forty
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_a_lost_one_changes_none_of_the_others(mode):
+    task = regression()
+    settings = EngineSettings(**DOUBLE, population_mode=mode)
+    healthy = [SMOOTH[index % 5] for index in range(24)]
+    starts = weights_of(healthy)
+    expected = Engine(task, seed=0, settings=settings).evaluate(healthy, starts)
+    found = Engine(task, seed=0, settings=settings).evaluate(
+        [*healthy[:7], EXPLOSIVE, *healthy[7:]], [*starts[:7], [1e3] * EXPLOSIVE.edges, *starts[7:]]
+    )
+    lost = found.pop(7)
+    assert (lost.value, lost.outcome) == (math.inf, "diverged")
+    assert "at step" in lost.sentence
+    assert [one.value for one in found] == pytest.approx([other.value for other in expected], rel=1e-12)
+
+
+def test_alone_among_others_and_after_others_it_is_exactly_the_same():
+    settings = EngineSettings(device="cpu", training_steps=30, population_mode="looped")
+    task, weights = regression(dropping), weights_of(SMOOTH)
+    engine = Engine(task, seed=0, settings=settings)
+    together = engine.evaluate(SMOOTH, weights)
+    again = engine.evaluate(SMOOTH[::-1], weights[::-1])[::-1]
+    alone = [engine.evaluate([tree], [own])[0] for tree, own in zip(SMOOTH, weights, strict=True)]
+    assert together == again == alone
+
+
+def test_a_stacked_population_of_another_size_gives_the_same_to_tolerance():
+    settings = EngineSettings(**DOUBLE, population_mode="stacked")
+    task, weights = regression(), weights_of(SMOOTH)
+    engine = Engine(task, seed=0, settings=settings)
+    together = engine.evaluate(SMOOTH, weights)
+    for tree, own, fitness in zip(SMOOTH, weights, together, strict=True):
+        assert engine.evaluate([tree], [own])[0].value == pytest.approx(fitness.value, rel=1e-9)
+
+
+def test_several_tasks_are_averaged():
+    tasks = [regression(seed=seed) for seed in range(2)]
+    settings, weights = EngineSettings(**DOUBLE), weights_of(SMOOTH)
+    both = Engine(tasks, seed=0, settings=settings).evaluate(SMOOTH, weights)
+    first, second = (Engine(task, seed=0, settings=settings).evaluate(SMOOTH, weights) for task in tasks)
+    for mean, one, other in zip(both, first, second, strict=True):
+        assert mean.value == pytest.approx((one.value + other.value) / 2)
+
+
+def test_manners_default_to_plain_single_precision():
+    manners = Manners(torch.device("cpu"))
+    assert (manners.precision, manners.channels_last, manners.dtype) == ("float32", False, torch.float32)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_on_cuda_it_is_as_on_the_cpu(mode):
+    task, weights = regression(), weights_of(SMOOTH)
+    values = []
+    for device in ("cpu", "cuda"):
+        settings = EngineSettings(device=device, meta_steps=20, training_steps=50, population_mode=mode)
+        engine = Engine(task, seed=0, settings=settings)
+        for _ in range(2):  # the second time everything is replayed
+            tuned = engine.optimise(SMOOTH, weights)
+            fitness = engine.evaluate(SMOOTH, [found.weights for found in tuned])
+        values.append(([found.weights for found in tuned], [found.value for found in fitness]))
+    for cpu, cuda in zip(*(value[0] for value in values), strict=True):
+        assert cuda == pytest.approx(cpu, rel=1e-4)
+    assert values[1][1] == pytest.approx(values[0][1], rel=1e-2)

@@ -1,0 +1,81 @@
+"""The rejection protocol and the fingerprint against plain torch, expression by expression."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from evomal.engine.choices import initial_model
+from evomal.engine.engine import Engine, EngineSettings
+from evomal.expression import Expression
+from evomal.losses import ExpressionLoss
+from evomal.randomness import generator
+from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, regression, weights_of
+
+WRONG = Expression.parse("mul(-1, square(sub(y, f)))")
+
+
+def untrained(task, seed=0, samples=100):
+    rows = torch.from_numpy(generator(seed, "filter samples").choice(len(task.train), samples, replace=False))
+    with torch.no_grad():
+        return initial_model(task, seed)(task.train.inputs[rows]), task.train.targets[rows]
+
+
+def test_gains_are_those_of_adam_on_the_outputs():
+    task = regression()
+    trees = [*SMOOTH, WRONG]
+    weights = weights_of(trees)
+    settings = EngineSettings(device="cpu", filter_steps=200)
+    found = Engine(task, seed=0, settings=settings).gains(trees, weights)
+    outputs, targets = untrained(task)
+    before = F.mse_loss(outputs, targets).item()
+    for tree, own, gain in zip(trees, weights, found, strict=True):
+        variable = outputs.clone().requires_grad_()
+        optimizer = torch.optim.Adam([variable], lr=task.recipe.lr)
+        loss = ExpressionLoss(tree, weights=own, kind="regression")
+        for _ in range(200):
+            optimizer.zero_grad()
+            loss(variable, targets).backward()
+            optimizer.step()
+        assert gain == pytest.approx(before - F.mse_loss(variable.detach(), targets).item(), rel=1e-3)
+    assert found[0] > 0 > found[-1]
+
+
+def test_one_that_diverges_gains_nothing():
+    found = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", filter_steps=10)).gains(
+        [SMOOTH[0], EXPLOSIVE], [[1.0] * SMOOTH[0].edges, [1e30] * EXPLOSIVE.edges]
+    )
+    assert found[0] > 0
+    assert found[1] == -math.inf
+
+
+@pytest.mark.parametrize("make", [regression, classification])
+def test_norms_are_those_of_each_sample_alone(make):
+    task = make()
+    weights = weights_of(SMOOTH)
+    found = Engine(task, seed=0, settings=EngineSettings(device="cpu", filter_samples=20)).gradient_norms(
+        SMOOTH, weights
+    )
+    outputs, targets = untrained(task, samples=20)
+    for tree, own, norms in zip(SMOOTH, weights, found, strict=True):
+        loss = ExpressionLoss(tree, weights=own, kind=task.kind)
+        for sample, norm in enumerate(norms):
+            variable = outputs[sample : sample + 1].clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(variable, targets[sample : sample + 1]), variable)
+            assert norm == pytest.approx(gradient.norm().item(), rel=1e-4, abs=1e-7)
+
+
+def test_a_dead_gradient_is_zero_everywhere():
+    dead = Expression.parse("sign(sub(y, f))")
+    (norms,) = Engine(regression(), seed=0, settings=EngineSettings(device="cpu")).gradient_norms([dead], [[1.0] * 3])
+    assert not any(norms)
+
+
+def test_several_tasks_count_together():
+    tasks = [regression(seed=seed) for seed in range(2)]
+    settings, weights = EngineSettings(device="cpu", filter_steps=50, filter_samples=10), weights_of(SMOOTH)
+    engine = Engine(tasks, seed=0, settings=settings)
+    assert {len(row) for row in engine.gradient_norms(SMOOTH, weights)} == {20}
+    singles = [Engine(task, seed=0, settings=settings).gains(SMOOTH, weights) for task in tasks]
+    assert engine.gains(SMOOTH, weights) == pytest.approx([sum(pair) / 2 for pair in zip(*singles, strict=True)])

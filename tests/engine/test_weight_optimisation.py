@@ -1,0 +1,174 @@
+"""Tuned weights against a plain loop of double backprop and torch's Adam, one candidate at a time."""
+
+import gc
+import random
+import resource
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import functional_call
+
+from evomal.engine.choices import initial_model
+from evomal.engine.engine import Engine, EngineSettings
+from evomal.losses import ExpressionLoss
+from evomal.tasks.batches import Batches
+from evomal.tasks.task import Recipe
+from tests.engine.populations import EXPLOSIVE, SMOOTH, dropping, normalised, regression, weights_of
+
+DOUBLE = {"device": "cpu", "dtype": torch.float64, "meta_steps": 12, "meta_lr": 0.05, "training_steps": 5}
+
+
+def by_double_backprop(tasks, expression, start, *, steps, lr, inner_steps, seed=0):
+    """The reference: unroll, differentiate twice, torch's own Adam."""
+    weights = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([weights], lr=lr)
+    for step in range(steps):
+        total = 0
+        for task in tasks:
+            recipe = task.recipe
+            model = initial_model(task, seed, "meta step", step).double()
+            own = dict(model.named_parameters())
+            momenta = {name: torch.zeros_like(value) for name, value in own.items()}
+            loss = ExpressionLoss(expression, weights=weights, kind=task.kind)
+            for inner in range(inner_steps):
+                rows = Batches(len(task.train), recipe.batch_size, seed=seed, purpose=f"meta training {inner}")[step]
+                outputs = functional_call(model, own, (task.train.inputs[rows].double(),))
+                gradients = torch.autograd.grad(
+                    loss(outputs, task.train.targets[rows].double()), list(own.values()), create_graph=True
+                )
+                moved = {}
+                for (name, value), gradient in zip(own.items(), gradients, strict=True):
+                    gradient = gradient + recipe.weight_decay * value
+                    momenta[name] = recipe.momentum * momenta[name] + gradient
+                    direction = gradient + recipe.momentum * momenta[name] if recipe.nesterov else momenta[name]
+                    moved[name] = value - recipe.lr * direction
+                own = moved
+            rows = Batches(len(task.validation), recipe.batch_size, seed=seed, purpose="meta validation")[step]
+            outputs = functional_call(model, own, (task.validation.inputs[rows].double(),))
+            total = total + F.mse_loss(outputs, task.validation.targets[rows].double())
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+@pytest.mark.parametrize("inner_steps", [1, 3])
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_equals_the_plain_way(mode, inner_steps, count):
+    tasks = [regression(seed=seed, rows=150 + 50 * seed) for seed in range(count)]
+    engine = Engine(tasks, seed=0, settings=EngineSettings(**DOUBLE, population_mode=mode, inner_steps=inner_steps))
+    starts = weights_of(SMOOTH)
+    found = engine.optimise(SMOOTH, starts)
+    for expression, start, result in zip(SMOOTH, starts, found, strict=True):
+        expected = by_double_backprop(tasks, expression, start, steps=12, lr=0.05, inner_steps=inner_steps)
+        assert result.weights == pytest.approx(expected.tolist(), rel=1e-7)
+        assert result.diverged_at is None
+        assert result.mean_gradient_norm > 0
+        assert result.share_of_zero_gradients == 0
+
+
+@pytest.mark.parametrize("model", [dropping, normalised])
+def test_stacked_equals_looped_for_models_that_draw_and_normalise(model):
+    task, starts = regression(model), weights_of(SMOOTH)
+    looped = Engine(task, seed=1, settings=EngineSettings(**DOUBLE, population_mode="looped"))
+    expected = looped.optimise(SMOOTH, starts)
+    if model is normalised:
+        assert looped.plans[0].mode == "looped"
+        return
+    stacked = Engine(task, seed=1, settings=EngineSettings(**DOUBLE, population_mode="stacked"))
+    for one, other in zip(stacked.optimise(SMOOTH, starts), expected, strict=True):
+        assert one.weights == pytest.approx(other.weights, rel=1e-8)
+
+
+@pytest.mark.parametrize("model", [None, dropping])
+def test_alone_among_others_and_shuffled_it_is_exactly_the_same(model):
+    settings = EngineSettings(device="cpu", meta_steps=6, population_mode="looped")
+    task, starts = regression(model), weights_of(SMOOTH)
+    together = Engine(task, seed=0, settings=settings).optimise(SMOOTH, starts)
+    order = [3, 1, 4, 0, 2]
+    shuffled = Engine(task, seed=0, settings=settings).optimise([SMOOTH[i] for i in order], [starts[i] for i in order])
+    engine = Engine(task, seed=0, settings=settings)
+    for place, index in enumerate(order):
+        (alone,) = engine.optimise([SMOOTH[index]], [starts[index]])
+        assert alone == together[index] == shuffled[place]
+
+
+def test_chunks_change_nothing():
+    task, starts = regression(), weights_of(SMOOTH)
+    results = [
+        Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=4, population_mode="looped", chunk=chunk))
+        .optimise(SMOOTH, starts)
+        for chunk in (1, 2, None)
+    ]  # fmt: skip
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_one_that_diverges_disturbs_nobody(mode):
+    task = regression(recipe=Recipe(lr=2.0, batch_size=32))
+    settings = EngineSettings(**{**DOUBLE, "population_mode": mode})
+    healthy = [SMOOTH[index % 5] for index in range(24)]
+    starts = weights_of(healthy)
+    expected = Engine(task, seed=0, settings=settings).optimise(healthy, starts)
+    explosive = [1e30] * EXPLOSIVE.edges
+    found = Engine(task, seed=0, settings=settings).optimise(
+        [*healthy[:10], EXPLOSIVE, *healthy[10:]], [*starts[:10], explosive, *starts[10:]]
+    )
+    lost = found.pop(10)
+    assert lost.diverged_at == 0
+    assert lost.weights == explosive
+    for one, other in zip(found, expected, strict=True):
+        assert one.weights == pytest.approx(other.weights, rel=1e-12)
+        assert one.diverged_at is None
+
+
+def test_a_gradient_that_is_zero_is_counted():
+    dead = type(SMOOTH[0]).parse("sign(sub(y, f))")
+    (found,) = Engine(regression(), seed=0, settings=EngineSettings(**DOUBLE)).optimise([dead], [[1.0] * dead.edges])
+    assert found.share_of_zero_gradients == 1
+    assert found.weights == [1.0] * dead.edges
+
+
+def test_every_step_is_reported():
+    engine = Engine(regression(), seed=0, settings=EngineSettings(**DOUBLE, population_mode="looped", chunk=2))
+    reported = {"optimise": 0, "evaluate": 0}
+
+    def report(stage, steps):
+        reported[stage] += steps
+
+    starts = weights_of(SMOOTH)
+    engine.optimise(SMOOTH, starts, report=report)
+    engine.evaluate(SMOOTH, starts, report=report)
+    assert reported == engine.steps(len(SMOOTH))
+
+
+def test_global_random_states_are_left_alone():
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    engine = Engine(regression(dropping), seed=0, settings=EngineSettings(**DOUBLE))
+    starts = weights_of(SMOOTH)
+    engine.evaluate(SMOOTH, [found.weights for found in engine.optimise(SMOOTH, starts)])
+    engine.gains(SMOOTH, starts)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert np.array_equal(states[1], np.random.get_state()[1])  # noqa: NPY002
+    assert states[2] == random.getstate()
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_memory_is_flat(mode):
+    """500 meta steps leave live tensors and resident memory where they were after 50."""
+    task, starts = regression(), weights_of(SMOOTH)
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=50, population_mode=mode))
+    engine.optimise(SMOOTH, starts)
+    before, resident = live_tensors(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10):
+        engine.optimise(SMOOTH, starts)
+    assert live_tensors() <= before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 20 * 1024  # kilobytes
+
+
+def live_tensors():
+    gc.collect()
+    return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
