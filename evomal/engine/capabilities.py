@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import jvp, vmap
+from torch.func import jvp, vjp, vmap
 
-from evomal.engine.functional_model import FunctionalModel
+from evomal.engine.functional_model import FunctionalModel, PullBack
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
 
@@ -20,12 +20,16 @@ class Capabilities:
     """Numbers it gives for a sample."""
     draws: bool
     """Whether a forward pass draws random numbers, as dropout does."""
+    transposable: bool
+    """Whether its pull-back can be differentiated, so that Jacobian-vector products are had by transposing it."""
     forward_mode: bool
     """Whether forward-mode derivatives exist for all its layers."""
     stackable: str
     """Empty where many copies can run as one by `vmap`, else why not."""
     tracks: bool
     """Whether training changes buffers, as batch norm does."""
+    convolves: bool
+    """Whether it has convolutions, which differ in what is fast."""
     activations: int
     """Numbers its layers give for a sample, all together: what a backward pass keeps."""
 
@@ -45,9 +49,11 @@ def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Ca
         return Capabilities(
             outputs=outputs.shape[1],
             draws=draws,
+            transposable=_is_transposable(pull, outputs),
             forward_mode=_has_forward_mode(model, samples),
             stackable=_why_not_stackable(model, samples),
             tracks=tracks,
+            convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
             activations=_activations(model, samples),
         )
 
@@ -68,6 +74,14 @@ def _activations(model: FunctionalModel, samples: Tensor) -> int:
         for hook in hooks:
             hook.remove()
     return counted // len(samples)
+
+
+def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
+    try:
+        vjp(pull, torch.zeros_like(outputs))[1](pull(outputs))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
 
 
 def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:

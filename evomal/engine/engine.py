@@ -11,6 +11,7 @@ import torch
 
 from evomal.engine.choices import check_recipe, chosen_device, initial_model
 from evomal.engine.forest.programs import fitting_width
+from evomal.engine.meta_gradient import Tangent
 from evomal.engine.plans import Plan, PopulationMode, planned
 from evomal.engine.population_training import Fitness, LoopedTraining, PopulationTraining, StackedTraining
 from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
@@ -51,6 +52,8 @@ class EngineSettings:
     population_mode: PopulationMode = "auto"
     chunk: int | None = None
     graphs: bool = True
+    tangent: Tangent | None = None
+    """How Jacobian-vector products are had; None: what the model allows and measured best."""
     dtype: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
@@ -89,6 +92,11 @@ class Engine:
                 Screening(side, samples=self.settings.filter_samples, seed=seed, activation=self.settings.activation)
                 for side in self._sides
             ]
+
+    def prepare(self) -> None:
+        """Make the starts of all meta steps now rather than in the first generation."""
+        for side in self._sides:
+            side.starts.prepare(self.settings.meta_steps)
 
     def optimise(
         self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
@@ -211,6 +219,7 @@ class Engine:
                 self._sides, count=count, width=self._width, recipes=self._recipes, seed=self.seed,
                 meta_lr=self.settings.meta_lr, mode="stacked" if stacked else "looped",
                 activation=self.settings.activation, graphs=self.settings.graphs,
+                tangent=self.settings.tangent,
             )  # fmt: skip
         return self._optimisers[count]
 

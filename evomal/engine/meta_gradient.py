@@ -21,6 +21,8 @@ from evomal.engine.functional_model import FunctionalModel, Parameters, PullBack
 from evomal.engine.over import Over
 from evomal.tasks.task import Recipe
 
+PushForward = Callable[[Parameters], Tensor]
+"""v ↦ J v: a direction of the parameters to the change of the outputs."""
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
 Tangent = Literal["forward", "transposed"]
 """How J v is had: by forward mode, or as the transpose of the pull-back, u = ∂/∂c ⟨Jᵀc, v⟩, which any model has whose
@@ -60,27 +62,38 @@ def meta_gradients(
     start = model.parameters
     rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
 
+    decayed = {name: value * (1 - rate * recipe.weight_decay) for name, value in start.items()}
     outputs, pull = model.linearised(start, inputs)
     _, cotangents = losses.gradients(outputs, targets, weights)
+    push = transposed(pull, outputs) if tangent == "transposed" else pushed_forward(model, inputs)
     judged = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
 
     def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
         pulled = pull(cotangent)
-        moved = {
-            name: value - rate * (pulled[name] + recipe.weight_decay * value if recipe.weight_decay else pulled[name])
-            for name, value in start.items()
-        }
+        moved = {name: torch.add(value, pulled[name], alpha=-rate) for name, value in decayed.items()}
         direction, value = judged(moved)
-        if tangent == "forward":
-            return jvp(lambda parameters: model(parameters, inputs), (start,), (direction,))[1], value
-        return transposed(pull, outputs, direction), value
+        return push(direction), value
 
     tangents, values = over(tangent_of, "validation")(cotangents)
     return losses.mixed_gradients(outputs, targets, tangents, weights).mul_(-rate), values
 
 
-def transposed(pull: PullBack, outputs: Tensor, direction: Parameters) -> Tensor:
-    """J v from the pull-back c ↦ Jᵀc, which is linear: its own pull-back at any point."""
+def transposed(pull: PullBack, outputs: Tensor) -> PushForward:
+    """v ↦ J v from c ↦ Jᵀc, which is linear: its own pull-back at any point, found once and good for every v."""
     push = vjp(pull, torch.zeros_like(outputs))[1]
-    result: Tensor = push(direction)[0]
-    return result
+
+    def along(direction: Parameters) -> Tensor:
+        result: Tensor = push(direction)[0]
+        return result
+
+    return along
+
+
+def pushed_forward(model: FunctionalModel, inputs: Tensor) -> PushForward:
+    """v ↦ J v by forward mode, which runs the model again."""
+
+    def along(direction: Parameters) -> Tensor:
+        result: Tensor = jvp(lambda parameters: model(parameters, inputs), (model.parameters,), (direction,))[1]
+        return result
+
+    return along

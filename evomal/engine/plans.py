@@ -54,7 +54,7 @@ def planned(
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk must be at least 1 but got {chunk}")
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    mode, reason = _chosen_mode(module, facts, parameters, device, wanted)
+    mode, reason = _chosen_mode(facts, parameters, device, wanted)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
     # Parameters, gradients, momenta and a temporary; activations, their gradients and a temporary.
     training = 4 * weights_bytes + 3 * batch_bytes
@@ -76,7 +76,7 @@ def planned(
 
 
 def _chosen_mode(
-    module: nn.Module, facts: Capabilities, parameters: int, device: torch.device, wanted: PopulationMode
+    facts: Capabilities, parameters: int, device: torch.device, wanted: PopulationMode
 ) -> tuple[Mode, str]:
     if facts.tracks:
         hindrance = "training changes its buffers, as batch norm does"
@@ -90,10 +90,9 @@ def _chosen_mode(
         return wanted, "as asked"
     if hindrance:
         return "looped", hindrance
-    convolves = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in module.modules())
-    limits = _STACKED_CONVOLUTION_PARAMETERS if convolves else _STACKED_PARAMETERS
+    limits = _STACKED_CONVOLUTION_PARAMETERS if facts.convolves else _STACKED_PARAMETERS
     limit = limits.get(device.type, limits["cpu"])
-    kind = "convolutional model" if convolves else "model"
+    kind = "convolutional model" if facts.convolves else "model"
     relation, mode = ("at most", "stacked") if parameters <= limit else ("more than", "looped")
     chosen: Mode = "stacked" if mode == "stacked" else "looped"
     return chosen, f"{parameters} parameters, {relation} the {limit} up to which a {kind} is stacked on {device.type}"

@@ -54,7 +54,7 @@ def unrolled_meta_gradients(
 
         def tangent_of(own: Parameters, direction: Parameters, x: Tensor = inputs) -> Tensor:
             outputs, pull = model.linearised(own, x)
-            return transposed(pull, outputs, direction)
+            return transposed(pull, outputs)(direction)
 
         tangents = over(tangent_of, f"inner {step}")(begun.parameters, of_gradient)
         gradients += losses.mixed_gradients(begun.outputs, targets, tangents, weights)

@@ -14,6 +14,7 @@ from evomal.engine.meta_gradient import Tangent, meta_gradients
 from evomal.engine.over import Mode, over_candidates
 from evomal.engine.task_side import TaskSide
 from evomal.engine.unrolled import unrolled_meta_gradients
+from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.randomness import derived_seed
 from evomal.tasks.task import Recipe
@@ -166,6 +167,13 @@ class WeightOptimisation:
 
 
 def _best_tangent(side: TaskSide) -> Tangent:
-    # Forward mode runs the model again, so a model that draws would see another mask.
-    found = side.capabilities
-    return "forward" if found.forward_mode and not found.draws else "transposed"
+    """Transposing is faster for matrices, forward mode for convolutions, whose second derivatives are slow.
+
+    Forward mode runs the model again, so one that draws would see another mask there.
+    """
+    facts = side.capabilities
+    if facts.forward_mode and not facts.draws and (facts.convolves or not facts.transposable):
+        return "forward"
+    if not facts.transposable:
+        raise InputError("this model's derivative cannot be differentiated, so no loss can be meta-trained with it")
+    return "transposed"

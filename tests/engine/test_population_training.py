@@ -4,11 +4,15 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from evomal.engine import train
+from evomal.engine.choices import initial_model
 from evomal.engine.engine import Engine, EngineSettings
 from evomal.engine.training import Manners
 from evomal.losses import ExpressionLoss
+from evomal.randomness import derived_seed
+from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe
 from tests.engine.populations import (
     EXPLOSIVE,
@@ -23,12 +27,25 @@ from tests.engine.populations import (
 DOUBLE = {"device": "cpu", "dtype": torch.float64, "training_steps": 50}
 
 
-def one_by_one(task, weights, *, seed=0):
-    """`evomal.train` with each loss."""
-    losses = [
-        ExpressionLoss(expression, weights=own, kind=task.kind) for expression, own in zip(SMOOTH, weights, strict=True)
-    ]
-    return [train(task, loss, seed=seed, steps=50, device="cpu").validation for loss in losses]
+def one_by_one(task, expression, weights, *, seed):
+    """The usual loop in double precision, written out."""
+    recipe, loss = task.recipe, ExpressionLoss(expression, weights=weights, kind=task.kind)
+    model = initial_model(task, seed).double()
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=recipe.lr, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay
+    )
+    batches = Batches(len(task.train), recipe.batch_size, seed=seed, purpose="training")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, "dropout"))
+        for step in range(50):
+            optimizer.param_groups[0]["lr"] = recipe.lr * 0.1 ** sum(at <= step for at in recipe.milestones)
+            rows = batches[step]
+            optimizer.zero_grad()
+            loss(model(task.train.inputs[rows].double()), task.train.targets[rows].double()).backward()
+            optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        return F.mse_loss(model(task.validation.inputs.double()), task.validation.targets.double()).item()
 
 
 @pytest.mark.parametrize("model", [None, dropping])
@@ -52,9 +69,20 @@ def test_stacked_is_looped(model, optimizer, milestones):
 def test_looped_is_one_by_one(model, milestones):
     task = regression(model, recipe=Recipe(lr=0.02, batch_size=32, milestones=milestones))
     weights = weights_of(SMOOTH)
+    found = Engine(task, seed=3, settings=EngineSettings(**DOUBLE, population_mode="looped")).evaluate(SMOOTH, weights)
+    for expression, own, fitness in zip(SMOOTH, weights, found, strict=True):
+        assert fitness.value == pytest.approx(one_by_one(task, expression, own, seed=3), rel=1e-5)
+
+
+@pytest.mark.parametrize("model", [None, dropping, normalised])
+def test_it_is_what_a_training_by_itself_comes_to(model):
+    task, weights = regression(model), weights_of(SMOOTH)
     settings = EngineSettings(device="cpu", training_steps=50, population_mode="looped")
     found = Engine(task, seed=3, settings=settings).evaluate(SMOOTH, weights)
-    assert [fitness.value for fitness in found] == pytest.approx(one_by_one(task, weights, seed=3), rel=1e-4)
+    for expression, own, fitness in zip(SMOOTH, weights, found, strict=True):
+        loss = ExpressionLoss(expression, weights=own, kind="regression")
+        alone = train(task, loss, seed=3, steps=50, device="cpu").validation
+        assert fitness.value == pytest.approx(alone, rel=1e-4)
 
 
 def test_classification_and_softplus():
