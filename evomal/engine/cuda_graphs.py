@@ -3,8 +3,10 @@
 A small network's step takes the host a millisecond of launching and the device a fraction of that.
 """
 
+import contextlib
+import gc
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -70,7 +72,7 @@ class GraphedStep:
         # Only the last of the first steps is typical of those to come; a wait in it would end the capture in an error.
         waits = [str(item.message) for item in noticed if "synchronizing CUDA operation" in str(item.message)]
         if waits and self._eager_left == 0:
-            self.refusal = f"the step waits for the device: {waits[0]}"
+            self._refuse(f"the step waits for the device: {waits[0]}")
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -78,15 +80,32 @@ class GraphedStep:
             graph.register_generator_state(generator)
         outside = torch.cuda.current_stream(self._device)
         try:
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            with _no_collection(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self._function()
         except RuntimeError as error:
             torch.cuda.set_stream(outside)  # a failed capture does not find its way back by itself
-            self.refusal = f"the step cannot be captured: {error}"
+            self._refuse(f"the step cannot be captured: {error}")
             self._function()
             return
         self._graph = graph
         graph.replay()
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        warnings.warn(f"going on without CUDA graphs, several times slower: {reason}", stacklevel=2)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection meanwhile: were it to free another graph, that would end the capture in an error."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _new_stream(device: torch.device) -> torch.cuda.Stream:

@@ -1,10 +1,7 @@
 """Losses of the target's probability on the CPU, by numba: a row is read while it lies in the cache."""
 
-import functools
 import itertools
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from evomal.compiled import kernel
 from evomal.losses.coefficients import Coefficients, TargetLosses
 from evomal.losses.contract import compute_dtype
 from evomal.losses.row_blocks import blocks
+from evomal.threads import kernel_threads
 from evomal.vectorised_math import VECTORISABLE, exp_nonpositive
 
 _LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers
@@ -174,14 +172,5 @@ def _over_rows(function: Any, tensors: tuple[Tensor, ...], results: Tensor | Non
         return function(*arrays, *constants)
     bounds = [rows * thread // threads for thread in range(threads + 1)]
     shares = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(bounds)]
-    running = [_threads().submit(function, *share, *constants) for share in shares]
+    running = [kernel_threads().submit(function, *share, *constants) for share in shares]
     return max((run.result() for run in running), key=lambda value: -1 if value is None else value)
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="evomal")
-
-
-# A forked child has the pool but not its threads, and would wait for them for ever.
-os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -14,6 +14,11 @@ from evomal.tasks.task import Part, Task
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+def take(step, times):
+    for _ in range(times):
+        step()
+
+
 def test_on_a_cpu_it_is_merely_called():
     total = torch.zeros(())
     step = GraphedStep(lambda: total.add_(1), device=torch.device("cpu"))
@@ -41,8 +46,8 @@ def test_a_step_that_waits_for_the_device_stays_eager():
     total = torch.zeros((), device=device)
     seen = []
     step = GraphedStep(lambda: seen.append(total.add_(1).item()), device=device)
-    for _ in range(10):
-        step()
+    with pytest.warns(UserWarning, match="going on without CUDA graphs"):
+        take(step, 10)
     assert seen == list(range(1, 11))
     assert "waits for the device" in step.refusal
 
@@ -59,11 +64,27 @@ def test_a_step_that_cannot_be_captured_stays_eager():
             torch.cuda.synchronize()
 
     step = GraphedStep(step_that_turns, device=device)
-    for _ in range(10):
-        step()
+    with pytest.warns(UserWarning, match="going on without CUDA graphs"):
+        take(step, 10)
     assert total.item() == 10
     assert "cannot be captured" in step.refusal
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+@needs_cuda
+def test_graphs_that_nobody_needs_any_more_do_not_end_a_capture():
+    device = torch.device("cuda")
+
+    def counting():
+        total = torch.zeros((), device=device)
+        step = GraphedStep(lambda: (total.add_(1), [[] for _ in range(2000)])[0], device=device)
+        step.myself = step  # a cycle, which only the collector can free
+        for _ in range(6):
+            step()
+        assert step.captured
+        return total.item()
+
+    assert [counting() for _ in range(20)] == [6] * 20
 
 
 @needs_cuda

@@ -121,10 +121,10 @@ def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():
 FORK_CHECK = """
 import os
 import evomal.losses.target_kernels_cpu as cpu_kernels
-cpu_kernels._threads()
+cpu_kernels.kernel_threads()
 child = os.fork()
 if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
-    os._exit(cpu_kernels._threads.cache_info().currsize)
+    os._exit(cpu_kernels.kernel_threads.cache_info().currsize)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

@@ -6,9 +6,7 @@ multiplied by their weights; what does not depend on f is computed first, in a d
 """
 
 import functools
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from evomal.compiled import kernel
 from evomal.engine.forest.links import Link
 from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Programs
 from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
+from evomal.threads import kernel_threads
 from evomal.vectorised_math import exp_nonpositive, log_positive, tanh
 
 _STRIP = 640  # elements: some tens of rows of them fit the first or second cache
@@ -674,17 +673,9 @@ def _in_shares(function: Any, arguments: Sequence[Any], arrays: Sequence[Any], p
     if targets.size == 0:
         return
     shares = max(1, min(torch.get_num_threads(), int(sizes.sum()) * targets.size * passes // _WORK_A_THREAD))
-    running = [_threads().submit(functools.partial(function, *arguments, share, shares)) for share in range(1, shares)]
+    running = [
+        kernel_threads().submit(functools.partial(function, *arguments, share, shares)) for share in range(1, shares)
+    ]
     function(*arguments, 0, shares)
     for run in running:
         run.result()
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    # Python's threads, as numba's own are not safe for callers with threads, or conflict with OpenMP after a fork.
-    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="evomal-forest")
-
-
-# A forked child has the pool but not its threads, and would wait for them for ever.
-os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -276,10 +276,10 @@ def test_scratch_memory_is_bounded():
 FORK_CHECK = """
 import os
 from evomal.engine.forest import numba_backend
-numba_backend._threads()
+numba_backend.kernel_threads()
 child = os.fork()
 if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
-    os._exit(numba_backend._threads.cache_info().currsize)
+    os._exit(numba_backend.kernel_threads.cache_info().currsize)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
