@@ -48,6 +48,8 @@ test-long: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_smoothing.py
 	$(BIN)/python benchmarks/training_loop.py
+	$(BIN)/python benchmarks/forest.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

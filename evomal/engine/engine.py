@@ -189,8 +189,9 @@ class Engine:
     def _plan(self, side: TaskSide, recipe: Recipe) -> Plan:
         return planned(
             initial_model(side.task, self.seed), side.capabilities, device=self.device, batch=recipe.batch_size,
-            element=self.settings.dtype.itemsize, population=self.settings.population,
-            inner_steps=self.settings.inner_steps, wanted=self.settings.population_mode, chunk=self.settings.chunk,
+            element=self.settings.dtype.itemsize, kept=side.bytes_kept(self.settings.meta_steps),
+            population=self.settings.population, inner_steps=self.settings.inner_steps,
+            wanted=self.settings.population_mode, chunk=self.settings.chunk,
         )  # fmt: skip
 
     def _chunks(self, count: int, size: int) -> Iterator[tuple[int, int]]:

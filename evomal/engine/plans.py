@@ -44,11 +44,12 @@ def planned(
     batch: int,
     element: int,
     population: int,
+    kept: int = 0,
     inner_steps: int = 1,
     wanted: PopulationMode = "auto",
     chunk: int | None = None,
 ) -> Plan:
-    """The plan for batches of so many samples, in elements of so many bytes."""
+    """The plan for batches of so many samples, in elements of so many bytes, beside so many bytes that are kept."""
     if wanted not in get_args(PopulationMode):
         raise InputError(f"population_mode must be one of {', '.join(get_args(PopulationMode))} but got {wanted!r}")
     if chunk is not None and chunk < 1:
@@ -64,13 +65,13 @@ def planned(
         # One candidate's tensors live at a time; a captured step holds one candidate, an eager one all of them.
         own = population if device.type == "cpu" else 1
         chunks = (chunk or own, 1)
-        predicted = meta + training
+        predicted = kept + meta + training
     else:
         budget = _BUDGET.get(device.type, _BUDGET["cpu"])
         chunks = tuple(  # type: ignore[assignment]
             min(chunk or _LARGEST_CHUNK, max(1, budget // each), population) for each in (meta, training)
         )
-        predicted = chunks[0] * meta + chunks[1] * training
+        predicted = kept + chunks[0] * meta + chunks[1] * training
     _check_room(predicted, device)
     return Plan(mode, reason, chunks[0], chunks[1], predicted)
 

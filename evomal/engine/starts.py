@@ -28,10 +28,9 @@ class Starts:
             self._kept[step] = flat
         return flat
 
-    @property
-    def bytes_kept(self) -> int:
-        """Memory of the starts that were kept so far."""
-        return sum(flat.numel() * flat.element_size() for flat in self._kept.values())
+    def bytes_of(self, steps: int) -> int:
+        """Memory of the starts of so many steps, as far as they are kept."""
+        return min(steps, self._room) * self._model.size * self._model.flat.element_size()
 
     def prepare(self, steps: int) -> None:
         """Make the first starts now, so that what comes after can be timed or captured without them."""

@@ -40,6 +40,11 @@ class TaskSide:
         self.capabilities = capabilities(self.model, self.train.inputs[:4], tracks=tracks)
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
 
+    def bytes_kept(self, steps: int) -> int:
+        """Memory of the data and of the starts of so many steps."""
+        tensors = (part.inputs for part in (self.train, self.validation))
+        return self.starts.bytes_of(steps) + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
     def begin_step(self, step: int) -> None:
         """Copy the step's θ0 and rows to where the step reads them."""
         self.model.flat.copy_(self.starts[step])
