@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import json
+import math
 import statistics
 import sys
 import textwrap
@@ -198,7 +199,7 @@ def train_models(
     )
     results = [_trained_task(task, loss, seeds, settings, shown=not as_json) for task in chosen]
     if as_json:
-        typer.echo(json.dumps(results[0] if len(results) == 1 else results, indent=2))
+        typer.echo(json.dumps(_finite(results[0] if len(results) == 1 else results), indent=2))
 
 
 def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings, *, shown: bool) -> dict[str, Any]:
@@ -231,6 +232,15 @@ def _chosen_task(spec: str, model: str | None, data: Path | None, hardships: Har
             "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
         )
     return task_from_file(spec)
+
+
+def _finite(content: Any) -> Any:
+    """The content with null for numbers that JSON does not have."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _scored(score: Score, metric: str) -> str:

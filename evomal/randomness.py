@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import random
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,6 +34,20 @@ def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = 
     with torch.random.fork_rng(devices=_gpus(torch.device(device))):
         reseed_torch(derived_seed(seed, *purpose), torch.device(device))
         yield
+
+
+@contextlib.contextmanager
+def isolated_numpy(seed: int, *purpose: str | int) -> Iterator[None]:
+    """Code that draws from the global generators of numpy and of `random`: seeded before, undone after."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    start = derived_seed(seed, *purpose)
+    try:
+        np.random.seed(start % 2**32)  # noqa: NPY002
+        random.seed(start)
+        yield
+    finally:
+        np.random.set_state(states[0])  # noqa: NPY002
+        random.setstate(states[1])
 
 
 def reseed_torch(start: int, device: torch.device) -> None:

@@ -1,5 +1,6 @@
 """What a model allows, found out by trying it once on a few samples."""
 
+import copy
 import warnings
 from dataclasses import dataclass
 
@@ -27,21 +28,21 @@ class Capabilities:
     stackable: str
     """Empty where many copies can run as one by `vmap`, else why not."""
     tracks: bool
-    """Whether training changes buffers, as batch norm does."""
+    """Whether a training pass changes buffers, as batch norm does."""
     convolves: bool
     """Whether it has convolutions, which differ in what is fast."""
     activations: int
     """Numbers its layers give for a sample, all together: what a backward pass keeps."""
 
 
-def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Capabilities:
-    """Try the model on some samples; a model that cannot be differentiated by its parameters at all is refused."""
+def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> Capabilities:
+    """Try the model on some samples; one that cannot be differentiated by its parameters is refused."""
     with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
         before = _states(model.device)
         try:
             outputs, pull = model.linearised(model.parameters, samples)
             pull(torch.zeros_like(outputs))
-        except RuntimeError as error:
+        except Exception as error:  # a user's model may raise anything
             raise InputError(f"this model cannot be differentiated as a function of its parameters: {error}") from None
         if outputs.dim() != 2 or len(outputs) != len(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
@@ -52,7 +53,7 @@ def capabilities(model: FunctionalModel, samples: Tensor, *, tracks: bool) -> Ca
             transposable=_is_transposable(pull, outputs),
             forward_mode=_has_forward_mode(model, samples),
             stackable=_why_not_stackable(model, samples),
-            tracks=tracks,
+            tracks=_tracks(module, model, samples),
             convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
             activations=_activations(model, samples),
         )
@@ -76,6 +77,14 @@ def _activations(model: FunctionalModel, samples: Tensor) -> int:
     return counted // len(samples)
 
 
+def _tracks(module: nn.Module, model: FunctionalModel, samples: Tensor) -> bool:
+    tried = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
+    before = [buffer.clone() for buffer in tried.buffers()]
+    with torch.no_grad():
+        tried(samples)
+    return not all(torch.equal(a, b) for a, b in zip(before, tried.buffers(), strict=True))
+
+
 def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
     try:
         vjp(pull, torch.zeros_like(outputs))[1](pull(outputs))
@@ -94,14 +103,20 @@ def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:
 
 def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
     doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
+    stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
     try:
-        with warnings.catch_warnings():
-            # A layer without a rule of its own is run copy by copy, which torch warns of: it would be no gain.
-            warnings.simplefilter("error")
-            vmap(lambda parameters: model(parameters, samples), randomness="same")(doubled)
-    except (RuntimeError, UserWarning) as error:
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            for training in (True, False):
+                model.module.train(training)
+                stacked(doubled)
+    except Exception as error:
         return str(error).split("\n")[0]
-    return ""
+    finally:
+        model.module.train()
+    # A layer without a rule of its own is run copy by copy, which torch warns of: it would be no gain.
+    slow = [str(item.message) for item in noticed if "performance drop" in str(item.message)]
+    return slow[0].split("\n")[0] if slow else ""
 
 
 def _states(device: torch.device) -> list[Tensor]:

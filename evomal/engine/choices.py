@@ -1,5 +1,6 @@
 """What a caller names and training needs as an object: device, loss, model, optimizer."""
 
+import math
 import os
 from collections.abc import Callable, Iterable
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss, named_loss
-from evomal.randomness import isolated_torch, torch_generator
+from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.task import Recipe, Task
 
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -25,9 +26,15 @@ def chosen_device(device: str) -> torch.device:
     try:
         found = torch.device(device)
     except RuntimeError:
-        raise InputError(f"device must be auto, cpu, cuda, cuda:0, … but got {device!r}") from None
+        raise InputError(f"device must be auto, cpu, cuda, cuda:0, mps but got {device!r}") from None
+    if found.type not in ("cpu", "cuda", "mps"):
+        raise InputError(f"device must be auto, cpu, cuda, cuda:0, mps but got {device!r}")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda was asked for, but torch finds no CUDA device")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {device} was asked for, but torch finds {torch.cuda.device_count()} CUDA devices")
+    if found.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device mps was asked for, but torch finds no such device")
     return found
 
 
@@ -48,7 +55,7 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
 
 def initial_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
     """The task's model with the weights the seed gives it for a purpose, the same for every loss and method."""
-    with isolated_torch(seed, "model", *purpose):
+    with isolated_torch(seed, "model", *purpose), isolated_numpy(seed, "model", *purpose):
         model = task.model()
     if not isinstance(model, nn.Module):
         raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
@@ -72,12 +79,48 @@ def chosen_optimizer(
     return _OPTIMIZERS[name](parameters, **options)
 
 
+def check_outputs(task: Task, outputs: int) -> None:
+    """Raise unless a model with so many outputs fits the task."""
+    if task.kind == "classification":
+        fits = outputs >= task.outputs or (outputs == 1 and task.outputs <= 2)
+    else:
+        fits = outputs == task.outputs
+    if not fits:
+        what = {"classification": "classes", "regression": "targets", "multilabel": "labels"}[task.kind]
+        raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs")
+
+
+def tried_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise unless the model takes the task's inputs and gives what its targets need."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("a model must have parameters to be trained but has none")
+    samples = task.train.to("cpu", dtype).inputs[:2].to(device)
+    was_training = model.training
+    try:
+        with torch.no_grad(), isolated_torch(0, "trial", device=device):
+            outputs = model.eval()(samples)
+    except Exception as error:  # a user's model may raise anything
+        shape = list(samples.shape[1:])
+        raise InputError(f"the model cannot take the task's inputs of shape {shape}: {error}") from None
+    finally:
+        model.train(was_training)
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != len(samples):
+        found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise InputError(f"a model must give a row of outputs for each of {len(samples)} samples but gave {found}")
+    check_outputs(task, outputs.shape[1])
+
+
 def check_recipe(recipe: Recipe, optimizer: str) -> None:
     """Raise unless the settings make sense."""
     if optimizer not in _OPTIMIZERS:
         raise InputError(f"optimizer must be one of {', '.join(_OPTIMIZERS)} but got {optimizer!r}")
     for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):
-        if getattr(recipe, name) < least:
-            raise InputError(f"{name} must be at least {least} but got {getattr(recipe, name)}")
-    if not recipe.lr > 0:
+        value = getattr(recipe, name)
+        if not _is_number(value) or value < least:
+            raise InputError(f"{name} must be at least {least} but got {value}")
+    if not _is_number(recipe.lr) or recipe.lr <= 0:
         raise InputError(f"lr must be more than 0 but got {recipe.lr}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -21,10 +21,17 @@ from evomal.engine.training import Manners
 from evomal.engine.weight_optimisation import Optimised, WeightOptimisation
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.losses.expression_loss import ACTIVATIONS
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
 
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "activation": tuple(ACTIVATIONS),
+    "tangent": (None, *get_args(Tangent)),
+    "dtype": (torch.float32, torch.float64),
+}
 
 Weights = Sequence[Sequence[float]]
 Report = Callable[[str, int], None]
@@ -58,22 +65,33 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         for name in ("population", "meta_steps", "inner_steps", "training_steps", "filter_steps", "filter_samples"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1 but got {getattr(self, name)}")
-        if not self.meta_lr > 0:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} must be a whole number, at least 1, but got {value!r}")
+        if not 0 < self.meta_lr < math.inf:
             raise InputError(f"meta_lr must be more than 0 but got {self.meta_lr}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                choices = ", ".join(map(str, known))
+                raise InputError(f"{name} must be one of {choices} but got {getattr(self, name)!r}")
+        if "steps" in self.recipe:
+            raise InputError("a recipe's steps are given by training_steps here")
 
 
 class Engine:
     """The three stages of a generation for expressions with weights.
 
-    What one candidate comes to depends on the seed, the settings and itself: not on its neighbours, its place or what
-    was worked on before. Graphs, starts and buffers are kept from call to call, so one engine serves a whole search.
+    What one candidate comes to depends on the seed, the settings and itself. One after the other (looped) on a CPU
+    that is exact: its neighbours, its place and what was worked on before change no bit. Stacked, the last bits depend
+    on how many there are, and a loss under which training is chaotic may make much of them. Graphs, starts and buffers
+    are kept from call to call, so one engine serves a whole search.
     """
 
     def __init__(self, tasks: Task | Sequence[Task], *, seed: int, settings: EngineSettings | None = None) -> None:
         self.settings = settings or EngineSettings()
         self.tasks = [tasks] if isinstance(tasks, Task) else list(tasks)
+        if not all(isinstance(task, Task) for task in self.tasks):
+            raise InputError("tasks must be a Task or several: load one by its name with load_task")
         if not self.tasks:
             raise InputError("at least one task must be given but got none")
         if len({task.kind for task in self.tasks}) > 1:
@@ -102,6 +120,7 @@ class Engine:
         self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
     ) -> list[Optimised]:
         """Tune each expression's weights through training steps of the base model."""
+        _check(expressions, weights)
         results: list[Optimised] = []
         with self._surroundings():
             for start, stop in self._chunks(len(expressions), self._meta_chunk):
@@ -114,6 +133,7 @@ class Engine:
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
         """Each sample's gradient norm at the untrained outputs, of all tasks in a row: a loss's fingerprint."""
+        _check(expressions, weights)
         if not expressions:
             return []
         with self._surroundings():
@@ -121,6 +141,7 @@ class Engine:
 
     def gains(self, expressions: Sequence[Expression], weights: Weights) -> list[float]:
         """The rejection protocol: how much each loss lowers the mean cost when the outputs themselves descend it."""
+        _check(expressions, weights)
         if not expressions:
             return []
         with self._surroundings():
@@ -134,6 +155,7 @@ class Engine:
         self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
     ) -> list[Fitness]:
         """Train the base model with each loss, and its fitness on the validation split, averaged over the tasks."""
+        _check(expressions, weights)
         columns: list[list[Fitness]] = []
         with self._surroundings():
             for index, plan in enumerate(self.plans):
@@ -154,10 +176,13 @@ class Engine:
         return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
 
     def record(self) -> dict[str, Any]:
-        """What was decided by rule and could change a float: for the run's record."""
+        """What was decided by rule, and settings that could change a float: for the run's record."""
+        settings = dataclasses.asdict(self.settings)
         return {
+            **settings,
             "device": str(self.device),
-            "precision": self.settings.precision,
+            "dtype": str(self.settings.dtype),
+            "threads": torch.get_num_threads(),
             "plans": [dataclasses.asdict(plan) for plan in self.plans],
         }
 
@@ -167,7 +192,13 @@ class Engine:
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[None]:
-        with isolated_torch(self.seed, device=self.device), matrix_arithmetic(self.settings.precision, self.device):
+        # A caller may be in the middle of an evaluation, without gradients.
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            isolated_torch(self.seed, device=self.device),
+            matrix_arithmetic(self.settings.precision, self.device),
+        ):
             yield
 
     def _recipe(self, task: Task) -> Recipe:
@@ -188,10 +219,10 @@ class Engine:
 
     def _plan(self, side: TaskSide, recipe: Recipe) -> Plan:
         return planned(
-            initial_model(side.task, self.seed), side.capabilities, device=self.device, batch=recipe.batch_size,
-            element=self.settings.dtype.itemsize, kept=side.bytes_kept(self.settings.meta_steps),
-            population=self.settings.population, inner_steps=self.settings.inner_steps,
-            wanted=self.settings.population_mode, chunk=self.settings.chunk,
+            initial_model(side.task, self.seed), side.capabilities, device=self.device,
+            batch=min(recipe.batch_size, len(side.train)), element=self.settings.dtype.itemsize,
+            kept=side.bytes_kept(self.settings.meta_steps), population=self.settings.population,
+            inner_steps=self.settings.inner_steps, wanted=self.settings.population_mode, chunk=self.settings.chunk,
         )  # fmt: skip
 
     def _chunks(self, count: int, size: int) -> Iterator[tuple[int, int]]:
@@ -211,10 +242,17 @@ class Engine:
             self._optimisers.clear()
             self._trainings.clear()
 
+    def _forget_other_sizes(self) -> None:
+        # On a CPU a worker is quickly made and its size rarely comes again.
+        if self.device.type != "cuda":
+            self._optimisers.clear()
+            self._trainings.clear()
+
     def _optimiser(self, expressions: Sequence[Expression]) -> WeightOptimisation:
         self._make_room(expressions)
         count = self._count(len(expressions), self._meta_chunk)
         if count not in self._optimisers:
+            self._forget_other_sizes()
             stacked = all(plan.mode == "stacked" for plan in self.plans)
             self._optimisers[count] = WeightOptimisation(
                 self._sides, count=count, width=self._width, recipes=self._recipes, seed=self.seed,
@@ -229,10 +267,12 @@ class Engine:
         settings, plan = self.settings, self.plans[index]
         count = self._count(len(expressions), plan.training_chunk)
         if (index, count) not in self._trainings:
+            self._forget_other_sizes()
             common: dict[str, Any] = {
                 "outputs": self._sides[index].capabilities.outputs, "width": self._width,
                 "recipe": self._recipes[index], "optimizer": settings.optimizer, "seed": self.seed,
                 "activation": settings.activation,
+                "parts": (self._sides[index].train, self._sides[index].validation),
                 "manners": Manners(
                     self.device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
                 ),
@@ -244,6 +284,17 @@ class Engine:
                 else StackedTraining(task, count=count, **common)
             )
         return self._trainings[index, count]
+
+
+def _check(expressions: Sequence[Expression], weights: Weights) -> None:
+    if len(expressions) != len(weights):
+        raise InputError(
+            f"there must be weights for each of {len(expressions)} expressions but got {len(weights)} rows"
+        )
+    for expression, row in zip(expressions, weights, strict=True):
+        if not isinstance(expression, Expression):
+            raise InputError(f"a candidate must be an Expression but got {type(expression).__name__}")
+        expression.require_loss().checked_weights(row)
 
 
 def _averaged(fitnesses: Sequence[Fitness]) -> Fitness:

@@ -22,8 +22,9 @@ _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not
 class FunctionalModel:
     """`model(parameters, inputs)` in training mode, leaving no trace in the module.
 
-    Batch norm uses the batch's statistics and tracks none: a meta step starts from a fresh model, so there is nothing
-    to track, and `torch.func` refuses to update a buffer in place.
+    The vector `flat` holds everything a fresh model brings: what is trained (`parameters`), and frozen parameters and
+    buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts from a fresh
+    model, so there is nothing to track.
     """
 
     def __init__(
@@ -38,35 +39,40 @@ class FunctionalModel:
         self.module = copy.deepcopy(module).to(device, dtype).train()
         _untrack_batch_statistics(self.module)
         self.device, self.precision, self.channels_last = device, precision, channels_last
-        self._shapes = {name: parameter.shape for name, parameter in self.module.named_parameters()}
-        if not self._shapes:
+        self._trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+        if not self._trained:
             raise InputError("a model must have parameters to be trained but has none")
+        self._shapes = {name: tensor.shape for name, tensor in _state(self.module).items()}
         self.size = sum(_aligned(shape.numel()) for shape in self._shapes.values())
         self.flat = torch.zeros(self.size, dtype=dtype, device=device)
-        self.parameters = self.views(self.flat)
+        self.parameters, self.constants = self.views(self.flat)
 
-    def views(self, flat: Tensor) -> Parameters:
-        """The parameters as parts of one vector."""
+    def views(self, flat: Tensor) -> tuple[Parameters, Parameters]:
+        """Parameters and constants as parts of one vector."""
         views, start = {}, 0
         for name, shape in self._shapes.items():
             views[name] = flat[start : start + shape.numel()].view(shape)
             start += _aligned(shape.numel())
-        return views
+        parameters = {name: views.pop(name) for name in self._trained}
+        return parameters, views
 
     def flattened(self, module: nn.Module) -> Tensor:
-        """The parameters of another such module as one vector on the CPU."""
+        """The state of another such module as one vector on the CPU."""
         flat = torch.zeros(self.size, dtype=self.flat.dtype)
-        views = self.views(flat)
-        for name, parameter in module.named_parameters():
-            views[name].copy_(parameter.detach())
+        parameters, constants = self.views(flat)
+        for name, tensor in _state(module).items():
+            if name in self._shapes:
+                (parameters if name in parameters else constants)[name].copy_(tensor.detach())
         return flat
 
-    def __call__(self, parameters: Parameters, inputs: Tensor) -> Tensor:
+    def __call__(self, parameters: Parameters, inputs: Tensor, constants: Parameters | None = None) -> Tensor:
         """The outputs, in the dtype of the parameters whatever the precision within."""
         if self.channels_last and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
+        # Copies: a layer that writes to its buffers writes to these.
+        given = {name: value.clone() for name, value in (self.constants if constants is None else constants).items()}
         with autocasting(self.precision, self.device):
-            outputs: Tensor = functional_call(self.module, parameters, (inputs,))
+            outputs: Tensor = functional_call(self.module, {**given, **parameters}, (inputs,))
         return outputs.to(self.flat.dtype)
 
     def linearised(self, parameters: Parameters, inputs: Tensor) -> tuple[Tensor, PullBack]:
@@ -77,11 +83,22 @@ class FunctionalModel:
     @contextlib.contextmanager
     def differentiable_twice(self) -> Iterator[None]:
         """Kernels that have second derivatives, in place of faster ones that have none."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            if self.device.type == "cuda" and any(isinstance(layer, nn.RNNBase) for layer in self.module.modules()):
-                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-            yield
+        recurrent = any(isinstance(layer, nn.RNNBase) for layer in self.module.modules())
+        before = torch.backends.cudnn.enabled
+        try:
+            if self.device.type == "cuda" and recurrent:
+                # Not `cudnn.flags`, which reads flags of an older kind and fails beside the newer ones.
+                torch.backends.cudnn.enabled = False
+            with sdpa_kernel(SDPBackend.MATH):
+                yield
+        finally:
+            torch.backends.cudnn.enabled = before
+
+
+def _state(module: nn.Module) -> Parameters:
+    """Parameters and buffers of floating point; others (counters, indices) are the same for every start."""
+    buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+    return {**dict(module.named_parameters()), **buffers}
 
 
 def _aligned(count: int) -> int:
@@ -90,6 +107,7 @@ def _aligned(count: int) -> int:
 
 def _untrack_batch_statistics(module: nn.Module) -> None:
     for layer in module.modules():
-        if isinstance(layer, nn.modules.batchnorm._NormBase):
+        # One that stays in evaluation mode in training is meant to use the statistics it has.
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.training:
             layer.track_running_stats = False
             layer.running_mean = layer.running_var = layer.num_batches_tracked = None

@@ -62,9 +62,10 @@ def planned(
     # Pulled-back gradient, moved parameters, direction, a temporary; as much again for each further step.
     meta = (4 * weights_bytes + 4 * batch_bytes) * inner_steps
     if mode == "looped":
-        # One candidate's tensors live at a time; a captured step holds one candidate, an eager one all of them.
-        own = population if device.type == "cpu" else 1
-        chunks = (chunk or own, 1)
+        # A captured step holds one candidate. An eager one takes all, whose tensors live one at a time; through several
+        # inner steps they would live together.
+        own = population if device.type == "cpu" and inner_steps == 1 else 1
+        chunks = (min(chunk or own, own) if inner_steps > 1 else chunk or own, 1)
         predicted = kept + meta + training
     else:
         budget = _BUDGET.get(device.type, _BUDGET["cpu"])

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from evomal.engine.choices import chosen_optimizer, initial_model
+from evomal.engine.choices import chosen_optimizer, initial_model, tried_model
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.forest import FILLER, Forest
 from evomal.engine.precision import autocasting
-from evomal.engine.training import Manners, Training, forget_history, rate_at, set_rate
+from evomal.engine.training import Manners, Training, forget_history, measured, rate_at, set_rate
 from evomal.engine.tree_loss import TreeLoss
 from evomal.expression import Expression
 from evomal.randomness import derived_seed, reseed_torch
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.task import Part, Recipe, Task
 
 _EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
 _STEPS_BETWEEN_REPORTS = 10
@@ -50,17 +50,17 @@ class PopulationTraining(Protocol):
 
 
 class LoopedTraining:
-    """One candidate after the other, each exactly as `evomal.train` would."""
+    """One candidate after the other, each as `evomal.train` would."""
 
     def __init__(
         self, task: Task, *, outputs: int, width: int, recipe: Recipe, optimizer: str, seed: int, manners: Manners,
-        activation: str = "identity",
+        activation: str = "identity", parts: tuple[Part, Part] | None = None,
     ) -> None:  # fmt: skip
         forest = Forest(
             [FILLER], kind=task.kind, outputs=outputs, activation=activation, device=manners.device, width=width
         )
         self._loss = TreeLoss(forest, dtype=manners.dtype)
-        self._training = Training(task, self._loss, recipe, optimizer, seed, manners)
+        self._training = Training(task, self._loss, recipe, optimizer, seed, manners, parts=parts)
         self._steps = recipe.steps
 
     def run(
@@ -73,6 +73,8 @@ class LoopedTraining:
         self._training.restart()
         noted = None if report is None else _every_few(report, self._steps)
         if lost := self._training.advance(range(self._steps), noted):
+            if report is not None:
+                report(self._steps - lost.step)  # steps that will not be taken are over, too
             return Fitness(math.inf, "diverged", lost.sentence)
         return judged(self._training.task, self._training.validated())
 
@@ -82,12 +84,14 @@ class StackedTraining:
 
     def __init__(
         self, task: Task, *, outputs: int, count: int, width: int, recipe: Recipe, optimizer: str, seed: int,
-        manners: Manners, activation: str = "identity",
+        manners: Manners, activation: str = "identity", parts: tuple[Part, Part] | None = None,
     ) -> None:  # fmt: skip
         device, dtype = manners.device, manners.dtype
         self._task, self._recipe, self._seed, self._manners = task, recipe, seed, manners
         self._module = initial_model(task, seed).to(device, dtype)
-        self._initial = {name: value.detach().clone() for name, value in self._module.named_parameters()}
+        tried_model(self._module, task, device, dtype)
+        trained = {name: value for name, value in self._module.named_parameters() if value.requires_grad}
+        self._initial = {name: value.detach().clone() for name, value in trained.items()}
         self._parameters = {
             name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in self._initial.items()
         }
@@ -95,7 +99,7 @@ class StackedTraining:
             [FILLER] * count, kind=task.kind, outputs=outputs, activation=activation, device=device, width=width
         )
         self._weights = torch.ones(count, width, dtype=dtype, device=device)
-        self._data, self._validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        self._data, self._validation = parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
         self._optimizer = chosen_optimizer(optimizer, self._parameters.values(), recipe, device)
         self._augmenting = torch.Generator(device)
@@ -143,7 +147,7 @@ class StackedTraining:
         losses, cotangents = self._forest.gradients(outputs.detach(), targets, self._weights)
         self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
         self._lasted += self._alive
-        # A lost member is given no gradient: it stays as it is and disturbs nobody.
+        # A lost member gets no gradient any more; it is out, and what momentum does to it concerns nobody.
         cotangents = torch.where(self._alive[:, None, None], cotangents, 0)
         self._optimizer.zero_grad(set_to_none=True)
         # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which fused updates rely on.
@@ -170,7 +174,8 @@ class StackedTraining:
                 sentence = f"the training loss or its gradient was not finite at step {lasted + 1}"
                 results.append(Fitness(math.inf, "diverged", sentence))
             else:
-                results.append(judged(self._task, self._task.metric(outputs[member], self._validation.targets)))
+                metric = measured(self._task.metric, outputs[member], self._validation.targets)
+                results.append(judged(self._task, metric))
         return results
 
 

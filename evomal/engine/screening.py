@@ -26,9 +26,9 @@ class Screening:
         chosen = generator(seed, "filter samples").choice(len(side.train), count, replace=False)
         rows = torch.from_numpy(chosen).to(model.device)
         self._targets = side.train.targets.index_select(0, rows)
-        untrained = model.views(model.flattened(initial_model(self._task, seed)).to(model.device))
+        parameters, constants = model.views(model.flattened(initial_model(self._task, seed)).to(model.device))
         with torch.no_grad(), isolated_torch(seed, "filter dropout", device=model.device):
-            self._outputs = model(untrained, side.train.inputs.index_select(0, rows))
+            self._outputs = model(parameters, side.train.inputs.index_select(0, rows), constants)
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> Tensor:
         """`[P, B]`: the norm of each sample's gradient at the untrained outputs, the loss's fingerprint."""
@@ -43,10 +43,8 @@ class Screening:
         descended = forest.descended(self._outputs, self._targets, packed, steps=steps, lr=lr)
         before = self._cost(self._outputs)
         finite = torch.isfinite(descended).all(2).all(1).tolist()
-        return [
-            before - self._cost(outputs) if whole else -math.inf
-            for outputs, whole in zip(descended, finite, strict=True)
-        ]
+        costs = [self._cost(outputs) if whole else math.inf for outputs, whole in zip(descended, finite, strict=True)]
+        return [before - cost if math.isfinite(cost) else -math.inf for cost in costs]
 
     def _cost(self, outputs: Tensor) -> float:
         cost = self._task.metric.cost(self._task.metric(outputs, self._targets))

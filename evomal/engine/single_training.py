@@ -92,7 +92,12 @@ def train(
         trainings.append((one, chosen_loss(loss, one).to(where), recipe))
     scores = []
     for one, criterion, recipe in trainings:
-        with isolated_torch(seed, device=where), matrix_arithmetic(precision, where):
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            isolated_torch(seed, device=where),
+            matrix_arithmetic(precision, where),
+        ):
             training = Training(one, criterion, recipe, optimizer, seed, manners)
             scores.append(_scored(training, curve_points, progress))
     return scores[0] if isinstance(task, Task) else scores

@@ -4,11 +4,12 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine.capabilities import capabilities
-from evomal.engine.choices import initial_model
+from evomal.engine.choices import check_outputs, initial_model
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.precision import Precision
 from evomal.engine.starts import Starts
+from evomal.errors import InputError
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Task
 
@@ -21,6 +22,8 @@ class TaskSide:
         dtype: torch.dtype, precision: Precision, channels_last: bool,
     ) -> None:  # fmt: skip
         self.task, self.inner_steps = task, inner_steps
+        if task.model() is task.model():
+            raise InputError("a task's model must make a fresh model at each call but made the same one twice")
         module = initial_model(task, seed, "meta step", 0)
         self.model = FunctionalModel(
             module, device=device, dtype=dtype, precision=precision, channels_last=channels_last
@@ -36,8 +39,8 @@ class TaskSide:
         self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
         self.augmenting = torch.Generator(device)
         self.model.flat.copy_(self.starts[0])
-        tracks = bool(list(module.buffers()))
-        self.capabilities = capabilities(self.model, self.train.inputs[:4], tracks=tracks)
+        self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
+        check_outputs(task, self.capabilities.outputs)
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
 
     def bytes_kept(self, steps: int) -> int:

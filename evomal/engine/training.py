@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.choices import chosen_optimizer, initial_model
+from evomal.engine.choices import chosen_optimizer, initial_model, tried_model
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.precision import Precision, autocasting
 from evomal.randomness import derived_seed, reseed_torch
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.metrics import Metric
+from evomal.tasks.task import Part, Recipe, Task
 
 STEPS_BETWEEN_CHECKS = 50  # looking at a loss waits for the device, so divergence is noticed a little late
 _EVALUATION_BATCH = 1024
@@ -45,20 +46,25 @@ class Training:
     """
 
     def __init__(
-        self, task: Task, criterion: nn.Module, recipe: Recipe, optimizer: str, seed: int, manners: Manners
-    ) -> None:
+        self, task: Task, criterion: nn.Module, recipe: Recipe, optimizer: str, seed: int, manners: Manners,
+        *, parts: tuple[Part, Part] | None = None,
+    ) -> None:  # fmt: skip
+        """`parts`: training and validation data that lie on the device already, for those who share them."""
         device, dtype = manners.device, manners.dtype
         self.task, self.criterion, self.recipe, self.seed, self.manners = task, criterion, recipe, seed, manners
         self.model = initial_model(task, seed).to(device, dtype)
         if manners.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._initial = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self._data, self._validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        tried_model(self.model, task, device, dtype)
+        self._initial = {name: value.detach().clone() for name, value in self._state().items()}
+        self._data, self._validation = parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
+        self._trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
-        self._optimizer = chosen_optimizer(optimizer, self.model.parameters(), recipe, device)
+        self._optimizer = chosen_optimizer(optimizer, self._trained, recipe, device)
         self._augmenting = torch.Generator(device)
         self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
         self.value = torch.zeros((), dtype=dtype, device=device)
+        self._sum = torch.zeros_like(self.value)  # of all losses: once one was not finite, neither is it
         generators = (self._augmenting,) if task.augmentation else ()
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
         self._begin()
@@ -66,8 +72,9 @@ class Training:
     def restart(self) -> None:
         """Back to the initial weights, with everything in the memory it is in."""
         with torch.no_grad():
-            for name, value in self.model.state_dict().items():
+            for name, value in self._state().items():
                 value.copy_(self._initial[name])
+        self._sum.zero_()
         forget_history(self._optimizer)
         if set_rate(self._optimizer, self.recipe.lr):
             self.step.forget()
@@ -90,16 +97,21 @@ class Training:
         return self._lost(done)
 
     def validated(self) -> float:
-        """The task's metric on the validation split, as things stand."""
-        return self.task.metric(outputs_of(self.model, self._validation.inputs), self._validation.targets)
+        """The task's metric on the validation split, as things stand; NaN where the outputs are not finite."""
+        outputs = outputs_of(self.model, self._validation.inputs)
+        return measured(self.task.metric, outputs, self._validation.targets)
+
+    def _state(self) -> dict[str, Tensor]:
+        """All that training may change; unlike a state dictionary it has every buffer."""
+        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
     def _begin(self) -> None:
         reseed_torch(derived_seed(self.seed, "dropout"), self.manners.device)
         self._augmenting.manual_seed(derived_seed(self.seed, "augmentation"))
 
     def _lost(self, done: int) -> Lost | None:
-        value = self.value.item()
-        return None if math.isfinite(value) else Lost(done, f"the training loss was {value} at step {done}")
+        finite = math.isfinite(self._sum.item())
+        return None if finite else Lost(done, f"the training loss was not finite by step {done}")
 
     def _step(self) -> None:
         # index_select is several times faster than indexing with a tensor.
@@ -112,9 +124,16 @@ class Training:
             outputs = self.model(inputs)
         value = self.criterion(outputs.to(self.manners.dtype), self._data.targets.index_select(0, self._rows))
         self._optimizer.zero_grad(set_to_none=True)
-        value.backward()
+        # Only the model's: a loss may have parameters of its own, which are not to be trained here.
+        torch.autograd.backward(value, inputs=self._trained)
         self._optimizer.step()
         self.value.copy_(value.detach())
+        self._sum.add_(self.value)
+
+
+def measured(metric: Metric, outputs: Tensor, targets: Tensor) -> float:
+    """The metric, or NaN for outputs that are not finite: some metrics would find a number all the same."""
+    return metric(outputs, targets) if bool(torch.isfinite(outputs).all()) else math.nan
 
 
 def rate_at(recipe: Recipe, step: int) -> float:

@@ -1,6 +1,7 @@
 """The weights φ of many expressions tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 2)."""
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ class Optimised:
     mean_gradient_norm: float
     share_of_zero_gradients: float
     final_task_loss: float
+    """NaN where not even the first step was finite."""
 
 
 class WeightOptimisation:
@@ -56,7 +58,7 @@ class WeightOptimisation:
             )
             for side in sides
         ]  # fmt: skip
-        self._tangents = [tangent or _best_tangent(side) for side in sides]
+        self._tangents = [_chosen_tangent(tangent, side) for side in sides]
         shape = (count, width)
         self._weights = torch.ones(shape, dtype=dtype, device=device)
         self._first, self._second = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
@@ -160,20 +162,28 @@ class WeightOptimisation:
                     diverged_at=None if lasted == steps else int(lasted),
                     mean_gradient_norm=norms / healthy,
                     share_of_zero_gradients=zeros / healthy,
-                    final_task_loss=loss,
+                    final_task_loss=loss if lasted else math.nan,
                 )
             )
         return results
 
 
-def _best_tangent(side: TaskSide) -> Tangent:
+def _chosen_tangent(wanted: Tangent | None, side: TaskSide) -> Tangent:
     """Transposing is faster for matrices, forward mode for convolutions, whose second derivatives are slow.
 
     Forward mode runs the model again, so one that draws would see another mask there.
     """
     facts = side.capabilities
-    if facts.forward_mode and not facts.draws and (facts.convolves or not facts.transposable):
+    forward = facts.forward_mode and not facts.draws and side.inner_steps == 1
+    if wanted == "forward" and not forward:
+        raise InputError(
+            "tangent forward needs a model that has forward-mode derivatives and draws nothing, and one inner step"
+        )
+    if wanted == "forward" or (wanted is None and forward and (facts.convolves or not facts.transposable)):
         return "forward"
     if not facts.transposable:
-        raise InputError("this model's derivative cannot be differentiated, so no loss can be meta-trained with it")
+        raise InputError(
+            "this model's derivative cannot be differentiated, and forward mode does not do for it: "
+            "no loss can be meta-trained with it"
+        )
     return "transposed"

@@ -76,6 +76,24 @@ def macro_f1(outputs: Tensor, targets: Tensor) -> float:
     return (2 * hits / occurrences)[occurrences > 0].mean().item()
 
 
+def wrong_labels(outputs: Tensor, targets: Tensor) -> float:
+    """Share of all labels whose presence is told wrongly."""
+    return ((outputs > 0) != (targets > 0.5)).double().mean().item()
+
+
+def negative_log_likelihood_of_labels(outputs: Tensor, targets: Tensor) -> float:
+    """Mean −log p of each label's presence or absence, in nats."""
+    return F.binary_cross_entropy_with_logits(outputs.double(), targets.double()).item()
+
+
+def macro_f1_of_labels(outputs: Tensor, targets: Tensor) -> float:
+    """F1 of each label that occurs among targets or predictions, averaged with equal weight; 0 where none does."""
+    predicted, present = (outputs > 0).double(), (targets > 0.5).double()
+    hits, occurrences = (predicted * present).sum(0), predicted.sum(0) + present.sum(0)
+    scores = (2 * hits / occurrences)[occurrences > 0]
+    return scores.mean().item() if len(scores) else 0.0
+
+
 def mean_squared_error(outputs: Tensor, targets: Tensor) -> float:
     """Mean (f − y)² over all outputs."""
     return (outputs.double() - targets.double()).square().mean().item()
@@ -113,9 +131,24 @@ REGRESSION_METRICS = {
 }
 
 
+MULTILABEL_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("error_rate", wrong_labels),
+        Metric("nll", negative_log_likelihood_of_labels),
+        Metric("macro_f1", macro_f1_of_labels, lower_is_better=False),
+    )
+}
+_METRICS = {
+    "classification": CLASSIFICATION_METRICS,
+    "regression": REGRESSION_METRICS,
+    "multilabel": MULTILABEL_METRICS,
+}
+
+
 def metrics_for(kind: str) -> dict[str, Metric]:
     """The metrics of a kind of task; the first is the one it is judged by unless told otherwise."""
-    return REGRESSION_METRICS if kind == "regression" else CLASSIFICATION_METRICS
+    return _METRICS[kind]
 
 
 def chosen_metric(metric: str | Metric | Measure | None, kind: str) -> Metric:

@@ -76,6 +76,10 @@ class Task:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)} but got {self.kind!r}")
+        if isinstance(self.model, nn.Module) or not callable(self.model):
+            raise InputError(
+                f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"
+            )
         for name in ("train", "validation", "test"):
             part = getattr(self, name)
             if len(part) == 0:
@@ -182,7 +186,8 @@ def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: str) -> tuple[npt.
         raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
     if features.ndim < 2 or len(features) == 0:
         raise InputError(f"x must have a row for each sample and at least one feature but got shape {features.shape}")
-    if len(targets) != len(features):
+    if targets.ndim == 0 or len(targets) != len(features):
+        targets = np.atleast_1d(targets)
         raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
     if features.dtype.kind not in "fiub":
         raise InputError(f"x must hold numbers but got {features.dtype}")
@@ -252,4 +257,9 @@ def _materialised(dataset: Dataset[Any], place: str, kind: str) -> Part:
         raise InputError(f"the inputs of the {place} dataset must be finite")
     if kind == "classification":
         return Part(stacked_inputs, stacked_targets.reshape(len(inputs)).long())
-    return Part(stacked_inputs, stacked_targets.reshape(len(inputs), -1).float())
+    values = stacked_targets.reshape(len(inputs), -1).float()
+    if not bool(torch.isfinite(values).all()):
+        raise InputError(f"the targets of the {place} dataset must be finite")
+    if kind == "multilabel" and not bool(((values == 0) | (values == 1)).all()):
+        raise InputError(f"the targets of the {place} dataset must be zeros and ones for multilabel")
+    return Part(stacked_inputs, values)

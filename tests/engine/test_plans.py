@@ -18,8 +18,7 @@ CPU = torch.device("cpu")
 
 
 def facts(module, shape):
-    tracks = bool(list(module.buffers()))
-    return capabilities(FunctionalModel(module, device=CPU), torch.zeros(4, *shape), tracks=tracks)
+    return capabilities(FunctionalModel(module, device=CPU), module, torch.randn(4, *shape))
 
 
 def plan(module, shape, **options):
@@ -84,18 +83,14 @@ def test_what_is_asked_for_is_done_or_refused():
         plan(network(), (4,), chunk=0)
 
 
-class Stateful(nn.Module):
-    """Counts its calls in a buffer, in place."""
+SQUARE = Expression.parse("square(sub(y, f))")
+ONE = nn.Linear(4, 1)
 
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 1)
-        self.register_buffer("mean", torch.zeros(1))
 
-    def forward(self, x):
-        outputs = self.layer(x)
-        self.mean.add_(outputs.mean())
-        return outputs
+def frozen():
+    model = nn.Linear(4, 1)
+    model.requires_grad_(False)
+    return model
 
 
 def flat():
@@ -107,13 +102,31 @@ def flat():
     [
         (lambda: Engine([], seed=0), "at least one task must be given but got none"),
         (lambda: Engine([regression(), classification()], seed=0), "tasks of one search must be of one kind"),
-        (lambda: Engine(regression(Stateful), seed=0), "this model cannot be differentiated as a function"),
+        (lambda: Engine(regression(lambda: nn.Linear(3, 1)), seed=0), "this model cannot be differentiated"),
+        (lambda: Engine(regression(lambda: nn.Linear(4, 2)), seed=0), "the task has 1 targets but the model has 2"),
+        (lambda: Engine(classification(lambda: nn.Linear(4, 2)), seed=0), "the task has 3 classes but the model has 2"),
+        (lambda: Engine(classification(lambda: nn.Linear(4, 1)), seed=0), "the task has 3 classes but the model has 1"),
+        (lambda: Engine(regression(frozen), seed=0), "a model must have parameters to be trained but has none"),
+        (lambda: Engine(regression(lambda: ONE), seed=0), "must make a fresh model at each call"),
+        (lambda: Engine(["diabetes"], seed=0), "tasks must be a Task or several"),
+        (lambda: EngineSettings(population="5"), "population must be a whole number, at least 1, but got '5'"),
+        (lambda: EngineSettings(activation="relu"), "activation must be one of identity, softplus but got 'relu'"),
+        (lambda: EngineSettings(tangent="sideways"), "tangent must be one of None, forward, transposed"),
+        (lambda: EngineSettings(dtype=torch.float16), "dtype must be one of torch.float32, torch.float64"),
+        (lambda: EngineSettings(recipe={"steps": 3}), "a recipe's steps are given by training_steps here"),
+        (lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"lr": "x"})), "lr must be more than 0"),
+        (
+            lambda: Engine(
+                regression(dropping), seed=0, settings=EngineSettings(device="cpu", tangent="forward")
+            ).optimise([SQUARE], [[1.0] * SQUARE.edges]),
+            "tangent forward needs a model that has forward-mode derivatives and draws nothing",
+        ),
         (lambda: Engine(regression(nn.Flatten), seed=0), "a model must have parameters to be trained but has none"),
         (
             lambda: Engine(regression(flat), seed=0),
             r"a model must give a row of outputs for each sample but gave \[4\]",
         ),
-        (lambda: EngineSettings(meta_steps=0), "meta_steps must be at least 1 but got 0"),
+        (lambda: EngineSettings(meta_steps=0), "meta_steps must be a whole number, at least 1, but got 0"),
         (lambda: EngineSettings(meta_lr=0.0), "meta_lr must be more than 0 but got 0.0"),
         (
             lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"rate": 1})),
