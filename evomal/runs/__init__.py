@@ -1,0 +1,22 @@
+"""Runs: their record, who may write it, and where they are."""
+
+from evomal.runs.candidates import RecordedCandidate, genome_text
+from evomal.runs.differences import Difference, versions
+from evomal.runs.generations import Generation
+from evomal.runs.listing import FoundRun, RunState, runs_in
+from evomal.runs.lock import FolderLock
+from evomal.runs.store import Chunk, RunStore
+
+__all__ = [
+    "Chunk",
+    "Difference",
+    "FolderLock",
+    "FoundRun",
+    "Generation",
+    "RecordedCandidate",
+    "RunState",
+    "RunStore",
+    "genome_text",
+    "runs_in",
+    "versions",
+]

@@ -1,0 +1,46 @@
+"""What a generation came to: states counted, the best candidate, the time taken."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from evomal.runs.candidates import RecordedCandidate
+from evomal.strategies.outcomes import State
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generation as far as it is recorded; `best` is None where nothing has a fitness, ties go to the first."""
+
+    number: int
+    counts: Mapping[State, int]
+    best: RecordedCandidate | None
+    seconds: Mapping[str, float] = field(compare=False)
+
+    @property
+    def size(self) -> int:
+        """Number of candidates."""
+        return sum(self.counts.values())
+
+
+def summarised(candidates: Iterable[RecordedCandidate]) -> tuple[Generation, ...]:
+    """The generations of these candidates, in order."""
+    members: dict[int, list[RecordedCandidate]] = {}
+    for candidate in candidates:
+        members.setdefault(candidate.generation, []).append(candidate)
+    return tuple(_summary(number, members[number]) for number in sorted(members))
+
+
+def best_of(candidates: Iterable[RecordedCandidate]) -> RecordedCandidate | None:
+    """The one with the least fitness; the earliest of equals."""
+    scored = (candidate for candidate in candidates if math.isfinite(candidate.fitness))
+    return min(scored, key=lambda candidate: (candidate.fitness, candidate.generation, candidate.index), default=None)
+
+
+def _summary(number: int, members: list[RecordedCandidate]) -> Generation:
+    seconds: dict[str, float] = {}
+    for member in members:
+        for stage, taken in member.seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + taken
+    return Generation(number, dict(Counter(member.state for member in members)), best_of(members), seconds)

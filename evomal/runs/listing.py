@@ -1,0 +1,89 @@
+"""The runs below a folder, and how each stands."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from evomal.errors import EvomalError, InputError
+from evomal.runs.candidates import RecordedCandidate
+from evomal.runs.generations import best_of
+from evomal.runs.lock import is_held
+from evomal.runs.store import RECORD_NAME, RunStore
+
+
+class RunState(StrEnum):
+    """How a run stands."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+    DAMAGED = "damaged"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run in its folder; the sentence says why it is complete, or what keeps it from being read."""
+
+    folder: Path
+    state: RunState
+    sentence: str
+    settings: Mapping[str, Any]
+    created: str | None = None
+    written: str | None = None
+    generations: int = 0
+    candidates: int = 0
+    best: RecordedCandidate | None = None
+
+
+def runs_in(folder: str | os.PathLike[str]) -> tuple[FoundRun, ...]:
+    """Every run in the folder and below it, by path; linked folders are not entered, unreadable ones passed over."""
+    top = Path(folder)
+    if not top.is_dir():
+        raise InputError(f"{top}: is not a folder")
+    return tuple(_found(place) for place in sorted(_run_folders(top)))
+
+
+def _run_folders(top: Path) -> Iterator[Path]:
+    waiting = [top]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if entry.name == RECORD_NAME:
+                        yield place
+                    elif entry.is_dir(follow_symlinks=False):
+                        waiting.append(place / entry.name)
+        except OSError:
+            continue
+
+
+def _found(folder: Path) -> FoundRun:
+    try:
+        with RunStore.read(folder) as store:
+            candidates, chunks, ending = store.candidates(), store.complete_chunks(), store.ending
+            return FoundRun(
+                folder,
+                _state(folder, ending),
+                ending or "",
+                store.settings,
+                created=store.created,
+                written=chunks[-1].written if chunks else None,
+                generations=len({candidate.generation for candidate in candidates}),
+                candidates=len(candidates),
+                best=best_of(candidates),
+            )
+    except InputError as error:
+        return FoundRun(folder, RunState.DAMAGED, str(error), {})
+    except EvomalError as error:
+        return FoundRun(folder, RunState.UNREADABLE, str(error), {})
+
+
+def _state(folder: Path, ending: str | None) -> RunState:
+    if ending is not None:
+        return RunState.COMPLETE
+    return RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED

@@ -1,0 +1,154 @@
+"""One writer for a run folder at a time."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from evomal.errors import EvomalError, InputError
+
+LOCK_NAME = ".run.lock"
+PROCESS_NAME = ".run.process"
+_WITHOUT_FLOCK = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
+_RETRY_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a folder."""
+
+    process: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    @property
+    def is_dead(self) -> bool:
+        """Known to be gone; of another host's processes nothing is known."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except (ProcessLookupError, OverflowError):
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+class FolderLock:
+    """The right to write into a folder, until `release` or the end of the process.
+
+    The kernel holds it (`flock`) and lets go at the process's death, however it dies; the lock file only says who it
+    is, and stays. Processes forked from the holder hold it too. On file systems without `flock` a file with the
+    holder's process id and host takes its place: left by a dead process of this host it is taken over, left by another
+    host it has to be deleted by hand, and a process id that was given out anew looks alive.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._process_file: Path | None = None
+        try:
+            # Never through a link, which could lead to a file that is somebody's.
+            self._handle = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
+        try:
+            self._acquire(folder)
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def release(self) -> None:
+        """Let others in; again is harmless."""
+        if self._process_file is not None:
+            self._process_file.unlink(missing_ok=True)
+            self._process_file = None
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _acquire(self, folder: Path) -> None:
+        try:
+            if not _flocked(self._handle, fcntl.LOCK_EX, _RETRY_SECONDS):
+                raise _in_use(folder, _holder(folder / LOCK_NAME))
+        except OSError as error:
+            if error.errno not in _WITHOUT_FLOCK:
+                raise EvomalError(f"{folder}: cannot be locked: {error.strerror}") from None
+            self._process_file = _made_process_file(folder)
+            return
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its holder
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, _own_name(), 0)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a living process writes into the folder."""
+    try:
+        handle = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _flocked(handle, fcntl.LOCK_SH, 0.0)
+    except OSError:
+        holder = _holder(folder / PROCESS_NAME)
+        return holder is not None and not holder.is_dead
+    finally:
+        os.close(handle)
+
+
+def _flocked(handle: int, kind: int, patience: float) -> bool:
+    # A writer tries for a moment: `is_held` takes the lock for an instant to see whether it can.
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
+
+
+def _made_process_file(folder: Path) -> Path:
+    path = folder / PROCESS_NAME
+    for _ in range(2):
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            holder = _holder(path)
+            if holder is None or not holder.is_dead:
+                raise _in_use(folder, holder, f"; if that is over, delete {path}") from None
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
+        else:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_own_name())
+            return path
+    raise _in_use(folder, _holder(path))
+
+
+def _in_use(folder: Path, holder: Holder | None, remedy: str = "") -> InputError:
+    return InputError(f"{folder}: the run is in use by {holder or 'another process'}{remedy}")
+
+
+def _own_name() -> bytes:
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode()
+
+
+def _holder(path: Path) -> Holder | None:
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(4096))
+        process, host = content["process"], content["host"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_sensible = type(process) is int and process > 0 and isinstance(host, str) and host.isprintable()
+    return Holder(process, host[:100]) if is_sensible else None

@@ -1,0 +1,157 @@
+"""The tables of `run.sqlite`, and rows that carry their own checksum.
+
+`settings` has one row, written with the file itself; `chunks` a row for every transaction; `candidates` what was
+recorded in it; `ending` at most one row, once the run is complete.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from evomal.errors import InputError
+from evomal.runs.canonical import checksum
+
+APPLICATION_ID = 0x65766F6D  # "evom"
+VERSION = 1
+PAGE_SIZE = 4096
+
+COLUMNS = {
+    "settings": ("id", "content", "created"),
+    "chunks": ("number", "generation", "candidates", "digest", "written"),
+    "candidates": (
+        *("generation", "position", "chunk", "origin", "parents", "genome", "state", "fitness", "sentence"),
+        *("weights", "fingerprint", "seconds"),
+    ),
+    "ending": ("id", "reason", "written"),
+}
+_DEFINITIONS = {
+    "settings": """CREATE TABLE settings (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    content TEXT NOT NULL,
+    created TEXT NOT NULL,
+    checksum TEXT NOT NULL
+)""",
+    "chunks": """CREATE TABLE chunks (
+    number INTEGER PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    candidates INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    written TEXT NOT NULL,
+    checksum TEXT NOT NULL
+)""",
+    "candidates": """CREATE TABLE candidates (
+    generation INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    chunk INTEGER NOT NULL REFERENCES chunks (number),
+    origin TEXT NOT NULL,
+    parents TEXT NOT NULL,
+    genome TEXT NOT NULL,
+    state TEXT NOT NULL,
+    fitness TEXT,
+    sentence TEXT NOT NULL,
+    weights TEXT NOT NULL,
+    fingerprint TEXT,
+    seconds TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    PRIMARY KEY (generation, position)
+)""",
+    "ending": """CREATE TABLE ending (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    reason TEXT NOT NULL,
+    written TEXT NOT NULL,
+    checksum TEXT NOT NULL
+)""",
+}
+_INDICES = {("index", "sqlite_autoindex_candidates_1", "candidates", None)}
+
+
+class DamageError(Exception):
+    """The record is not as it was written; the text says where it shows."""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Mark the file as evomal's and make its tables, inside the caller's transaction."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for definition in _DEFINITIONS.values():
+        connection.execute(definition)
+
+
+def check_identity(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse by name what another program or a newer evomal wrote.
+
+    The file is asked through SQLite only: were it opened and closed beside it, every lock that this process holds on
+    the file would be gone.
+    """
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: is empty, but the record of an evomal run was expected")
+    application, version = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application != APPLICATION_ID:
+        raise foreign(path)
+    if version != VERSION:
+        raise InputError(
+            f"{path}: is of version {version} but this evomal reads version {VERSION}: "
+            "it is damaged or comes from a newer evomal"
+        )
+    expected = {"journal_mode": "delete", "page_size": PAGE_SIZE, "encoding": "UTF-8"}
+    for name, value in expected.items():
+        (found,) = connection.execute(f"PRAGMA {name}").fetchone()
+        if found != value:
+            raise DamageError(f"its {name} is {found} but must be {value}")
+
+
+def foreign(path: Path) -> InputError:
+    """The refusal of a file that is not evomal's."""
+    return InputError(f"{path}: is not the record of an evomal run, or its first bytes are damaged")
+
+
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Exactly the tables above: nothing missing, and no view or trigger beside them that could act on its own."""
+    limit = len(_DEFINITIONS) + len(_INDICES) + 1
+    found = set(connection.execute(f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {limit}"))
+    if found != {("table", name, name, sql) for name, sql in _DEFINITIONS.items()} | _INDICES:
+        raise DamageError("its tables are not those of an evomal run")
+
+
+def insert(connection: sqlite3.Connection, table: str, values: tuple[int | str | None, ...]) -> str:
+    """Add a row with its checksum, which is returned."""
+    proof = checksum([table, *values])
+    marks = ", ".join("?" * (len(values) + 1))
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(COLUMNS[table])}, checksum) VALUES ({marks})", (*values, proof)
+    )
+    return proof
+
+
+def rows(
+    connection: sqlite3.Connection, table: str, clause: str, parameters: tuple[int, ...] = ()
+) -> Generator[tuple[tuple[Any, ...], str], None, None]:
+    """Rows without their checksum, and the checksum; `DamageError` at the first that does not match."""
+    with contextlib.closing(unchecked_rows(connection, table, clause, parameters)) as found:
+        for values, proof in found:
+            if not is_intact(table, values, proof):
+                raise DamageError(f"a row of its table {table} does not match its checksum")
+            yield values, proof
+
+
+def unchecked_rows(
+    connection: sqlite3.Connection, table: str, clause: str, parameters: tuple[int, ...] = ()
+) -> Generator[tuple[tuple[Any, ...], Any], None, None]:
+    """Rows as the file gives them, for those who count what is left."""
+    query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} {clause}"
+    # A query that is left open keeps the file locked, even beyond the end of its connection.
+    with contextlib.closing(connection.execute(query, parameters)) as cursor:
+        for *values, proof in cursor:
+            yield tuple(values), proof
+
+
+def is_intact(table: str, values: tuple[Any, ...], proof: Any) -> bool:
+    """Whether a row is what its checksum was made of."""
+    try:
+        return bool(checksum([table, *values]) == proof)
+    except InputError:  # bytes or an infinity, neither of which evomal writes
+        return False

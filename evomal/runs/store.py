@@ -1,0 +1,249 @@
+"""The record of a run, which is its checkpoint too: `run.sqlite` in the run's folder."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evomal.errors import EvomalError, InputError
+from evomal.runs.candidates import MAX_SENTENCE, RecordedCandidate, checked_text, content, from_row, to_row
+from evomal.runs.canonical import canonical, checksum, parsed
+from evomal.runs.creation import now, write_first
+from evomal.runs.database import connect, explained, require_record, require_writable, transaction
+from evomal.runs.differences import Difference, differences, settings_text
+from evomal.runs.generations import Generation, summarised
+from evomal.runs.lock import FolderLock
+from evomal.runs.schema import DamageError, check_identity, insert, rows
+from evomal.runs.verification import damaged, verify
+
+RECORD_NAME = "run.sqlite"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Candidates that were computed together and recorded in one transaction, by their places in the generation."""
+
+    number: int
+    generation: int
+    indices: tuple[int, ...]
+    written: str
+
+
+class RunStore:
+    """A run's settings and what became of each candidate, whole chunks at a time.
+
+    Made by `create`, `open` (to write on) or `read`. Whatever kills the process, the next to open the folder finds the
+    record as it was after the last chunk that was written. All that is read is checked against its checksum; a
+    damaged record is an InputError that says how much of it is left, a full disk or the like an EvomalError.
+    """
+
+    def __init__(self, path: Path, lock: FolderLock | None) -> None:
+        self.path = path
+        self._lock = lock
+        with self._explaining():
+            require_record(path)
+            self._connection = connect(path, writable=lock is not None)
+            try:
+                check_identity(self._connection, path)
+                with transaction(self._connection, writing=lock is not None):
+                    verify(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @classmethod
+    def create(cls, folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> Self:
+        """Begin a run in a folder, which is made where it is missing and must not hold a run yet."""
+        text = settings_text(settings)
+        place = Path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise InputError(f"{place}: is a file, but a folder for the run was expected") from None
+        except OSError as error:
+            raise EvomalError(f"{place}: cannot be made: {error.strerror}") from None
+        except ValueError as error:  # a name that no file can have
+            raise InputError(f"{str(place)!r}: is no name for a folder: {error}") from None
+        with _locked(place) as lock:
+            path = place / RECORD_NAME
+            if os.path.lexists(path):
+                raise InputError(f"{path}: is there already, and a new run needs a folder without one")
+            write_first(path, text)
+            return cls(path, lock)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Self:
+        """The record of a folder, to go on with; refused while another process does."""
+        path = Path(folder) / RECORD_NAME
+        require_record(path)
+        require_writable(path)
+        with _locked(path.parent) as lock:
+            return cls(path, lock)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Self:
+        """The record of a folder, to look at, also while another process writes: every call sees the latest chunk."""
+        return cls(Path(folder) / RECORD_NAME, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file and of the folder; again is harmless."""
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings the run was begun with."""
+        result: dict[str, Any] = parsed(self._first("settings")[1])
+        return result
+
+    @property
+    def created(self) -> str:
+        """When the run was begun, in UTC."""
+        return str(self._first("settings")[2])
+
+    @property
+    def ending(self) -> str | None:
+        """Why the run is complete, or None while it is not."""
+        found = self._rows("ending")
+        return str(found[0][1]) if found else None
+
+    def differences(self, settings: Mapping[str, Any]) -> tuple[Difference, ...]:
+        """Where these settings are not the recorded ones."""
+        return differences(self.settings, settings)
+
+    def write_chunk(self, generation: int, candidates: Sequence[RecordedCandidate]) -> int:
+        """Record candidates that were computed together, all or none, and give the number of their chunk."""
+        ordered = sorted(candidates, key=lambda candidate: candidate.index)
+        if not ordered:
+            raise InputError("a chunk must hold at least 1 candidate but got 0")
+        for candidate in ordered:
+            if candidate.generation != generation:
+                raise InputError(f"a chunk of generation {generation} got a candidate of {candidate.generation}")
+        with self._writing():
+            number, latest = self._connection.execute("SELECT COUNT(*), MAX(generation) FROM chunks").fetchone()
+            allowed = (0,) if latest is None else (latest, latest + 1)
+            if generation not in allowed:
+                raise InputError(f"the next chunk must be of generation {allowed[-1]} at most but got {generation}")
+            taken = self._connection.execute("SELECT position FROM candidates WHERE generation = ?", (generation,))
+            known = {position for (position,) in taken}
+            prepared = []
+            for candidate in ordered:
+                if candidate.index in known:
+                    raise InputError(f"candidate {candidate.index} of generation {generation} is recorded already")
+                known.add(candidate.index)
+                prepared.append(to_row(candidate, number))
+            digest = checksum([checksum(["candidates", *row]) for row in prepared])
+            insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
+            for row in prepared:
+                insert(self._connection, "candidates", row)
+        return int(number)
+
+    def finish(self, reason: str) -> None:
+        """Record that the run is complete, and why; nothing is added to it after that."""
+        text = checked_text("reason", reason, MAX_SENTENCE)
+        with self._writing():
+            insert(self._connection, "ending", (1, text, now()))
+
+    def candidates(self, generation: int | None = None) -> tuple[RecordedCandidate, ...]:
+        """All candidates, or those of one generation, by generation and index."""
+        return tuple(candidate for candidate, _ in self._placed(generation))
+
+    def complete_chunks(self) -> tuple[Chunk, ...]:
+        """The chunks in the order of writing. There are no incomplete ones: those were never recorded."""
+        with self._snapshot():
+            heads = self._rows("chunks", "ORDER BY number")
+            places: dict[int, list[int]] = {number: [] for number, *_ in heads}
+            for candidate, chunk in self._placed(None):
+                places[chunk].append(candidate.index)
+        return tuple(
+            Chunk(number, generation, tuple(places[number]), written) for number, generation, _, _, written in heads
+        )
+
+    def generations(self) -> tuple[Generation, ...]:
+        """What each generation came to, as far as it is recorded."""
+        return summarised(self.candidates())
+
+    def dump(self) -> str:
+        """The record as lines of canonical JSON in a fixed order, without times: what two equal runs share."""
+        with self._snapshot():
+            settings, chunks, candidates, ending = self.settings, self.complete_chunks(), self.candidates(), self.ending
+        lines: list[dict[str, Any]] = [{"kind": "settings", "settings": settings}]
+        for chunk in chunks:
+            places = {"number": chunk.number, "generation": chunk.generation, "indices": chunk.indices}
+            lines.append({"kind": "chunk", **places})
+        lines += [{"kind": "candidate", **content(candidate)} for candidate in candidates]
+        lines += [] if ending is None else [{"kind": "ending", "reason": ending}]
+        return "".join(f"{canonical(line)}\n" for line in lines)
+
+    def _placed(self, generation: int | None) -> list[tuple[RecordedCandidate, int]]:
+        clause, parameters = ("", ()) if generation is None else ("WHERE generation = ?", (generation,))
+        with self._explaining():
+            found = self._rows("candidates", f"{clause} ORDER BY generation, position", parameters)
+            try:
+                return [from_row(row) for row in found]
+            except InputError as error:
+                raise DamageError(f"one of its rows {error}") from None
+
+    def _first(self, table: str) -> tuple[Any, ...]:
+        with self._explaining():
+            for row in self._rows(table):
+                return row
+            raise DamageError(f"its table {table} is empty")
+
+    def _rows(self, table: str, clause: str = "", parameters: tuple[int, ...] = ()) -> list[tuple[Any, ...]]:
+        # All at once: a query that is left open would keep the writer waiting.
+        with self._explaining():
+            return [values for values, _ in rows(self._connection, table, clause, parameters)]
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Several queries that see the same moment of a record that is being written."""
+        with self._explaining(), contextlib.ExitStack() as stack:
+            if not self._connection.in_transaction:
+                stack.enter_context(transaction(self._connection, writing=False))
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        if self._lock is None:
+            raise InputError(f"{self.path}: was opened to be read, and cannot be written")
+        with self._explaining(), transaction(self._connection, writing=True):
+            if (reason := self.ending) is not None:
+                raise InputError(f"{self.path}: the run is complete ({reason}), and nothing can be added to it")
+            yield
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            reason = explained(self.path, error)
+            raise (damaged(self.path, reason) if isinstance(reason, DamageError) else reason) from None
+        except DamageError as damage:
+            raise damaged(self.path, damage) from None
+        except OSError as error:
+            raise EvomalError(f"{self.path}: cannot be read: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[FolderLock]:
+    """The folder's lock, which passes to the store unless that cannot be made."""
+    lock = FolderLock(folder)
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise

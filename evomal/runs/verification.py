@@ -1,0 +1,122 @@
+"""Whether a record is as it was written, and how much of a damaged one still is."""
+
+import contextlib
+import itertools
+import sqlite3
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from evomal.errors import EvomalError, InputError
+from evomal.runs.candidates import from_row
+from evomal.runs.canonical import checksum, parsed
+from evomal.runs.database import connect
+from evomal.runs.differences import settings_text
+from evomal.runs.schema import DamageError, check_identity, check_schema, is_intact, rows, unchecked_rows
+
+_LEAST_ROW_BYTES = 64  # every row holds a checksum of that length
+
+
+def verify(connection: sqlite3.Connection) -> None:
+    """Check the structure, every row and every chunk as a whole, in the caller's transaction."""
+    check_schema(connection)
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != ("ok",):
+        raise DamageError(str(found[0]).splitlines()[-1][:200] if found else "its structure cannot be checked")
+    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise DamageError("a candidate belongs to no chunk")
+    try:
+        _verify_settings(connection)
+        _verify_chunks(connection)
+        _verify_ending(connection)
+    except InputError as error:
+        raise DamageError(f"one of its rows {error}") from None
+
+
+def damaged(path: Path, damage: DamageError) -> InputError:
+    """The refusal: the file, what is wrong with it, and what can still be read of what was saved."""
+    places = _verified_places(path)
+    generations = len({generation for generation, _ in places})
+    saved = f"{_counted(generations, 'generation')} and {_counted(len(places), 'candidate')}"
+    return InputError(f"{path}: is damaged ({damage}); {saved} of it can still be read and verified")
+
+
+def _verify_settings(connection: sqlite3.Connection) -> None:
+    found = [values for values, _ in rows(connection, "settings", "LIMIT 2")]
+    if len(found) != 1:
+        raise DamageError("its settings are missing")
+    content = found[0][1]
+    settings = parsed(content) if isinstance(content, str) else None
+    if not isinstance(settings, dict) or settings_text(settings) != content:
+        raise DamageError("its settings are not written in canonical form")
+
+
+def _verify_chunks(connection: sqlite3.Connection) -> None:
+    # Both in the order of writing, so that neither table has to be held in memory.
+    with (
+        contextlib.closing(rows(connection, "candidates", "ORDER BY rowid")) as candidates,
+        contextlib.closing(rows(connection, "chunks", "ORDER BY number")) as chunks,
+    ):
+        latest = -1
+        for expected, (values, _) in enumerate(chunks):
+            number, generation, count, digest, _ = values
+            if number != expected or type(count) is not int or not 1 <= count <= sys.maxsize:
+                raise DamageError(f"its chunk {expected} is missing")
+            if type(generation) is not int or generation not in (max(latest, 0), latest + 1):
+                raise DamageError(f"its chunk {number} is of generation {generation}, after generation {latest}")
+            latest = generation
+            if checksum(_proofs(itertools.islice(candidates, count), number, generation)) != digest:
+                raise DamageError(f"its chunk {number} is incomplete")
+        if next(candidates, None) is not None:
+            raise DamageError("it holds candidates without a chunk")
+
+
+def _proofs(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generation: int) -> list[str]:
+    """The checksums of a chunk's rows, which must be candidates of that chunk."""
+    proofs = []
+    for row, proof in found:
+        candidate, chunk = from_row(row)
+        if (candidate.generation, chunk) != (generation, number):
+            raise DamageError(f"its chunk {number} is incomplete")
+        proofs.append(proof)
+    return proofs
+
+
+def _verify_ending(connection: sqlite3.Connection) -> None:
+    found = [values for values, _ in rows(connection, "ending", "LIMIT 2")]
+    if not all(isinstance(text, str) for _, *texts in found for text in texts):
+        raise DamageError("its ending is not a text")
+
+
+def _verified_places(path: Path) -> set[tuple[int, int]]:
+    """Generation and index of every candidate that is intact, from both ends towards the damage."""
+    try:
+        limit = path.stat().st_size // _LEAST_ROW_BYTES
+        connection = connect(path, writable=False)
+    except (EvomalError, OSError, sqlite3.Error):
+        return set()
+    places: set[tuple[int, int]] = set()
+    try:
+        check_identity(connection, path)
+        check_schema(connection)
+        for direction in ("ASC", "DESC"):
+            _collect(connection, f"ORDER BY rowid {direction} LIMIT {limit}", places)
+    except (DamageError, EvomalError, sqlite3.Error):
+        return places
+    finally:
+        connection.close()
+    return places
+
+
+def _collect(connection: sqlite3.Connection, clause: str, places: set[tuple[int, int]]) -> None:
+    with contextlib.suppress(sqlite3.Error):  # beyond the damage nothing can be reached from this end
+        for row, proof in unchecked_rows(connection, "candidates", clause):
+            with contextlib.suppress(InputError):
+                if is_intact("candidates", row, proof):
+                    candidate, _ = from_row(row)
+                    places.add((candidate.generation, candidate.index))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

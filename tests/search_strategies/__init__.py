@@ -1,0 +1,1 @@
+"""Tests of the search strategies; `tests.strategies` are Hypothesis strategies, another thing."""
