@@ -1,0 +1,1 @@
+"""Methods: the paper's compositions of representation, strategy, filters and weight optimisation."""
