@@ -9,6 +9,11 @@ import scipy.io
 from evomal.tasks.datasets import boston, cifar10, mnist
 
 
+def zipped(content):
+    """The same bytes at every time of day: parametrised tests must be the same in every process."""
+    return gzip.compress(content, mtime=0)
+
+
 def random_images(seed, rows, shape=(3, 32, 32)):
     return np.random.default_rng(seed).integers(0, 256, (rows, *shape), dtype=np.uint8)
 
@@ -29,8 +34,8 @@ def write_mnist(folder, rows=(7, 3)):
         ((mnist.TRAIN_IMAGES, mnist.TRAIN_LABELS), (mnist.TEST_IMAGES, mnist.TEST_LABELS)), rows, strict=True
     ):
         images, labels = random_images(count, count, (28, 28)), random_labels(count, count, 10)
-        (folder / images_name).write_bytes(gzip.compress(idx(images)))
-        (folder / labels_name).write_bytes(gzip.compress(idx(labels)))
+        (folder / images_name).write_bytes(zipped(idx(images)))
+        (folder / labels_name).write_bytes(zipped(idx(labels)))
         made[count] = images, labels
     return made
 

@@ -1,7 +1,5 @@
 """Every format: what was written is what is read, and damaged files are refused by name."""
 
-import gzip
-
 import numpy as np
 import pytest
 import scipy.io
@@ -22,6 +20,7 @@ from tests.tasks.datasets.files import (
     write_cifar100,
     write_mnist,
     write_svhn,
+    zipped,
 )
 
 
@@ -66,14 +65,14 @@ def test_mnist_is_read_as_written(tmp_path):
     [
         (b"no gzip at all", "not a whole gzip file"),
         (b"", "magic number 0x00000801, but begins with 0x00000000"),
-        (gzip.compress(idx([1, 2, 3]))[:-6], "not a whole gzip file"),
-        (gzip.compress(idx([1, 2, 3]))[:-8] + b"\0" * 8, "not a whole gzip file: CRC check failed"),
-        (gzip.compress(idx([[1, 2, 3]])), "magic number 0x00000801, but begins with 0x00000802"),
-        (gzip.compress(idx([1, 2, 3])[:6]), "a header of 8 bytes, but has 6 bytes"),
-        (gzip.compress(idx([1, 2])), "an array of 3, but announces 2"),
-        (gzip.compress(idx([1, 2, 3])[:-1]), "unpack to 11 bytes, but unpacks to 10"),
-        (gzip.compress(idx([1, 2, 3]) + b"\0" * 100), "unpack to 11 bytes, but unpacks to more"),
-        (gzip.compress(idx([1, 10, 3])), "labels must be from 0 to 9, but record 1 has 10"),
+        (zipped(idx([1, 2, 3]))[:-6], "not a whole gzip file"),
+        (zipped(idx([1, 2, 3]))[:-8] + b"\0" * 8, "not a whole gzip file: CRC check failed"),
+        (zipped(idx([[1, 2, 3]])), "magic number 0x00000801, but begins with 0x00000802"),
+        (zipped(idx([1, 2, 3])[:6]), "a header of 8 bytes, but has 6 bytes"),
+        (zipped(idx([1, 2])), "an array of 3, but announces 2"),
+        (zipped(idx([1, 2, 3])[:-1]), "unpack to 11 bytes, but unpacks to 10"),
+        (zipped(idx([1, 2, 3]) + b"\0" * 100), "unpack to 11 bytes, but unpacks to more"),
+        (zipped(idx([1, 10, 3])), "labels must be from 0 to 9, but record 1 has 10"),
     ],
 )
 def test_mnist_refuses_damage(tmp_path, content, said):
@@ -86,7 +85,7 @@ def test_mnist_refuses_damage(tmp_path, content, said):
 def test_mnist_images_must_be_28_by_28(tmp_path):
     write_mnist(tmp_path)
     path = tmp_path / mnist.TRAIN_IMAGES
-    path.write_bytes(gzip.compress(idx(np.zeros((7, 14, 56)))))
+    path.write_bytes(zipped(idx(np.zeros((7, 14, 56)))))
     assert "7×28×28, but announces 7×14×56" in refusal(lambda: read_mnist(tmp_path, (7, 3)), path)
 
 
