@@ -11,17 +11,16 @@ from evomal.strategies.outcomes import State
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation as far as it is recorded; `best` is None where nothing has a fitness, ties go to the first."""
+    """A generation as far as it is recorded; `best` is None where nothing has a fitness, ties go to the first.
+
+    Elites take part in `best` and `size`, but nothing was computed for them: they are in no count and take no time.
+    """
 
     number: int
+    size: int
     counts: Mapping[State, int]
     best: RecordedCandidate | None
     seconds: Mapping[str, float] = field(compare=False)
-
-    @property
-    def size(self) -> int:
-        """Number of candidates."""
-        return sum(self.counts.values())
 
 
 def summarised(candidates: Iterable[RecordedCandidate]) -> tuple[Generation, ...]:
@@ -40,7 +39,9 @@ def best_of(candidates: Iterable[RecordedCandidate]) -> RecordedCandidate | None
 
 def _summary(number: int, members: list[RecordedCandidate]) -> Generation:
     seconds: dict[str, float] = {}
-    for member in members:
+    computed = [member for member in members if member.origin != "elite"]
+    for member in computed:
         for stage, taken in member.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + taken
-    return Generation(number, dict(Counter(member.state for member in members)), best_of(members), seconds)
+    counts = dict(Counter(member.state for member in computed))
+    return Generation(number, len(members), counts, best_of(members), seconds)

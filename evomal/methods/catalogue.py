@@ -1,0 +1,15 @@
+"""Methods by name."""
+
+from evomal.methods.evolution import EVOMAL, GP_LFL
+from evomal.methods.method import Method
+from evomal.methods.random_trees import RANDOM
+from evomal.suggestions import unknown_name
+
+METHODS: dict[str, Method] = {method.name: method for method in (EVOMAL, GP_LFL, RANDOM)}
+
+
+def method_named(name: str) -> Method:
+    """The method of that name, or an error with the nearest one."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]

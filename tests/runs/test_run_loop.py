@@ -1,0 +1,127 @@
+"""Searches: recorded, resumed, refused, ended by budgets, and the same whenever they are the same."""
+
+import dataclasses
+import json
+
+import pytest
+
+from evomal.errors import InputError
+from evomal.losses import load_loss
+from evomal.methods import METHODS
+from evomal.runs import RunStore
+from evomal.runs.run_loop import search
+from tests.engine.populations import regression
+
+SHORT = {
+    "population": 6, "generations": 3, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
+    "population_mode": "looped",
+}  # fmt: skip
+
+
+def run(folder=None, **changes):
+    return search(regression(), seed=1, folder=folder, **{**SHORT, **changes})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_something_and_says_how(method, tmp_path):
+    seen = []
+    result = run(tmp_path / "run", method=method, callback=seen.append)
+    assert [generation.number for generation in result.history] == [0, 1, 2]
+    assert [generation.number for generation in seen] == [0, 1, 2]
+    assert result.ending == "all 3 generations are done"
+    assert result.best.fitness == min(g.best.fitness for g in result.history if g.best is not None)
+    assert result.best.fitness == result.front[-1].fitness
+    assert result.best.formula()
+    saved = load_loss(tmp_path / "run" / "best.json")
+    assert saved.expression == result.best.expression
+    assert saved.weights.tolist() == list(result.best.weights)
+    assert saved.provenance["method"] == method
+    elites = 2 if method != "random" else 0  # one in each generation but the first
+    assert sum(result.counts.values()) == 18 - elites
+
+
+def test_the_same_seed_gives_the_same_record(tmp_path):
+    dumps = []
+    for name in ("one", "two"):
+        run(tmp_path / name)
+        with RunStore.read(tmp_path / name) as store:
+            dumps.append(store.dump())
+    assert dumps[0] == dumps[1]
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("generations_done", [1, 2])
+def test_interrupted_and_resumed_it_is_the_same(tmp_path, generations_done):
+    whole = run(tmp_path / "whole")
+
+    def stop(generation):
+        if generation.number == generations_done - 1:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run(tmp_path / "parts", callback=stop)
+    (tmp_path / "parts" / "best.json").unlink(missing_ok=True)
+    resumed = run(tmp_path / "parts")
+    with RunStore.read(tmp_path / "whole") as one, RunStore.read(tmp_path / "parts") as other:
+        assert one.dump() == other.dump()
+    assert resumed.best == whole.best
+    best = [json.loads((tmp_path / name / "best.json").read_text()) for name in ("whole", "parts")]
+    assert best[0] == best[1]
+
+
+def test_a_finished_run_is_only_read_again(tmp_path):
+    first = run(tmp_path)
+    again = run(tmp_path, callback=lambda generation: pytest.fail("nothing is to be computed"))
+    assert again.best == first.best
+    assert again.history == first.history
+
+
+def test_another_search_is_refused_with_what_differs(tmp_path):
+    run(tmp_path)
+    before = (tmp_path / "run.sqlite").read_bytes()
+    with pytest.raises(InputError, match=r"is the record of another search: .*meta_steps was 3 but is 4"):
+        run(tmp_path, meta_steps=4)
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+
+
+def test_budgets_end_a_search_that_can_go_on(tmp_path):
+    short = run(tmp_path, max_evaluations=1)
+    assert "candidates were evaluated, and 1 are allowed" in short.ending
+    assert len(short.history) < 3
+    assert run(tmp_path).ending == "all 3 generations are done"
+    assert "of 0.001 s is used up" in run(max_time=0.001).ending
+
+
+def test_patience():
+    result = run(generations=12, patience=2)
+    assert "nothing better was found for 2 generations" in result.ending or len(result.history) == 12
+
+
+def test_seeds_stand_in_the_first_generation(tmp_path):
+    result = run(tmp_path, seed_with=("mse",), generations=1)
+    with RunStore.read(tmp_path) as store:
+        first = store.candidates(0)[0]
+    assert (first.genome, first.origin) == ("square(sub(y, f))", "seeded")
+    assert result.best.fitness <= first.fitness
+
+
+def test_nothing_survives_and_it_is_said():
+    result = run(generations=1, population=4, initial_height=(2, 2), lr=1e30)
+    assert result.best is None or result.best.fitness < float("inf")
+    assert sum(result.counts.values()) == 4
+
+
+def test_settings_are_given_once():
+    from evomal.settings import SearchSettings
+
+    with pytest.raises(InputError, match="settings are given already, so they cannot be changed by population"):
+        search(regression(), settings=SearchSettings.preset("quick"), population=5)
+    with pytest.raises(InputError, match="there is no method named 'evomall': did you mean 'evomal'"):
+        search(regression(), method="evomall")
+
+
+def test_the_result_is_plain_data():
+    assert dataclasses.is_dataclass(run(generations=1))
