@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: help setup demo test test-long lint bench clean
 
 help:
-	@echo "make demo       compare the hand-made losses on a small task"
+	@echo "make demo       learn a loss for the Diabetes data and compare it"
 	@echo "make test       lint, type-check and test"
 	@echo "make test-long  the checks that take minutes"
 	@echo "make bench      measure speed and memory, as ratios within one run"
@@ -32,7 +32,7 @@ $(VENV)/.dev: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/compare_losses.py
+	$(BIN)/python examples/learn_a_loss.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss, save_loss
 from evomal.losses.exporting import export
+from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Task, load_task
 
 __version__ = _version("evomal")
@@ -26,5 +27,6 @@ __all__ = [
     "load_task",
     "losses",
     "save_loss",
+    "search",
     "train",
 ]

@@ -13,11 +13,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from evomal.commands import searching
+from evomal.commands.chosen_tasks import chosen_task
 from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
-from evomal.tasks import MODELS, TASKS, Hardships, Task, load_task, task_from_file
+from evomal.tasks import MODELS, TASKS, Hardships, Task
 from evomal.tasks.datasets import DATASETS, data_folder, dataset_named, fetch
 from evomal.whole_files import write_whole
 
@@ -131,6 +133,11 @@ def list_models(as_json: AsJson = False) -> None:
         console.print(_indented(f"{model.purpose} ({model.citation})"), style="dim")
 
 
+app.command("search")(searching.search_losses)
+app.command("resume")(searching.resume_search)
+app.command("runs")(searching.list_runs)
+app.command("methods")(searching.list_methods)
+
 data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
@@ -182,7 +189,7 @@ def train_models(
 ) -> None:
     """Train a task's model with a loss over several seeds, and judge it on the test split."""
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
-    chosen = [_chosen_task(task, model, data, hardships) for task in tasks]
+    chosen = [chosen_task(task, model, data, hardships) for task in tasks]
     settings = TrainingSettings(
         steps=steps,
         optimizer=optimizer,
@@ -222,16 +229,6 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings,
         typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
     return {**record, "scores": [dataclasses.asdict(score) for score in scores]}
-
-
-def _chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
-    if ":" not in spec:
-        return load_task(spec, model, data=data, hardships=hardships)
-    if model is not None or data is not None or hardships != Hardships():
-        raise InputError(
-            "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
-        )
-    return task_from_file(spec)
 
 
 def _finite(content: Any) -> Any:

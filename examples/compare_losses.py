@@ -1,6 +1,6 @@
 """The hand-made losses side by side on handwritten digits whose training labels are partly wrong.
 
-Run by `make demo`. The data ship with scikit-learn (1797 images of 8×8, Alpaydin and Kaynak, 1998). A quarter of the
+The data ship with scikit-learn (1797 images of 8×8, Alpaydin and Kaynak, 1998). A quarter of the
 training labels is replaced at random; the test labels stay as they are, and are looked at once, after training. All
 losses see the same initial weights, the same wrong labels and the same batches for one seed.
 """

@@ -23,6 +23,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["analysis"] = (*MAY_IMPORT["verdict"], "verdict")
 MAY_IMPORT["report"] = (*MAY_IMPORT["analysis"], "analysis")
+MAY_IMPORT["commands"] = (*MAY_IMPORT["report"], "report")
 MODULES = sorted(ROOT.rglob("*.py"))
 
 

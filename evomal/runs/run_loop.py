@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +39,21 @@ def search(
     settings: SearchSettings | None = None,
     callback: Callback | None = None,
     report: Report | None = None,
+    source: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> SearchResult:
     """Search for a loss; with a folder the search is recorded there, and goes on where that record ends.
 
     `settings`, or the preset with `changes`, decide how; `callback` is called after each generation, `report` while one
-    is computed. The same seed and settings give the same result, whether interrupted or not.
+    is computed, and `source` is recorded: whatever the caller needs to have the tasks again. The same seed and settings
+    give the same result, whether interrupted or not.
     """
     chosen = method_named(method)
     resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
     if settings is not None and changes:
         raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
     engine = Engine(task, seed=seed, settings=_engine_settings(resolved))
-    run = _Run(engine, chosen, resolved, seed)
+    run = _Run(engine, chosen, resolved, seed, source)
     if folder is None:
         return run.to_the_end(None, callback, report)
     with _record(Path(folder), run.description()) as store:
@@ -61,7 +63,10 @@ def search(
 class _Run:
     """A strategy and a judge, taking turns."""
 
-    def __init__(self, engine: Engine, method: Method, settings: SearchSettings, seed: int) -> None:
+    def __init__(
+        self, engine: Engine, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
+    ) -> None:
+        self._source = source
         self._engine, self._method, self._settings, self._seed = engine, method, settings, seed
         seeds = [_seed_expression(name, engine.tasks[0].kind) for name in settings.seed_with]
         self._strategy: Strategy = method.strategy(settings, seed, seeds)
@@ -75,7 +80,9 @@ class _Run:
             "method": self._method.name,
             "seed": self._seed,
             "task": [dict(task.record) | {"name": task.name} for task in self._engine.tasks],
-            "settings": self._settings.model_dump(mode="json", exclude=_MAY_CHANGE),
+            "settings": self._settings.model_dump(mode="json", exclude=BUDGETS),
+            "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
+            "source": None if self._source is None else dict(self._source),
             "versions": versions(),
         }
 
@@ -169,8 +176,11 @@ class _Run:
         save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
 
 
-_MAY_CHANGE = {"max_time", "max_evaluations", "patience", "generations"}
-"""Settings that end a search sooner or later but change nothing that is computed."""
+BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
+"""Settings that end a search sooner or later but change nothing that is computed: they may differ on resuming."""
+
+
+_FREE = {"budgets", "source"}
 
 
 def _record(folder: Path, description: dict[str, Any]) -> RunStore:
@@ -178,7 +188,7 @@ def _record(folder: Path, description: dict[str, Any]) -> RunStore:
     if not (folder / RECORD_NAME).exists():
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
-    differing = store.differences(description)
+    differing = [entry for entry in store.differences(description) if entry.key.split(".")[0] not in _FREE]
     if differing:
         store.close()
         raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")

@@ -1,0 +1,1 @@
+"""Commands that are more than a few lines."""

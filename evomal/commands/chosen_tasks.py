@@ -1,0 +1,42 @@
+"""From what people type to tasks: a built-in name or `file.py:function`, a model, a folder, hardships."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evomal.errors import InputError
+from evomal.tasks import Hardships, Task, load_task, task_from_file
+
+
+def chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
+    """The task that a specification names."""
+    if ":" not in spec:
+        return load_task(spec, model, data=data, hardships=hardships)
+    if model is not None or data is not None or hardships != Hardships():
+        raise InputError(
+            "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
+        )
+    return task_from_file(spec)
+
+
+def source_of(specs: list[str], model: str | None, hardships: Hardships) -> dict[str, Any]:
+    """What a record keeps, so that the tasks can be had again; files by their whole paths."""
+    whole = [_whole(spec) for spec in specs]
+    return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
+
+
+def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
+    """The tasks of a record."""
+    try:
+        hardships = Hardships(**source["hardships"])
+        return [chosen_task(spec, source["model"], data, hardships) for spec in source["tasks"]]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"the record does not say which tasks it is about: {error}") from None
+
+
+def _whole(spec: str) -> str:
+    if ":" not in spec:
+        return spec
+    path, _, function = spec.rpartition(":")
+    return f"{Path(path).resolve()}:{function}"

@@ -1,0 +1,171 @@
+"""`evomal search`, `resume`, `runs` and `methods`."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
+from evomal.errors import InputError
+from evomal.methods import METHODS
+from evomal.runs import Generation, RunStore, runs_in
+from evomal.runs.results import SearchResult
+from evomal.runs.run_loop import search
+from evomal.settings import SearchSettings
+from evomal.tasks import Hardships, Task
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
+
+
+def search_losses(
+    tasks: Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)],
+    model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')] = None,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "evomal",
+    preset: Annotated[str | None, typer.Option(help="quick or paper (default quick).")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the search.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")] = None,
+    seed_with: Annotated[
+        str | None, typer.Option(help="Losses to begin with: names or files, comma-separated.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
+    asymmetric: Annotated[bool, typer.Option(help="Wrong labels are those of the next class.")] = False,
+    outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
+    imbalance: Annotated[float, typer.Option(help="Rarest over commonest class in training.")] = 1.0,
+    fraction: Annotated[float, typer.Option(help="Share of the training samples kept.")] = 1.0,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
+    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
+    given = list(changes or [])
+    given += [] if device is None else [f"device={device}"]
+    given += [] if seed_with is None else [f"seed_with={seed_with}"]
+    settings = settings.with_texts(given)
+    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
+    chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
+    folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
+    if (folder / "run.sqlite").exists():
+        raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
+    _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json)
+
+
+def resume_search(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a search where its record ends."""
+    with RunStore.read(folder) as store:
+        recorded = store.settings
+    try:
+        settings = SearchSettings(**recorded["settings"], **recorded["budgets"])
+        source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
+    except KeyError as error:
+        raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
+    _run(tasks_from(source, data), method, settings, seed, folder, source, as_json)
+
+
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look for runs.", show_default=False)], as_json: AsJson = False
+) -> None:
+    """List the runs in a folder, and how each stands."""
+    rows: list[dict[str, Any]] = []
+    for run in runs_in(folder):
+        best = None if run.best is None else {"fitness": run.best.fitness, "expression": run.best.genome}
+        rows.append(
+            {
+                "folder": str(run.folder), "state": str(run.state), "sentence": run.sentence,
+                "generations": run.generations, "candidates": run.candidates, "best": best,
+            }
+        )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
+        typer.echo(f"{row['folder']}: {row['state']}, {row['generations']} generations{best_text}")
+        if row["sentence"]:
+            typer.echo(f"    {row['sentence']}")
+    if not rows:
+        typer.echo(f"there is no run in {folder}")
+
+
+def list_methods(as_json: AsJson = False) -> None:
+    """List the methods of search."""
+    if as_json:
+        rows = [{"name": name, "purpose": method.purpose} for name, method in METHODS.items()]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for name, method in METHODS.items():
+        typer.echo(f"{name}\n    {method.purpose}")
+
+
+def _run(
+    tasks: list[Task], method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
+    as_json: bool,
+) -> None:  # fmt: skip
+    console = Console(stderr=True, highlight=False)
+
+    def told(generation: Generation) -> None:
+        # Standard error also for people: standard output is for the result alone.
+        console.print(_line(generation, settings.generations), markup=False, soft_wrap=True)
+
+    try:
+        result = search(tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, callback=told)
+    except KeyboardInterrupt:
+        typer.echo(f"evomal: interrupted; go on with `evomal resume {folder}`", err=True)
+        sys.exit(130)
+    if as_json:
+        typer.echo(json.dumps(_as_data(result), indent=2))
+    else:
+        _show(result, tasks[0].metric.name)
+
+
+def _line(generation: Generation, generations: int) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
+    best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
+    seconds = sum(generation.seconds.values())
+    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
+
+
+def _show(result: SearchResult, metric: str) -> None:
+    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items())
+    if result.best is None:
+        typer.echo(f"nothing survived: {counts}")
+    else:
+        typer.echo(f"best loss    {result.best.formula()}")
+        typer.echo(f"expression   {result.best.expression} ({result.best.expression.size} nodes)")
+        typer.echo(f"validation   {metric} {result.best.fitness:.4g}, found in generation {result.best.generation + 1}")
+        typer.echo(f"candidates   {counts}")
+    typer.echo(f"ended        {result.ending}, after {result.seconds:.1f} s")
+    typer.echo(f"files        {result.folder}")
+
+
+def _as_data(result: SearchResult) -> dict[str, Any]:
+    best = result.best
+    return {
+        "best": None if best is None else {
+            "expression": str(best.expression), "weights": list(best.weights), "fitness": best.fitness,
+            "formula": best.formula(), "generation": best.generation,
+        },
+        "history": [
+            {
+                "generation": entry.number, "counts": {str(state): n for state, n in entry.counts.items()},
+                "best": None if entry.best is None or not math.isfinite(entry.best.fitness) else entry.best.fitness,
+                "seconds": dict(entry.seconds),
+            }
+            for entry in result.history
+        ],
+        "front": [{"size": entry.size, "fitness": entry.fitness} for entry in result.front],
+        "ending": result.ending,
+        "folder": str(result.folder),
+        "seconds": result.seconds,
+    }  # fmt: skip
