@@ -11,13 +11,11 @@ are random: speed does not depend on them.
 import argparse
 import dataclasses
 import functools
-import platform
 import statistics
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
+import measuring
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -85,7 +83,7 @@ def main() -> None:
     global TANGENT
     TANGENT = options.tangent
     console = Console(width=100)
-    console.print(f"{hardware()}, torch {torch.__version__}, {POPULATION} candidates, median of {ROUNDS} rounds")
+    console.print(f"{measuring.hardware()}, {POPULATION} candidates, median of {ROUNDS} rounds")
     chosen = [case for case in CASES if options.device in (None, case.device) and (options.case or "") in case.name]
     if not torch.cuda.is_available():
         console.print("cuda: not measured, there is no CUDA device")
@@ -95,11 +93,6 @@ def main() -> None:
             show_scaling(console, case)
         else:
             show_ratios(console, case)
-
-
-def hardware() -> str:
-    cpu = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    return f"{cpu}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else cpu
 
 
 def show_ratios(console: Console, case: Case) -> None:
@@ -221,7 +214,7 @@ class Ours:
                 self.run(stage, engine)
 
     def seconds(self, stage: str) -> float:
-        taken = timed(lambda: self.run(stage, self.engine))
+        taken = measuring.seconds(lambda: self.run(stage, self.engine))
         if self.brief is not None and stage != "filter":
             brief = self.brief
             done, wanted = (
@@ -229,7 +222,7 @@ class Ours:
                 if stage == "optimise"
                 else (self.settings.training_steps, TRAINING_STEPS)
             )
-            taken = scaled(timed(lambda: self.run(stage, brief)), taken, done, wanted)
+            taken = scaled(measuring.seconds(lambda: self.run(stage, brief)), taken, done, wanted)
         return taken * POPULATION / len(self.trees)
 
     def run(self, stage: str, engine: Engine) -> None:
@@ -291,7 +284,7 @@ class Reference:
     def seconds(self, stage: str) -> float:
         wanted = self.counts[stage]
         done = max(2, steps(wanted, self.share(self.case)))
-        brief, taken = (timed(functools.partial(self.run, stage, count)) for count in (1, done))
+        brief, taken = (measuring.seconds(functools.partial(self.run, stage, count)) for count in (1, done))
         return scaled(brief, taken, done, wanted) * POPULATION / len(self.trees)
 
     def run(self, stage: str, count: int) -> None:
@@ -358,19 +351,6 @@ def scaled(brief: float, taken: float, done: int, wanted: int) -> float:
 
 def steps(count: int, share: float) -> int:
     return max(1, round(count * share))
-
-
-def timed(work: Callable[[], None]) -> float:
-    synchronise()
-    begin = time.perf_counter()
-    work()
-    synchronise()
-    return time.perf_counter() - begin
-
-
-def synchronise() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ steps only, and their time is scaled up. On CUDA both are launched from Python a
 
 import platform
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
+from measuring import in_turns
 from rich.console import Console
 from rich.table import Table
 
@@ -99,7 +99,7 @@ def comparisons(
 
 
 def measured(reference: Run, ours: Run, scale: float, device: str) -> list[str]:
-    plain, compiled = in_turns((reference, ours), device)
+    plain, compiled = in_turns((reference, ours), rounds=ROUNDS, seconds_a_round=SECONDS_A_ROUND)
     plain = [scale * seconds for seconds in plain]
     ratios = sorted(one / other for one, other in zip(plain, compiled, strict=True))
     medians = [1e6 * statistics.median(series) for series in (plain, compiled)]
@@ -108,33 +108,6 @@ def measured(reference: Run, ours: Run, scale: float, device: str) -> list[str]:
         f"{medians[0] / medians[1]:.1f}×",
         f"{ratios[0]:.1f}-{ratios[-1]:.1f}",
     ]
-
-
-def in_turns(runs: tuple[Run, Run], device: str) -> list[list[float]]:
-    """Seconds a call, a list of rounds for each run."""
-    repeats = []
-    for run in runs:
-        seconds(run, 1, device)
-        repeats.append(max(1, round(SECONDS_A_ROUND / seconds(run, 2, device))))
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(ROUNDS):
-        for series, run, count in zip(times, runs, repeats, strict=True):
-            series.append(seconds(run, count, device))
-    return times
-
-
-def seconds(run: Run, count: int, device: str) -> float:
-    synchronise(device)
-    began = time.perf_counter()
-    for _ in range(count):
-        run()
-    synchronise(device)
-    return (time.perf_counter() - began) / count
-
-
-def synchronise(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

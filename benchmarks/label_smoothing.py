@@ -7,11 +7,11 @@ batch of 100 is over sooner than its kernels are launched; CUDA graphs show the 
 
 import platform
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from measuring import in_turns
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
@@ -62,7 +62,11 @@ def row(mode: str, classes: int) -> list[str]:
         lambda: sparse(logits, target),
     )
     runs = [differentiated(step, logits) for step in steps]
-    times = in_turns([captured(run) for run in runs] if mode == "cuda graphs" else runs, device)
+    times = in_turns(
+        [captured(run) for run in runs] if mode == "cuda graphs" else runs,
+        rounds=ROUNDS,
+        seconds_a_round=SECONDS_A_ROUND,
+    )
     ratios = sorted(reference / ours for reference, ours in zip(*times, strict=True))
     medians = [1e6 * statistics.median(series) for series in times]
     memory = [peak_memory(run, logits) / (logits.numel() * logits.element_size()) for run in runs]
@@ -97,33 +101,6 @@ def captured(run: Step) -> Step:
     with torch.cuda.graph(graph):
         run()
     return graph.replay
-
-
-def in_turns(runs: list[Step], device: str) -> list[list[float]]:
-    """Seconds a call, a list of rounds for each run."""
-    repeats = []
-    for run in runs:
-        seconds(run, 5, device)
-        repeats.append(max(3, round(SECONDS_A_ROUND / seconds(run, 5, device))))
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(ROUNDS):
-        for series, run, count in zip(times, runs, repeats, strict=True):
-            series.append(seconds(run, count, device))
-    return times
-
-
-def seconds(run: Step, count: int, device: str) -> float:
-    synchronise(device)
-    began = time.perf_counter()
-    for _ in range(count):
-        run()
-    synchronise(device)
-    return (time.perf_counter() - began) / count
-
-
-def synchronise(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def peak_memory(run: Step, logits: torch.Tensor) -> int:

@@ -9,14 +9,14 @@ There are two loaders: the lightest, over tensors that are normalised already, a
 over bytes that are normalised sample by sample.
 """
 
-import platform
+import functools
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from measuring import hardware, seconds
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -60,7 +60,7 @@ CASES = (
 def main() -> None:
     console = Console(width=100)
     console.print(f"training, batch {BATCH}, SGD with Nesterov momentum and weight decay, median of {ROUNDS} rounds")
-    console.print(f"{hardware()}, torch {torch.__version__}")
+    console.print(hardware())
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (
         "model",
@@ -82,11 +82,6 @@ def main() -> None:
         console.print("cuda: not measured, there is no CUDA device")
 
 
-def hardware() -> str:
-    cpu = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    return f"{cpu}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else cpu
-
-
 def row(case: Case) -> list[str]:
     task = random_task(case)
     measured: list[list[float]] = [[], [], [], []]
@@ -101,7 +96,7 @@ def row(case: Case) -> list[str]:
             way(10)
         for _ in range(ROUNDS):
             for times, way in zip(measured, ways, strict=True):
-                short, long = seconds(way, 20), seconds(way, 20 + case.steps)
+                short, long = (seconds(functools.partial(way, count)) for count in (20, 20 + case.steps))
                 times.append((long - short) / case.steps * 1e3)
     lightest, usual, ours, core = (statistics.median(times) for times in measured)
     ratios = sorted(a / b for a, b in zip(measured[0], measured[2], strict=True))
@@ -199,14 +194,6 @@ def update(
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-
-
-def seconds(way: Callable[[int], None], steps: int) -> float:
-    begin = time.perf_counter()
-    way(steps)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Progress bars for long work, on a terminal only."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Item = TypeVar("Item")
+StepsDone = Callable[[int], None]
+"""Called with the number of steps done since the last call."""
 
 
 def tracked(items: Iterable[Item], description: str, *, total: int, shown: bool = True) -> Iterator[Item]:

@@ -40,7 +40,7 @@ Report = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the paper's section 4.3 fixes, and how it is worked on."""
+    """What the paper's section 4 fixes, and how it is worked on."""
 
     population: int = 25
     meta_steps: int = 250

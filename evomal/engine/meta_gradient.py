@@ -1,4 +1,4 @@
-"""The exact gradient of the task loss by the weights of many losses, through one inner step (EvoMAL, section 3.4).
+"""The exact gradient of the task loss by the weights of many losses, through one inner step (EvoMAL, section 3.3.1).
 
 With z = f(θ0), J = ∂z/∂θ at θ0, g = ∂M_φ/∂z and θ' = θ0 − α·(Jᵀg + λθ0), where α includes Nesterov's factor 1 + μ:
 

@@ -1,11 +1,11 @@
-"""The base model trained with each of many expressions, for their fitness (EvoMAL, section 3.5).
+"""The base model trained with each of many expressions, for their fitness (EvoMAL, section 3.4).
 
 Every candidate's model starts from the seed's weights and sees the same batches, augmentation and dropout masks, which
 are those of `evomal.train` with that seed.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,15 +20,13 @@ from evomal.engine.precision import autocasting
 from evomal.engine.training import Manners, Training, forget_history, measured, rate_at, set_rate
 from evomal.engine.tree_loss import TreeLoss
 from evomal.expression import Expression
+from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, reseed_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Part, Recipe, Task
 
 _EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
 _STEPS_BETWEEN_REPORTS = 10
-
-Report = Callable[[int], None]
-"""Called with the number of steps done since the last call, whatever the number of candidates."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class PopulationTraining(Protocol):
     """Trains as many candidates as it has room for, or fewer."""
 
     def run(
-        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
     ) -> list[Fitness]: ...
 
 
@@ -64,11 +62,11 @@ class LoopedTraining:
         self._steps = recipe.steps
 
     def run(
-        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
     ) -> list[Fitness]:
         return [self._fitness(*candidate, report) for candidate in zip(expressions, weights, strict=True)]
 
-    def _fitness(self, expression: Expression, weights: Sequence[float], report: Report | None) -> Fitness:
+    def _fitness(self, expression: Expression, weights: Sequence[float], report: StepsDone | None) -> Fitness:
         self._loss.load(expression, weights)
         self._training.restart()
         noted = None if report is None else _every_few(report, self._steps)
@@ -110,7 +108,7 @@ class StackedTraining:
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
 
     def run(
-        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: Report | None = None
+        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
     ) -> list[Fitness]:
         self._restart(expressions, weights)
         noted = None if report is None else _every_few(report, self._recipe.steps)
@@ -187,7 +185,7 @@ def judged(task: Task, metric: float) -> Fitness:
     return Fitness(cost)
 
 
-def _every_few(report: Report, steps: int) -> Report:
+def _every_few(report: StepsDone, steps: int) -> StepsDone:
     def noted(done: int) -> None:
         if done % _STEPS_BETWEEN_REPORTS == 0:
             report(_STEPS_BETWEEN_REPORTS)

@@ -1,4 +1,4 @@
-"""What need not be trained, seen from a hundred samples: for many expressions at once (EvoMAL, section 3.6)."""
+"""What need not be trained, seen from a hundred samples: for many expressions at once (EvoMAL, section 3.5)."""
 
 import math
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +17,11 @@ from evomal.engine.task_side import TaskSide
 from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.progress import StepsDone
 from evomal.randomness import derived_seed
 from evomal.tasks.task import Recipe
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
-Report = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class WeightOptimisation:
         weights: Sequence[Sequence[float]],
         *,
         steps: int,
-        report: Report | None = None,
+        report: StepsDone | None = None,
     ) -> list[Optimised]:
         """Tune the weights of as many expressions as there is room for, or fewer."""
         self._load(expressions, weights)

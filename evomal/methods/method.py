@@ -19,4 +19,4 @@ class Method:
     strategy: MakeStrategy
     """From the settings, the seed and the expressions to begin with."""
     optimised: bool
-    """Whether the weights of an expression are tuned (EvoMAL, section 3.4) or stay at one."""
+    """Whether the weights of an expression are tuned (EvoMAL, section 3.3) or stay at one."""

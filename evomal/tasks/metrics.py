@@ -112,33 +112,28 @@ def r_squared(outputs: Tensor, targets: Tensor) -> float:
     return torch.where(total > 0, 1 - residual / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0).mean().item()
 
 
-CLASSIFICATION_METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("error_rate", error_rate),
-        Metric("nll", negative_log_likelihood),
-        Metric("ece", expected_calibration_error),
-        Metric("macro_f1", macro_f1, lower_is_better=False),
-    )
-}
-REGRESSION_METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("mse", mean_squared_error),
-        Metric("mae", mean_absolute_error),
-        Metric("r2", r_squared, lower_is_better=False),
-    )
-}
+def _by_name(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
 
 
-MULTILABEL_METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("error_rate", wrong_labels),
-        Metric("nll", negative_log_likelihood_of_labels),
-        Metric("macro_f1", macro_f1_of_labels, lower_is_better=False),
-    )
-}
+CLASSIFICATION_METRICS = _by_name(
+    Metric("error_rate", error_rate),
+    Metric("nll", negative_log_likelihood),
+    Metric("ece", expected_calibration_error),
+    Metric("macro_f1", macro_f1, lower_is_better=False),
+)
+REGRESSION_METRICS = _by_name(
+    Metric("mse", mean_squared_error),
+    Metric("mae", mean_absolute_error),
+    Metric("r2", r_squared, lower_is_better=False),
+)
+
+
+MULTILABEL_METRICS = _by_name(
+    Metric("error_rate", wrong_labels),
+    Metric("nll", negative_log_likelihood_of_labels),
+    Metric("macro_f1", macro_f1_of_labels, lower_is_better=False),
+)
 _METRICS = {
     "classification": CLASSIFICATION_METRICS,
     "regression": REGRESSION_METRICS,

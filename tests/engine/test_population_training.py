@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from evomal.engine import train
 from evomal.engine.choices import initial_model
 from evomal.engine.engine import Engine, EngineSettings
-from evomal.engine.training import Manners
 from evomal.losses import ExpressionLoss
 from evomal.randomness import derived_seed
 from evomal.tasks.batches import Batches
@@ -139,11 +138,6 @@ def test_several_tasks_are_averaged():
     first, second = (Engine(task, seed=0, settings=settings).evaluate(SMOOTH, weights) for task in tasks)
     for mean, one, other in zip(both, first, second, strict=True):
         assert mean.value == pytest.approx((one.value + other.value) / 2)
-
-
-def test_manners_default_to_plain_single_precision():
-    manners = Manners(torch.device("cpu"))
-    assert (manners.precision, manners.channels_last, manners.dtype) == ("float32", False, torch.float32)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
