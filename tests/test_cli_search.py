@@ -39,7 +39,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("evomal.commands.searching._line", interrupted)
+        patched.setattr("evomal.commands.search_display.generation_line", interrupted)
         code, _, err = run("search", "diabetes", "--out", tmp_path / "parts", *SHORT)
     assert code == 130
     assert f"interrupted; go on with `evomal resume {tmp_path / 'parts'}`" in err
@@ -49,7 +49,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
     assert resumed["best"] == whole["best"]
     assert [entry["counts"] for entry in resumed["history"]] == [entry["counts"] for entry in whole["history"]]
     if whole["best"]:
-        assert str(load_loss(tmp_path / "parts" / "best.json").expression) == whole["best"]["expression"]
+        assert str(load_loss(tmp_path / "parts" / "best.json").expression) == whole["best"]["genome"]
 
 
 def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
@@ -74,6 +74,40 @@ def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
     code, again, _ = run("resume", tmp_path / "run")
     assert code == 0
     assert again.splitlines()[:3] == out.splitlines()[:3]
+
+
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run, tmp_path):  # noqa: F811
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT, "--dry-run")
+    assert (code, err) == (0, "")
+    labels = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert labels == ["task", "method", "settings", "device", "time", "memory", "folder"]
+    assert all(len(line) <= 80 for line in out.splitlines() if "folder" not in line)
+    assert "evomal, seed 0: 2 generations of 5" in out
+    code, out, _ = run("search", "diabetes", "--out", tmp_path / "run", *SHORT, "--dry-run", "--json")
+    found = json.loads(out)
+    assert found["seconds"] == pytest.approx(sum(found["stages"].values()))
+    assert found["settings"]["population"] == found["population"] == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_under_other_threads_is_refused_unless_forced(run, tmp_path):  # noqa: F811
+    import torch
+
+    folder = tmp_path / "mine"
+    assert run("search", "diabetes", "--out", folder, *SHORT, "--set", "max_evaluations=1")[0] == 0
+    before = (folder / "run.sqlite").read_bytes()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        code, out, err = run("resume", folder)
+        assert (code, out) == (2, "")
+        assert f"is the record of another search: threads was {threads} but is {threads + 1}" in err
+        assert (folder / "run.sqlite").read_bytes() == before
+        code, _, _ = run("resume", folder, "--force")
+        assert code == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert "giving up that the result repeats" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
 
 
 def test_methods_are_listed(run):  # noqa: F811

@@ -1,21 +1,26 @@
 """`evomal search`, `resume`, `runs` and `methods`."""
 
+import contextlib
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
+from evomal.commands.estimating import show_estimate
+from evomal.commands.interruption import interruptible
+from evomal.commands.search_display import SearchDisplay
 from evomal.errors import InputError
 from evomal.methods import METHODS
-from evomal.runs import Generation, RunStore, runs_in
+from evomal.runs import Generation, RunStore, genome_text, runs_in
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
+from evomal.strategies.proposals import size_of
 from evomal.tasks import Hardships, Task
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -35,6 +40,10 @@ def search_losses(
         str | None, typer.Option(help="Losses to begin with: names or files, comma-separated.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    executor: Annotated[str | None, typer.Option(help="Where candidates are worked on: local.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and what it would take.")
+    ] = False,
     label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
     asymmetric: Annotated[bool, typer.Option(help="Wrong labels are those of the next class.")] = False,
     outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
@@ -47,6 +56,7 @@ def search_losses(
     settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
     given = list(changes or [])
     given += [] if device is None else [f"device={device}"]
+    given += [] if executor is None else [f"executor={executor}"]
     given += [] if seed_with is None else [f"seed_with={seed_with}"]
     settings = settings.with_texts(given)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
@@ -54,12 +64,21 @@ def search_losses(
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
     if (folder / "run.sqlite").exists():
         raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
-    _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json)
+    if dry_run:
+        show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
+    else:
+        _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
 
 
 def resume_search(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
     data: DataFolder = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Go on although versions, threads or the like differ, giving up that the result repeats."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a search where its record ends."""
@@ -70,7 +89,7 @@ def resume_search(
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
     except KeyError as error:
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
-    _run(tasks_from(source, data), method, settings, seed, folder, source, as_json)
+    _run(tasks_from(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
 
 
 def list_runs(
@@ -79,7 +98,7 @@ def list_runs(
     """List the runs in a folder, and how each stands."""
     rows: list[dict[str, Any]] = []
     for run in runs_in(folder):
-        best = None if run.best is None else {"fitness": run.best.fitness, "expression": run.best.genome}
+        best = None if run.best is None else {"fitness": run.best.fitness, "genome": run.best.genome}
         rows.append(
             {
                 "folder": str(run.folder), "state": str(run.state), "sentence": run.sentence,
@@ -108,32 +127,57 @@ def list_methods(as_json: AsJson = False) -> None:
         typer.echo(f"{name}\n    {method.purpose}")
 
 
+class _Watcher:
+    """Shows the search, and stops it after the step in which Ctrl-C was pressed."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._display: SearchDisplay | None = None
+        self._interruption = stack.enter_context(interruptible(self._say))
+
+    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+        # Standard error also for people: standard output is for the result alone.
+        display = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded))
+        self._display = self._stack.enter_context(display)
+        for generation in recorded:
+            display.told(generation)
+
+    def report(self, stage: str, steps: int) -> None:
+        if self._display is not None:
+            self._display.report(stage, steps)
+        self._interruption.check()
+
+    def told(self, generation: Generation) -> None:
+        if self._display is not None:
+            self._display.told(generation)
+        self._interruption.check()
+
+    def _say(self, sentence: str) -> None:
+        if self._display is not None:
+            self._display.say(sentence)
+        else:
+            typer.echo(f"evomal: {sentence}", err=True)
+
+
 def _run(
     tasks: list[Task], method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
-    as_json: bool,
+    *, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
-    console = Console(stderr=True, highlight=False)
-
-    def told(generation: Generation) -> None:
-        # Standard error also for people: standard output is for the result alone.
-        console.print(_line(generation, settings.generations), markup=False, soft_wrap=True)
-
     try:
-        result = search(tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, callback=told)
+        with contextlib.ExitStack() as stack:
+            result = search(
+                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source,
+                watcher=_Watcher(stack), force=force,
+            )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo(f"evomal: interrupted; go on with `evomal resume {folder}`", err=True)
         sys.exit(130)
+    metric = settings.metric or tasks[0].metric.name
     if as_json:
-        typer.echo(json.dumps(_as_data(result), indent=2))
+        about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": metric}
+        typer.echo(json.dumps({**about, **_as_data(result)}, indent=2))
     else:
-        _show(result, tasks[0].metric.name)
-
-
-def _line(generation: Generation, generations: int) -> str:
-    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
-    best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
-    seconds = sum(generation.seconds.values())
-    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
+        _show(result, metric)
 
 
 def _show(result: SearchResult, metric: str) -> None:
@@ -142,7 +186,8 @@ def _show(result: SearchResult, metric: str) -> None:
         typer.echo(f"nothing survived: {counts}")
     else:
         typer.echo(f"best loss    {result.best.formula()}")
-        typer.echo(f"expression   {result.best.expression} ({result.best.expression.size} nodes)")
+        if result.best.expression is not None:
+            typer.echo(f"expression   {result.best.expression} ({result.best.expression.size} nodes)")
         typer.echo(f"validation   {metric} {result.best.fitness:.4g}, found in generation {result.best.generation + 1}")
         typer.echo(f"candidates   {counts}")
     typer.echo(f"ended        {result.ending}, after {result.seconds:.1f} s")
@@ -153,8 +198,8 @@ def _as_data(result: SearchResult) -> dict[str, Any]:
     best = result.best
     return {
         "best": None if best is None else {
-            "expression": str(best.expression), "weights": list(best.weights), "fitness": best.fitness,
-            "formula": best.formula(), "generation": best.generation,
+            "genome": genome_text(best.genome), "size": size_of(best.genome), "weights": list(best.weights),
+            "fitness": best.fitness, "formula": best.formula(), "generation": best.generation,
         },
         "history": [
             {
@@ -164,7 +209,11 @@ def _as_data(result: SearchResult) -> dict[str, Any]:
             }
             for entry in result.history
         ],
-        "front": [{"size": entry.size, "fitness": entry.fitness} for entry in result.front],
+        "counts": result.counts,
+        "front": [
+            {"size": entry.size, "fitness": entry.fitness, "genome": genome_text(entry.genome)}
+            for entry in result.front
+        ],
         "ending": result.ending,
         "folder": str(result.folder),
         "seconds": result.seconds,

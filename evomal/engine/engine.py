@@ -2,26 +2,31 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import torch
+from torch import nn
 
 from evomal.engine.choices import check_recipe, chosen_device, initial_model
 from evomal.engine.forest.programs import fitting_width
 from evomal.engine.meta_gradient import Tangent
+from evomal.engine.network_losses import NetworkLosses
 from evomal.engine.plans import Plan, PopulationMode, planned
-from evomal.engine.population_training import Fitness, LoopedTraining, PopulationTraining, StackedTraining
-from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
+from evomal.engine.population_training import Fitness, LoopedTraining, PopulationTraining, StackedTraining, trained
+from evomal.engine.precision import Precision, check_precision, matrix_arithmetic, repeatable
 from evomal.engine.screening import Screening
 from evomal.engine.task_side import TaskSide
-from evomal.engine.training import Manners
+from evomal.engine.training import Manners, Training
+from evomal.engine.tree_weights import TreeWeights
 from evomal.engine.weight_optimisation import Optimised, WeightOptimisation
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses.expression_loss import ACTIVATIONS
+from evomal.losses.neural import HIDDEN, weight_count
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
 
@@ -62,6 +67,8 @@ class EngineSettings:
     tangent: Tangent | None = None
     """How Jacobian-vector products are had; None: what the model allows and measured best."""
     dtype: torch.dtype = torch.float32
+    deterministic: bool = False
+    """Whether CUDA must repeat its bits, which takes time; a CPU always does."""
 
     def __post_init__(self) -> None:
         for name in ("population", "meta_steps", "inner_steps", "training_steps", "filter_steps", "filter_samples"):
@@ -101,7 +108,7 @@ class Engine:
         check_precision(self.settings.precision, self.device)
         self._recipes = [self._recipe(task) for task in self.tasks]
         self._width = _FIRST_WIDTH
-        self._optimisers: dict[int, WeightOptimisation] = {}
+        self._optimisers: dict[int, TreeWeights] = {}
         self._trainings: dict[tuple[int, int], PopulationTraining] = {}
         with self._surroundings():
             self._sides = [self._side(task, recipe) for task, recipe in zip(self.tasks, self._recipes, strict=True)]
@@ -169,11 +176,40 @@ class Engine:
                 columns.append(column)
         return [_averaged(fitnesses) for fitnesses in zip(*columns, strict=True)]
 
+    def optimise_networks(self, weights: Weights, *, report: Report | None = None) -> list[Optimised]:
+        """Tune networks as ML³ does, each a row of weights (see `NetworkLosses`), one after the other."""
+        with self._surroundings():
+            worker = self._network_optimiser
+            noted = None if report is None else lambda steps: report("optimise", steps)
+            results = []
+            for row in weights:
+                packed = torch.tensor([row], dtype=self.settings.dtype)
+                everywhere = torch.ones_like(packed, dtype=torch.bool)
+                results += worker.run(packed, everywhere, steps=self.settings.meta_steps, report=noted)
+        return results
+
+    def evaluate_losses(self, losses: Sequence[nn.Module], *, report: Report | None = None) -> list[Fitness]:
+        """The same as `evaluate` for losses of any kind, one after the other, as `evomal.train` would train them."""
+        noted = None if report is None else lambda steps: report("evaluate", steps)
+        rows = []
+        with self._surroundings():
+            for loss in losses:
+                criterion = loss.to(self.device)
+                row = []
+                for index in range(len(self.tasks)):
+                    row.append(trained(Training(criterion=criterion, **self._training_options(index)), noted))
+                rows.append(_averaged(row))
+        return rows
+
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""
         chunks = len(list(self._chunks(candidates, self._meta_chunk)))
         trained = sum(len(list(self._chunks(candidates, plan.training_chunk))) for plan in self.plans)
         return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
+
+    def bytes_kept(self, meta_steps: int) -> int:
+        """Memory of the data and of the starts of so many meta steps."""
+        return sum(side.bytes_kept(meta_steps) for side in self._sides)
 
     def record(self) -> dict[str, Any]:
         """What was decided by rule, and settings that could change a float: for the run's record."""
@@ -198,6 +234,7 @@ class Engine:
             torch.enable_grad(),
             isolated_torch(self.seed, device=self.device),
             matrix_arithmetic(self.settings.precision, self.device),
+            repeatable(self.settings.deterministic, self.device),
         ):
             yield
 
@@ -248,42 +285,59 @@ class Engine:
             self._optimisers.clear()
             self._trainings.clear()
 
-    def _optimiser(self, expressions: Sequence[Expression]) -> WeightOptimisation:
+    def _optimiser(self, expressions: Sequence[Expression]) -> TreeWeights:
         self._make_room(expressions)
         count = self._count(len(expressions), self._meta_chunk)
         if count not in self._optimisers:
             self._forget_other_sizes()
             stacked = all(plan.mode == "stacked" for plan in self.plans)
-            self._optimisers[count] = WeightOptimisation(
-                self._sides, count=count, width=self._width, recipes=self._recipes, seed=self.seed,
-                meta_lr=self.settings.meta_lr, mode="stacked" if stacked else "looped",
-                activation=self.settings.activation, graphs=self.settings.graphs,
-                tangent=self.settings.tangent,
+            self._optimisers[count] = TreeWeights(
+                self._sides, count=count, width=self._width, activation=self.settings.activation,
+                mode="stacked" if stacked else "looped", **self._meta_options(),
             )  # fmt: skip
         return self._optimisers[count]
 
+    @functools.cached_property
+    def _network_optimiser(self) -> WeightOptimisation:
+        losses = [
+            NetworkLosses(kind=side.task.kind, outputs=side.capabilities.outputs, hidden=HIDDEN) for side in self._sides
+        ]
+        width = weight_count(HIDDEN)
+        return WeightOptimisation(
+            self._sides, losses, count=1, width=width, mode="looped", **self._meta_options()
+        )  # fmt: skip
+
+    def _meta_options(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "recipes": self._recipes, "seed": self.seed, "meta_lr": settings.meta_lr, "graphs": settings.graphs,
+            "tangent": settings.tangent,
+        }  # fmt: skip
+
     def _training(self, index: int, expressions: Sequence[Expression]) -> PopulationTraining:
         self._make_room(expressions)
-        settings, plan = self.settings, self.plans[index]
+        plan = self.plans[index]
         count = self._count(len(expressions), plan.training_chunk)
         if (index, count) not in self._trainings:
             self._forget_other_sizes()
             common: dict[str, Any] = {
                 "outputs": self._sides[index].capabilities.outputs, "width": self._width,
-                "recipe": self._recipes[index], "optimizer": settings.optimizer, "seed": self.seed,
-                "activation": settings.activation,
-                "parts": (self._sides[index].train, self._sides[index].validation),
-                "manners": Manners(
-                    self.device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
-                ),
+                "activation": self.settings.activation, **self._training_options(index),
             }  # fmt: skip
-            task = self.tasks[index]
             self._trainings[index, count] = (
-                LoopedTraining(task, **common)
-                if plan.mode == "looped"
-                else StackedTraining(task, count=count, **common)
+                LoopedTraining(**common) if plan.mode == "looped" else StackedTraining(count=count, **common)
             )
         return self._trainings[index, count]
+
+    def _training_options(self, index: int) -> dict[str, Any]:
+        settings, side = self.settings, self._sides[index]
+        return {
+            "task": self.tasks[index], "recipe": self._recipes[index], "optimizer": settings.optimizer,
+            "seed": self.seed, "parts": (side.train, side.validation),
+            "manners": Manners(
+                self.device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
+            ),
+        }  # fmt: skip
 
 
 def _check(expressions: Sequence[Expression], weights: Weights) -> None:

@@ -59,7 +59,6 @@ class LoopedTraining:
         )
         self._loss = TreeLoss(forest, dtype=manners.dtype)
         self._training = Training(task, self._loss, recipe, optimizer, seed, manners, parts=parts)
-        self._steps = recipe.steps
 
     def run(
         self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
@@ -69,12 +68,7 @@ class LoopedTraining:
     def _fitness(self, expression: Expression, weights: Sequence[float], report: StepsDone | None) -> Fitness:
         self._loss.load(expression, weights)
         self._training.restart()
-        noted = None if report is None else _every_few(report, self._steps)
-        if lost := self._training.advance(range(self._steps), noted):
-            if report is not None:
-                report(self._steps - lost.step)  # steps that will not be taken are over, too
-            return Fitness(math.inf, "diverged", lost.sentence)
-        return judged(self._training.task, self._training.validated())
+        return trained(self._training, report)
 
 
 class StackedTraining:
@@ -175,6 +169,16 @@ class StackedTraining:
                 metric = measured(self._task.metric, outputs[member], self._validation.targets)
                 results.append(judged(self._task, metric))
         return results
+
+
+def trained(training: Training, report: StepsDone | None = None) -> Fitness:
+    """All steps of a training at its start, and the fitness of what it came to."""
+    steps = training.recipe.steps
+    if lost := training.advance(range(steps), None if report is None else _every_few(report, steps)):
+        if report is not None:
+            report(steps - lost.step)  # steps that will not be taken are over, too
+        return Fitness(math.inf, "diverged", lost.sentence)
+    return judged(training.task, training.validated())
 
 
 def judged(task: Task, metric: float) -> Fitness:

@@ -1,6 +1,7 @@
 """The arithmetic a training runs in: chosen by name, never by accident."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
@@ -49,3 +50,28 @@ def autocasting(precision: Precision, device: torch.device) -> contextlib.Abstra
     if precision != "bfloat16":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
+
+@contextlib.contextmanager
+def repeatable(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Kernels that give the same bits every time, where that is wanted: undone after.
+
+    On a CPU they do so anyway. An operation that has no such kernel raises.
+    """
+    if not wanted or device.type != "cuda":
+        yield
+        return
+    if _WORKSPACE not in os.environ:
+        # cuBLAS reads it once, when it is first used.
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            raise InputError(f"deterministic needs {_WORKSPACE}=:4096:8 in the environment before CUDA is first used")
+        os.environ[_WORKSPACE] = ":4096:8"
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])

@@ -1,4 +1,4 @@
-"""The weights φ of many expressions tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 2)."""
+"""The weights φ of many losses tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 2)."""
 
 import contextlib
 import math
@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.forest import FILLER, Forest
 from evomal.engine.masks import Masks
-from evomal.engine.meta_gradient import Tangent, meta_gradients
+from evomal.engine.meta_gradient import LossPopulation, Tangent, meta_gradients
 from evomal.engine.over import Mode, over_candidates
 from evomal.engine.task_side import TaskSide
 from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.errors import InputError
-from evomal.expression import Expression
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed
 from evomal.tasks.task import Recipe
@@ -29,6 +27,7 @@ class Optimised:
     """A candidate's tuned weights, and how its meta-gradient was."""
 
     weights: list[float]
+    """Those that a candidate of its form has, in its order."""
     diverged_at: int | None
     """The meta step at which its gradient or task loss was not finite; the weights are those of before."""
     mean_gradient_norm: float
@@ -38,31 +37,27 @@ class Optimised:
 
 
 class WeightOptimisation:
-    """Meta steps for P candidates at a time, over one or several tasks.
+    """Meta steps for P candidates with N weights each, over one or several tasks.
 
     Step i sees the same starts, batches and masks for every candidate, whatever else is in the population. One object
-    serves a whole search: other expressions are copied into the same memory, so that a captured step stays captured.
+    serves a whole search: other weights are copied into the same memory, so that a captured step stays captured.
     """
 
     def __init__(
-        self, sides: Sequence[TaskSide], *, count: int, width: int, recipes: Sequence[Recipe], seed: int,
-        meta_lr: float, mode: Mode, activation: str = "identity", tangent: Tangent | None = None, graphs: bool = True,
+        self, sides: Sequence[TaskSide], losses: Sequence[LossPopulation], *, count: int, width: int,
+        recipes: Sequence[Recipe], seed: int, meta_lr: float, mode: Mode, tangent: Tangent | None = None,
+        graphs: bool = True,
     ) -> None:  # fmt: skip
+        """`losses`: the candidates as each task sees them."""
         self._sides, self._recipes, self._meta_lr, self._mode, self._seed = sides, recipes, meta_lr, mode, seed
+        self._populations = losses
         first = sides[0].model
         device, dtype = first.device, first.flat.dtype
-        self._forests = [
-            Forest(
-                [FILLER] * count, kind=side.task.kind, outputs=side.capabilities.outputs, activation=activation,
-                device=device, width=width,
-            )
-            for side in sides
-        ]  # fmt: skip
         self._tangents = [_chosen_tangent(tangent, side) for side in sides]
         shape = (count, width)
         self._weights = torch.ones(shape, dtype=dtype, device=device)
         self._first, self._second = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
-        self._edges = self._forests[0].programs.edges()
+        self._tuned = torch.ones(shape, dtype=torch.bool, device=device)
         self._step_count = torch.zeros((), dtype=dtype, device=device)
         self._alive = torch.ones(count, dtype=torch.bool, device=device)
         self._lasted, self._norms, self._zeros, self._losses = torch.zeros(
@@ -76,15 +71,10 @@ class WeightOptimisation:
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
     def run(
-        self,
-        expressions: Sequence[Expression],
-        weights: Sequence[Sequence[float]],
-        *,
-        steps: int,
-        report: StepsDone | None = None,
-    ) -> list[Optimised]:
-        """Tune the weights of as many expressions as there is room for, or fewer."""
-        self._load(expressions, weights)
+        self, weights: Tensor, tuned: Tensor, *, steps: int, report: StepsDone | None = None
+    ) -> list[Optimised]:  # fmt: skip
+        """Tune the rows `[P, N]` where `tuned`, and give them back whole."""
+        self._load(weights, tuned)
         with contextlib.ExitStack() as kernels:
             for side in self._sides:
                 kernels.enter_context(side.model.differentiable_twice())
@@ -96,14 +86,11 @@ class WeightOptimisation:
                 self.step()
                 if report is not None:
                     report(1)
-        return self._found(expressions, steps)
+        return self._found(steps)
 
-    def _load(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> None:
-        for forest in self._forests:
-            forest.replace(expressions)
-        programs = self._forests[0].programs
-        self._edges.copy_(programs.edges())
-        self._weights.copy_(programs.packed(weights, dtype=self._weights.dtype))
+    def _load(self, weights: Tensor, tuned: Tensor) -> None:
+        self._weights.copy_(weights)
+        self._tuned.copy_(tuned)
         for tensor in (
             self._first,
             self._second,
@@ -118,12 +105,12 @@ class WeightOptimisation:
 
     def _step(self) -> None:
         gradients, losses = torch.zeros_like(self._weights), torch.zeros_like(self._losses)
-        for side, forest, recipe, tangent in zip(
-            self._sides, self._forests, self._recipes, self._tangents, strict=True
+        for side, losses_here, recipe, tangent in zip(
+            self._sides, self._populations, self._recipes, self._tangents, strict=True
         ):
             batch = side.batch()
             self._masks.begin("inner 0")
-            arguments = (side.model, forest, self._weights, batch, side.task_loss, recipe, self._over)
+            arguments = (side.model, losses_here, self._weights, batch, side.task_loss, recipe, self._over)
             found, values = (
                 meta_gradients(*arguments, tangent) if len(batch.inner) == 1 else unrolled_meta_gradients(*arguments)
             )
@@ -135,7 +122,7 @@ class WeightOptimisation:
         """Adam (Kingma and Ba, 2015) for each candidate alone; one whose numbers are not finite stays where it is."""
         norms = torch.linalg.vector_norm(gradients, dim=1)
         self._alive &= torch.isfinite(norms) & torch.isfinite(losses)
-        moving = self._alive.unsqueeze(1) & self._edges
+        moving = self._alive.unsqueeze(1) & self._tuned
         gradients = torch.where(moving, gradients, 0)
         self._step_count += 1
         self._first.lerp_(gradients, 1 - _BETAS[0])
@@ -148,24 +135,18 @@ class WeightOptimisation:
         self._zeros += self._alive & (norms == 0)
         self._losses.copy_(torch.where(self._alive, losses, self._losses))
 
-    def _found(self, expressions: Sequence[Expression], steps: int) -> list[Optimised]:
-        weights = self._weights.tolist()
-        columns = (self._lasted, self._norms, self._zeros, self._losses)
-        results = []
-        for expression, row, lasted, norms, zeros, loss in zip(
-            expressions, weights, *(column.tolist() for column in columns), strict=False
-        ):
-            healthy = max(1.0, lasted)
-            results.append(
-                Optimised(
-                    weights=row[1 : expression.size],
-                    diverged_at=None if lasted == steps else int(lasted),
-                    mean_gradient_norm=norms / healthy,
-                    share_of_zero_gradients=zeros / healthy,
-                    final_task_loss=loss if lasted else math.nan,
-                )
+    def _found(self, steps: int) -> list[Optimised]:
+        columns = (self._weights, self._lasted, self._norms, self._zeros, self._losses)
+        return [
+            Optimised(
+                weights=row,
+                diverged_at=None if lasted == steps else int(lasted),
+                mean_gradient_norm=norms / max(1.0, lasted),
+                share_of_zero_gradients=zeros / max(1.0, lasted),
+                final_task_loss=loss if lasted else math.nan,
             )
-        return results
+            for row, lasted, norms, zeros, loss in zip(*(column.tolist() for column in columns), strict=True)
+        ]
 
 
 def _chosen_tangent(wanted: Tangent | None, side: TaskSide) -> Tangent:

@@ -41,21 +41,51 @@ class NeuralLoss(ElementwiseLoss):
         return [self.first, self.second, self.last]
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
-        hidden = torch.stack((prediction, target), dim=-1)
-        first, second, last = (layer.to(prediction) for layer in self.layers)
-        hidden = F.linear(F.relu(F.linear(hidden, first)), second)
-        return softplus(F.linear(F.relu(hidden), last)).squeeze(-1)
+        return network_value([layer.to(prediction) for layer in self.layers], prediction, target)
 
     def extra_repr(self) -> str:
         return f"layers={[tuple(layer.shape) for layer in self.layers]}, {super().extra_repr()}"
 
 
+def network_value(layers: Sequence[Tensor], prediction: Tensor, target: Tensor) -> Tensor:
+    """The network's output for every element, from its three matrices."""
+    first, second, last = layers
+    hidden = F.linear(torch.stack((prediction, target), dim=-1), first)
+    hidden = F.linear(F.relu(hidden), second)
+    return softplus(F.linear(F.relu(hidden), last)).squeeze(-1)
+
+
+def weights_of(layers: Sequence[Tensor]) -> Tensor:
+    """All entries of the matrices in a row, layer by layer."""
+    return torch.cat([layer.reshape(-1) for layer in layers])
+
+
+def layers_of(weights: Tensor, hidden: int = HIDDEN) -> list[Tensor]:
+    """The matrices of such a row, as views of it."""
+    if weights.shape[-1] != weight_count(hidden):
+        raise InputError(
+            f"a network of width {hidden} must have {weight_count(hidden)} weights but got {weights.shape[-1]}"
+        )
+    shapes = _shapes(hidden)
+    parts = torch.split(weights, [rows * columns for rows, columns in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def weight_count(hidden: int = HIDDEN) -> int:
+    """Entries of the three matrices."""
+    return sum(rows * columns for rows, columns in _shapes(hidden))
+
+
 def starting_layers(hidden: int = HIDDEN, *, generator: torch.Generator) -> list[Tensor]:
     """Kaiming-normal matrices (He et al., 2015), from an explicit generator."""
-    layers = [torch.empty(shape, dtype=torch.float64) for shape in ((hidden, 2), (hidden, hidden), (1, hidden))]
+    layers = [torch.empty(shape, dtype=torch.float64) for shape in _shapes(hidden)]
     for layer in layers:
         torch.nn.init.kaiming_normal_(layer, generator=generator)
     return layers
+
+
+def _shapes(hidden: int) -> tuple[tuple[int, int], ...]:
+    return (hidden, 2), (hidden, hidden), (1, hidden)
 
 
 def _matrix(position: int, layer: Tensor | Sequence[Sequence[float]]) -> Tensor:

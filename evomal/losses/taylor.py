@@ -7,11 +7,24 @@ import sympy
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.expression import Expression
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 from evomal.losses.elementwise import ElementwiseLoss
 from evomal.losses.options import finite_vector
 
 PARAMETERS = 8
+
+_P, _X = "sub(f, 1)", "sub(y, 1)"  # p − θ1 and x − θ0: the weight of 1 is θ1 or θ0
+_TREE = Expression.parse(
+    f"mul({_P}, add(add(1, add({_P}, square({_P}))), add(add({_X}, mul({_X}, {_P})), square({_X}))))"
+)
+_OF_P, _OF_X = ("f", "prediction"), ("y", "target")
+_EDGES = (
+    *("p", *_OF_P, "sum"),
+    *("of p alone", "constant", "of p", "linear", *_OF_P, "square", "p", *_OF_P),
+    *("of x", "of x once", "target once", *_OF_X, "both", "x", *_OF_X, "p", *_OF_P, "target twice", "x", *_OF_X),
+)
+"""What stands on each edge of the tree, in prefix order; what `as_tree` has no number for weighs one."""
 
 
 class TaylorLoss(ElementwiseLoss):
@@ -39,6 +52,23 @@ class TaylorLoss(ElementwiseLoss):
 
     def extra_repr(self) -> str:
         return f"theta={[round(number, 4) for number in self.theta.tolist()]}, {super().extra_repr()}"
+
+
+def as_tree(theta: Sequence[float]) -> tuple[Expression, list[float]]:
+    """The same loss as an expression with weights, −(f−θ1)·[θ2 + …]: what works on expressions works on it too."""
+    if len(theta) != PARAMETERS:
+        raise InputError(f"theta must have {PARAMETERS} numbers but got {len(theta)}")
+    weights = {
+        "target": theta[0],
+        "prediction": theta[1],
+        "constant": theta[2],
+        "linear": theta[3] / 2,
+        "square": theta[4] / 6,
+        "target once": theta[5],
+        "both": theta[6] / 2,
+        "target twice": theta[7] / 2,
+    }
+    return _TREE, [-1.0 if name == "sum" else weights.get(name, 1.0) for name in _EDGES]
 
 
 def _polynomial(theta: Sequence[Any], target: Any, prediction: Any) -> Any:

@@ -1,7 +1,24 @@
 """Methods: the paper's compositions of representation, strategy, filters and weight optimisation."""
 
 from evomal.methods.catalogue import METHODS, method_named
-from evomal.methods.judging import FILTERS, Judge
-from evomal.methods.method import Method
+from evomal.methods.executing import Executor, Failure, Stage
+from evomal.methods.filtering import FILTERS, FilteringJudge
+from evomal.methods.judging import Judge
+from evomal.methods.learned_losses import learned_loss, readable
+from evomal.methods.method import Brief, Method, Workload
 
-__all__ = ["FILTERS", "METHODS", "Judge", "Method", "method_named"]
+__all__ = [
+    "FILTERS",
+    "METHODS",
+    "Brief",
+    "Executor",
+    "Failure",
+    "FilteringJudge",
+    "Judge",
+    "Method",
+    "Stage",
+    "Workload",
+    "learned_loss",
+    "method_named",
+    "readable",
+]

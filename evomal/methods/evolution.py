@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 
 from evomal.expression import Expression
-from evomal.methods.method import Method
-from evomal.settings import SearchSettings
+from evomal.methods.executing import Executor
+from evomal.methods.filtering import FilteringJudge
+from evomal.methods.method import Brief, Method, Workload
 from evomal.strategies import GeneticSearch
 
 
-def _genetic(settings: SearchSettings, seed: int, seeds: Sequence[Expression]) -> GeneticSearch:
+def _genetic(brief: Brief, seeds: Sequence[Expression]) -> GeneticSearch:
+    settings = brief.settings
     return GeneticSearch(
-        seed=seed,
+        seed=brief.seed,
         population=settings.population,
         generations=settings.generations,
         tournament=settings.tournament,
@@ -24,5 +26,21 @@ def _genetic(settings: SearchSettings, seed: int, seeds: Sequence[Expression]) -
     )
 
 
-EVOMAL = Method("evomal", "evolves formulas and tunes their weights through training steps", _genetic, optimised=True)
-GP_LFL = Method("gp-lfl", "evolves formulas as they are written, all weights one", _genetic, optimised=False)
+def tuning(brief: Brief, executor: Executor) -> FilteringJudge:
+    """Expressions through all stages."""
+    return FilteringJudge(executor, seed=brief.seed, filters=brief.settings.filters)
+
+
+def as_written(brief: Brief, executor: Executor) -> FilteringJudge:
+    """Expressions through all stages but the optimisation of their weights."""
+    return FilteringJudge(executor, seed=brief.seed, optimised=False, filters=brief.settings.filters)
+
+
+EVOMAL = Method(
+    "evomal", "evolves formulas and tunes their weights through training steps", _genetic, tuning,
+    Workload({"gradient_norms": 1.0, "optimise": 0.7, "gains": 0.7, "evaluate": 0.5}),
+)  # fmt: skip
+GP_LFL = Method(
+    "gp-lfl", "evolves formulas as they are written, all weights one", _genetic, as_written,
+    Workload({"gradient_norms": 1.0, "gains": 0.7, "evaluate": 0.3}),
+)  # fmt: skip

@@ -1,78 +1,73 @@
-"""What becomes of a generation: the filters in their order, and what is left trained (EvoMAL, Algorithm 1)."""
+"""What becomes of a generation: each proposal worked on and given an outcome, which is remembered."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
-from evomal.engine import Engine
+from evomal.engine import Fitness, Optimised
 from evomal.engine.engine import Report
-from evomal.errors import EvomalError, InputError
-from evomal.expression import Expression
-from evomal.filters import fingerprint, is_dead, is_rejected
-from evomal.losses.expression_loss import starting_weights
-from evomal.randomness import generator
+from evomal.methods.executing import Executor, Failure, Stage
 from evomal.strategies import Archive, Outcome, Proposal, State
 
-Result = TypeVar("Result")
-
-FILTERS = ("symbolic", "dead", "rejection", "gradient")
-"""In the order in which they are asked; each can be left out."""
+TIMED_AS = {
+    "gradient_norms": "filter",
+    "gains": "filter",
+    "optimise": "optimise",
+    "optimise_networks": "optimise",
+    "evaluate": "evaluate",
+    "evaluate_losses": "evaluate",
+}
+"""Under which name a stage's seconds are recorded."""
 
 
 @dataclass
-class _Case:
+class Case:
     """A candidate on its way through the stages."""
 
-    place: int
-    expression: Expression
+    proposal: Proposal
     weights: list[float]
+    place: int = 0
     outcome: Outcome | None = None
     fingerprint: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def end(self, state: State, sentence: str) -> None:
+        """No fitness, for this reason."""
         self.outcome = Outcome(state, float("inf"), sentence, tuple(self.weights), self.fingerprint, self.seconds)
 
+    def tuned(self, result: Optimised) -> None:
+        """Take the weights that optimisation found, or end with them where it broke off."""
+        self.weights = result.weights
+        if result.diverged_at is not None:
+            step = result.diverged_at + 1
+            self.end(State.DIVERGED, f"its meta-gradient or task loss was not finite at meta step {step}")
 
-class Judge:
-    """Says what becomes of each proposal of expressions, and remembers it for those to come.
+    def measured(self, fitness: Fitness) -> None:
+        """Take the fitness that training came to."""
+        if fitness.outcome == "diverged":
+            self.end(State.DIVERGED, fitness.sentence)
+        else:
+            self.outcome = Outcome.measured(
+                fitness.value, "trained and evaluated", weights=tuple(self.weights), fingerprint=self.fingerprint,
+                seconds=self.seconds,
+            )  # fmt: skip
 
-    A candidate's starting weights come from the seed and its tree alone, so its outcome does not depend on when it is
-    proposed. Within a generation the first of equal trees, or of trees with equal gradients, is the one computed.
-    """
 
-    def __init__(self, engine: Engine, *, seed: int, optimised: bool = True, filters: Sequence[str] = FILTERS) -> None:
-        """`optimised`: whether weights are tuned, or stay at one as the formula is written."""
-        for name in filters:
-            if name not in FILTERS:
-                raise InputError(f"filters must be some of {', '.join(FILTERS)} but got {name!r}")
+class Judge(ABC):
+    """Says what becomes of each proposal, and remembers it for those to come."""
+
+    def __init__(self, executor: Executor) -> None:
         self.archive = Archive()
-        self._engine, self._seed, self._optimised, self._filters = engine, seed, optimised, frozenset(filters)
+        self._executor = executor
 
     def outcomes(
         self, proposals: Sequence[Proposal], *, generation: int, report: Report | None = None
     ) -> list[Outcome]:
         """One outcome for each proposal, in order; all are remembered."""
-        found: dict[int, Outcome] = {}
-        first_of: dict[str, int] = {}
-        cases: list[_Case] = []
-        for place, proposal in enumerate(proposals):
-            known = proposal.known or self._seen(proposal)
-            if known is not None:
-                found[place] = known
-            elif "symbolic" in self._filters and proposal.expression.key in first_of:
-                continue  # its twin of this generation is on the way
-            else:
-                first_of[proposal.expression.key] = place
-                cases.append(_Case(place, proposal.expression, self._start(proposal.expression)))
-        self._judge(cases, report)
-        found |= {case.place: case.outcome for case in cases if case.outcome is not None}
-        outcomes = [
-            found[place] if place in found else found[first_of[proposal.expression.key]].seen_again()
-            for place, proposal in enumerate(proposals)
-        ]
+        outcomes = self._judged(proposals, report)
         self.remember(proposals, outcomes, generation=generation)
         return outcomes
 
@@ -81,94 +76,39 @@ class Judge:
         for index, (proposal, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
             self.archive.record(proposal.genome, outcome, generation=generation, index=index)
 
-    def _seen(self, proposal: Proposal) -> Outcome | None:
-        return self.archive.seen(proposal.genome) if "symbolic" in self._filters else None
+    @abstractmethod
+    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
+        """One outcome for each proposal, in order."""
 
-    def _start(self, expression: Expression) -> list[float]:
-        if not self._optimised:
-            return [1.0] * expression.edges
-        return starting_weights(expression, generator=generator(self._seed, "starting weights", expression.key))
-
-    def _judge(self, cases: list[_Case], report: Report | None) -> None:
-        """SPEC section 6, steps 2 to 6."""
-        if "dead" in self._filters:
-            for case, norms in self._staged("filter", _open(cases), self._engine.gradient_norms):
-                if is_dead(norms):
-                    case.end(State.DEAD, "its gradient is zero on every sample")
-        if self._optimised:
-            for case, tuned in self._staged("optimise", _open(cases), self._engine.optimise, report=report):
-                case.weights = tuned.weights
-                if tuned.diverged_at is not None:
-                    step = tuned.diverged_at + 1
-                    case.end(State.DIVERGED, f"its meta-gradient or task loss was not finite at meta step {step}")
-        if "rejection" in self._filters:
-            for case, gain in self._staged("filter", _open(cases), self._engine.gains):
-                if is_rejected(gain):
-                    case.end(State.REJECTED, f"following it improved the metric by {gain:.3g}, which is not above 0")
-        twins = self._without_twins(cases)
-        for case, fitness in self._staged("evaluate", _open(cases, twins), self._engine.evaluate, report=report):
-            if fitness.outcome == "diverged":
-                case.end(State.DIVERGED, fitness.sentence)
-            else:
-                case.outcome = Outcome.measured(
-                    fitness.value, "trained and evaluated", weights=tuple(case.weights), fingerprint=case.fingerprint,
-                    seconds=case.seconds,
-                )  # fmt: skip
-        for place, first in twins.items():
-            case, earlier = cases[place], cases[first].outcome
-            assert earlier is not None
-            # Whoever failed has no fitness to share.
-            case.outcome = replace(earlier.of_twin(tuple(case.weights)), seconds=case.seconds)
-
-    def _without_twins(self, cases: list[_Case]) -> dict[int, int]:
-        """End those whose gradients an earlier generation knows; positions of those that wait for one of this one."""
-        if "gradient" not in self._filters:
-            return {}
-        waiting: dict[int, int] = {}
-        first_of: dict[str, int] = {}
-        for case, norms in self._staged("filter", _open(cases), self._engine.gradient_norms):
-            case.fingerprint = fingerprint(norms)
-        for position, case in enumerate(cases):
-            if case.outcome is not None or case.fingerprint is None:
-                continue
-            twin = self.archive.twin(case.fingerprint, weights=tuple(case.weights))
-            if twin is not None:
-                case.outcome = replace(twin, seconds=case.seconds)
-            elif case.fingerprint in first_of:
-                waiting[position] = first_of[case.fingerprint]
-            else:
-                first_of[case.fingerprint] = position
-        return waiting
-
-    def _staged(
-        self, stage: str, cases: list[_Case], work: Callable[..., list[Result]], **options: Any
-    ) -> Iterator[tuple[_Case, Result]]:
+    def _worked_on(
+        self, stage: Stage, cases: Sequence[Case], *columns: Sequence[Any], report: Report | None = None
+    ) -> Iterator[tuple[Case, Any]]:
         """Each case with its result; a case that cannot be worked on is ended as failed, and the others go on."""
         if not cases:
             return
-        with _shared_time(stage, cases):
-            try:
-                results = work([case.expression for case in cases], [case.weights for case in cases], **options)
-            except EvomalError:
-                raise  # the settings are to blame, not the candidate
-            except (RuntimeError, MemoryError, ArithmeticError, ValueError) as error:
-                if len(cases) == 1:
-                    cases[0].end(State.FAILED, f"{stage} failed: {_one_line(error)}")
-                    return
-                results = []
-        if results:
-            yield from zip(cases, results, strict=True)
-            return
-        for case in cases:  # one of them is to blame: each alone
-            yield from self._staged(stage, [case], work, **options)
+        with _shared_time(TIMED_AS[stage], cases):
+            results = self._executor.run(stage, *columns, report=report)
+        for case, result in zip(cases, results, strict=True):
+            if isinstance(result, Failure):
+                case.end(State.FAILED, f"{TIMED_AS[stage]} failed: {result.sentence}")
+            else:
+                yield case, result
 
 
-def _open(cases: list[_Case], waiting: dict[int, int] | None = None) -> list[_Case]:
-    return [case for place, case in enumerate(cases) if case.outcome is None and place not in (waiting or {})]
+def still_open(cases: Sequence[Case]) -> list[Case]:
+    """Those without an outcome."""
+    return [case for case in cases if case.outcome is None]
+
+
+def concluded(cases: Sequence[Case]) -> list[Outcome]:
+    """The outcomes of cases that all have one."""
+    found = [case.outcome for case in cases if case.outcome is not None]
+    assert len(found) == len(cases)
+    return found
 
 
 @contextmanager
-def _shared_time(stage: str, cases: list[_Case]) -> Iterator[None]:
+def _shared_time(stage: str, cases: Sequence[Case]) -> Iterator[None]:
     begin = time.perf_counter()
     try:
         yield
@@ -176,7 +116,3 @@ def _shared_time(stage: str, cases: list[_Case]) -> Iterator[None]:
         each = (time.perf_counter() - begin) / len(cases)
         for case in cases:
             case.seconds[stage] = case.seconds.get(stage, 0.0) + each
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.methods.method import Method
-from evomal.settings import SearchSettings
+from evomal.methods.evolution import tuning
+from evomal.methods.method import Brief, Method, Workload
 from evomal.strategies import RandomSearch
 
 
-def _random(settings: SearchSettings, seed: int, seeds: Sequence[Expression]) -> RandomSearch:
+def _drawn(brief: Brief, seeds: Sequence[Expression]) -> RandomSearch:
     if seeds:
         raise InputError("random search draws every tree anew, so it cannot be seeded with losses")
+    settings = brief.settings
     return RandomSearch(
-        seed=seed,
+        seed=brief.seed,
         population=settings.population,
         generations=settings.generations,
         max_height=settings.max_height,
@@ -21,4 +22,7 @@ def _random(settings: SearchSettings, seed: int, seeds: Sequence[Expression]) ->
     )
 
 
-RANDOM = Method("random", "draws formulas at random and tunes their weights", _random, optimised=True)
+RANDOM = Method(
+    "random", "draws formulas at random and tunes their weights", _drawn, tuning,
+    Workload({"gradient_norms": 1.0, "optimise": 0.7, "gains": 0.7, "evaluate": 0.2}),
+)  # fmt: skip

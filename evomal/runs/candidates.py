@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evomal.errors import InputError
-from evomal.expression import Expression
 from evomal.runs.canonical import canonical, parsed
 from evomal.strategies.outcomes import Outcome, State
 from evomal.strategies.proposals import Genome, Proposal
@@ -91,8 +90,8 @@ class RecordedCandidate:
 
 
 def genome_text(genome: Genome) -> str:
-    """A genome as the record holds it: a tree's own text, or the exact numbers as a JSON list."""
-    return str(genome) if isinstance(genome, Expression) else canonical([float(number) for number in genome])
+    """A genome as the record holds it: a tree's own text, the exact numbers as a JSON list, or a form's name."""
+    return canonical([float(number) for number in genome]) if isinstance(genome, tuple) else str(genome)
 
 
 def to_row(candidate: RecordedCandidate, chunk: int) -> tuple[int | str | None, ...]:

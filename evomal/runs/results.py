@@ -5,30 +5,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evomal.expression import Expression
-from evomal.losses import ExpressionLoss
-from evomal.losses.contract import Kind
+from evomal.losses.contract import Kind, Loss
+from evomal.methods import learned_loss, readable
 from evomal.runs.generations import Generation
-from evomal.strategies import Candidate
+from evomal.strategies import Candidate, Genome
 
 
 @dataclass(frozen=True)
 class Best:
     """The best candidate ever seen, as something to use."""
 
-    expression: Expression
+    genome: Genome
     weights: tuple[float, ...]
     fitness: float
+    """As the search compares it: the metric, or its negative where more is better."""
     generation: int
     kind: Kind
     activation: str
 
+    @property
+    def expression(self) -> Expression | None:
+        """The tree; None where the method's losses are not expressions."""
+        return self.genome if isinstance(self.genome, Expression) else None
+
     def formula(self) -> str:
         """Simplified text to read, weights rounded."""
-        return self.expression.formula(self.weights)
+        return readable(self.genome, self.weights)
 
-    def loss(self) -> ExpressionLoss:
+    def loss(self) -> Loss:
         """An ordinary module: `loss(output, target)`."""
-        return ExpressionLoss(self.expression, weights=self.weights, kind=self.kind, activation=self.activation)
+        return learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,40 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from evomal.engine import Engine, EngineSettings
 from evomal.engine.engine import Report
 from evomal.errors import InputError
-from evomal.expression import Expression
-from evomal.losses import ExpressionLoss, load_loss, save_loss
+from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
-from evomal.methods import Judge, Method, method_named
+from evomal.methods import Method, method_named
 from evomal.runs.candidates import RecordedCandidate, genome_text
-from evomal.runs.differences import versions
+from evomal.runs.differences import Difference, versions
 from evomal.runs.generations import Generation, summarised
+from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import RECORD_NAME, RunStore
 from evomal.settings import SearchSettings
-from evomal.strategies import Outcome, Proposal, Strategy
+from evomal.strategies import Outcome, Proposal
 from evomal.tasks.task import Task
+from evomal.threads import thread_count
 
 BEST_NAME = "best.json"
-KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
-"""Losses to begin with that have a name and are expressions."""
 
 Callback = Callable[[Generation], None]
+
+
+class Watcher(Protocol):
+    """Someone who wants to know how a search comes along, more closely than generation by generation."""
+
+    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+        """Of so many generations, each of at most so many steps, these are recorded already."""
+
+    def report(self, stage: str, steps: int) -> None:
+        """So many more steps of that stage are done; what this raises ends the search."""
+
+    def told(self, generation: Generation) -> None:
+        """A generation is done."""
 
 
 def search(
@@ -38,39 +49,38 @@ def search(
     folder: str | os.PathLike[str] | None = None,
     settings: SearchSettings | None = None,
     callback: Callback | None = None,
-    report: Report | None = None,
+    watcher: Watcher | None = None,
     source: Mapping[str, Any] | None = None,
+    force: bool = False,
     **changes: Any,
 ) -> SearchResult:
     """Search for a loss; with a folder the search is recorded there, and goes on where that record ends.
 
-    `settings`, or the preset with `changes`, decide how; `callback` is called after each generation, `report` while one
-    is computed, and `source` is recorded: whatever the caller needs to have the tasks again. The same seed and settings
-    give the same result, whether interrupted or not.
+    `settings`, or the preset with `changes`, decide how; `callback` is called after each generation, `watcher` also
+    while one is computed, and `source` is recorded: whatever the caller needs to have the tasks again. The same seed
+    and settings give the same result, whether interrupted or not. `force` goes on with a record although what it was
+    begun with differs: what comes then need not be what an uninterrupted run would have found, and the record says so.
     """
     chosen = method_named(method)
     resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
     if settings is not None and changes:
         raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
-    engine = Engine(task, seed=seed, settings=_engine_settings(resolved))
-    run = _Run(engine, chosen, resolved, seed, source)
-    if folder is None:
-        return run.to_the_end(None, callback, report)
-    with _record(Path(folder), run.description()) as store:
-        return run.to_the_end(store, callback, report)
+    with thread_count(resolved.threads):
+        run = _Run(prepared(task, chosen, resolved, seed), chosen, resolved, seed, source)
+        if folder is None:
+            return run.to_the_end(None, callback, watcher)
+        with _record(Path(folder), run.description(), force=force) as store:
+            return run.to_the_end(store, callback, watcher)
 
 
 class _Run:
     """A strategy and a judge, taking turns."""
 
     def __init__(
-        self, engine: Engine, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
+        self, parts: Prepared, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
     ) -> None:
-        self._source = source
-        self._engine, self._method, self._settings, self._seed = engine, method, settings, seed
-        seeds = [_seed_expression(name, engine.tasks[0].kind) for name in settings.seed_with]
-        self._strategy: Strategy = method.strategy(settings, seed, seeds)
-        self._judge = Judge(engine, seed=seed, optimised=method.optimised, filters=settings.filters)
+        self._engine, self._strategy, self._judge = parts.engine, parts.strategy, parts.judge
+        self._method, self._settings, self._seed, self._source = method, settings, seed, source
         self._recorded: list[RecordedCandidate] = []
 
     def description(self) -> dict[str, Any]:
@@ -86,19 +96,23 @@ class _Run:
             "versions": versions(),
         }
 
-    def to_the_end(self, store: RunStore | None, callback: Callback | None, report: Report | None) -> SearchResult:
+    def to_the_end(self, store: RunStore | None, callback: Callback | None, watcher: Watcher | None) -> SearchResult:
         begin = time.perf_counter()
         if store is not None:
             self._replay(store)
+        if watcher is not None:
+            steps = sum(self._engine.steps(self._strategy.population).values())
+            watcher.begun(generations=self._strategy.generations, steps=steps, recorded=self._history())
         ending = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
             ending = self._spent(time.perf_counter() - begin)
             if ending is None:
-                self._turn(store, report)
-                if callback is not None:
-                    callback(self._history()[-1])
+                self._turn(store, None if watcher is None else watcher.report)
+                for told in (callback, None if watcher is None else watcher.told):
+                    if told is not None:
+                        told(self._history()[-1])
         if ending is None:
-            ending = f"all {self._strategy.generation} generations are done"
+            ending = self._strategy.ending
             if store is not None:
                 store.finish(ending)
         folder = None if store is None else store.path.parent
@@ -157,12 +171,10 @@ class _Run:
 
     def _best(self) -> Best | None:
         found = self._judge.archive.best
-        if found is None or found.expression is None:
+        if found is None:
             return None
-        task = self._engine.tasks[0]
-        return Best(
-            found.expression, found.weights, found.fitness, found.generation, task.kind, self._settings.activation
-        )
+        kind, activation = self._engine.tasks[0].kind, self._engine.settings.activation
+        return Best(found.genome, found.weights, found.fitness, found.generation, kind, activation)
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()
@@ -183,49 +195,30 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 _FREE = {"budgets", "source"}
 
 
-def _record(folder: Path, description: dict[str, Any]) -> RunStore:
+def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
     """The folder's record: a new one, or the one that is there if it is of this very search."""
     if not (folder / RECORD_NAME).exists():
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
-    differing = [entry for entry in store.differences(description) if entry.key.split(".")[0] not in _FREE]
-    if differing:
+    try:
+        differing = [entry for entry in store.differences(description) if entry.key.split(".")[0] not in _FREE]
+        if differing and not force:
+            raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
+        if differing and store.ending is None:
+            _force(store, differing)
+    except BaseException:
         store.close()
-        raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
+        raise
     return store
+
+
+def _force(store: RunStore, differing: Sequence[Difference]) -> None:
+    """Note what differs, unless it is what was noted last."""
+    text = "; ".join(map(str, differing))
+    if not store.forced or store.forced[-1].differences != text:
+        store.force(differing)
 
 
 def _rows(generation: int, proposals: Sequence[Proposal], outcomes: Sequence[Outcome]) -> list[RecordedCandidate]:
     pairs = enumerate(zip(proposals, outcomes, strict=True))
     return [RecordedCandidate.of(generation, index, proposal, outcome) for index, (proposal, outcome) in pairs]
-
-
-def _engine_settings(settings: SearchSettings) -> EngineSettings:
-    return EngineSettings(
-        population=settings.population,
-        meta_steps=settings.meta_steps,
-        meta_lr=settings.meta_lr,
-        inner_steps=settings.inner_steps,
-        training_steps=settings.training_steps,
-        optimizer=settings.optimizer,
-        filter_steps=settings.filter_steps,
-        filter_samples=settings.filter_samples,
-        activation=settings.activation,
-        recipe=settings.recipe_changes(),
-        device=settings.device,
-        precision=settings.precision,
-        channels_last=settings.channels_last,
-        population_mode=settings.population_mode,
-        chunk=settings.chunk,
-    )
-
-
-def _seed_expression(name: str, kind: str) -> Expression:
-    if name in KNOWN_SEEDS:
-        return Expression.parse(KNOWN_SEEDS[name])
-    loss = load_loss(name)
-    if not isinstance(loss, ExpressionLoss):
-        raise InputError(f"{name}: a search begins with expressions ({', '.join(KNOWN_SEEDS)} or loss files of such)")
-    if loss.kind != kind:
-        raise InputError(f"{name}: the task is {kind}, but the loss is for {loss.kind}")
-    return loss.expression

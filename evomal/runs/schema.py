@@ -1,7 +1,8 @@
 """The tables of `run.sqlite`, and rows that carry their own checksum.
 
 `settings` has one row, written with the file itself; `chunks` a row for every transaction; `candidates` what was
-recorded in it; `ending` at most one row, once the run is complete.
+recorded in it; `forced` a row for every time it was gone on with although something differed; `ending` at most one
+row, once the run is complete.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ COLUMNS = {
         *("generation", "position", "chunk", "origin", "parents", "genome", "state", "fitness", "sentence"),
         *("weights", "fingerprint", "seconds"),
     ),
+    "forced": ("number", "chunks", "differences", "written"),
     "ending": ("id", "reason", "written"),
 }
 _DEFINITIONS = {
@@ -56,6 +58,13 @@ _DEFINITIONS = {
     seconds TEXT NOT NULL,
     checksum TEXT NOT NULL,
     PRIMARY KEY (generation, position)
+)""",
+    "forced": """CREATE TABLE forced (
+    number INTEGER PRIMARY KEY,
+    chunks INTEGER NOT NULL,
+    differences TEXT NOT NULL,
+    written TEXT NOT NULL,
+    checksum TEXT NOT NULL
 )""",
     "ending": """CREATE TABLE ending (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -33,6 +33,14 @@ class Chunk:
     written: str
 
 
+@dataclass(frozen=True)
+class Forced:
+    """From which chunk on the record may differ from an uninterrupted run's, because these settings differed."""
+
+    chunks: int
+    differences: str
+
+
 class RunStore:
     """A run's settings and what became of each candidate, whole chunks at a time.
 
@@ -124,6 +132,21 @@ class RunStore:
         """Where these settings are not the recorded ones."""
         return differences(self.settings, settings)
 
+    @property
+    def forced(self) -> tuple[Forced, ...]:
+        """When the run was gone on with although something differed, in order."""
+        return tuple(
+            Forced(chunks, differences) for _, chunks, differences, _ in self._rows("forced", "ORDER BY number")
+        )
+
+    def force(self, differing: Sequence[Difference]) -> None:
+        """Record that the run goes on although these differ."""
+        text = checked_text("differences", "; ".join(map(str, differing)), MAX_SENTENCE)
+        with self._writing():
+            chunks = self._connection.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+            number = self._connection.execute("SELECT COUNT(*) FROM forced").fetchone()[0]
+            insert(self._connection, "forced", (number, chunks, text, now()))
+
     def write_chunk(self, generation: int, candidates: Sequence[RecordedCandidate]) -> int:
         """Record candidates that were computed together, all or none, and give the number of their chunk."""
         ordered = sorted(candidates, key=lambda candidate: candidate.index)
@@ -185,6 +208,7 @@ class RunStore:
             places = {"number": chunk.number, "generation": chunk.generation, "indices": chunk.indices}
             lines.append({"kind": "chunk", **places})
         lines += [{"kind": "candidate", **content(candidate)} for candidate in candidates]
+        lines += [{"kind": "forced", "chunks": entry.chunks, "differences": entry.differences} for entry in self.forced]
         lines += [] if ending is None else [{"kind": "ending", "reason": ending}]
         return "".join(f"{canonical(line)}\n" for line in lines)
 

@@ -29,6 +29,7 @@ def verify(connection: sqlite3.Connection) -> None:
     try:
         _verify_settings(connection)
         _verify_chunks(connection)
+        _verify_forced(connection)
         _verify_ending(connection)
     except InputError as error:
         raise DamageError(f"one of its rows {error}") from None
@@ -81,6 +82,15 @@ def _proofs(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generatio
             raise DamageError(f"its chunk {number} is incomplete")
         proofs.append(proof)
     return proofs
+
+
+def _verify_forced(connection: sqlite3.Connection) -> None:
+    for expected, (values, _) in enumerate(rows(connection, "forced", "ORDER BY number")):
+        number, chunks, differences, written = values
+        if number != expected or type(chunks) is not int or not isinstance(differences, str):
+            raise DamageError("what it was forced over is not written in canonical form")
+        if not isinstance(written, str):
+            raise DamageError("what it was forced over has no time")
 
 
 def _verify_ending(connection: sqlite3.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from evomal.strategies.archive import Archive, Candidate
 from evomal.strategies.cma import CmaSearch
+from evomal.strategies.fixed_form import FixedForm
 from evomal.strategies.genetic import GeneticSearch
 from evomal.strategies.outcomes import Outcome, State
 from evomal.strategies.proposals import Genome, Origin, Proposal
@@ -12,6 +13,7 @@ __all__ = [
     "Archive",
     "Candidate",
     "CmaSearch",
+    "FixedForm",
     "GeneticSearch",
     "Genome",
     "Origin",

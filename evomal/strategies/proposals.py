@@ -7,8 +7,9 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.strategies.outcomes import Outcome
 
-Genome = Expression | tuple[float, ...]
-Origin = Literal["initial", "elite", "crossover", "mutation", "copy", "seeded", "sampled"]
+Genome = Expression | tuple[float, ...] | str
+"""A tree, the parameters of a polynomial, or the name of a loss whose form is fixed."""
+Origin = Literal["initial", "elite", "crossover", "mutation", "copy", "seeded", "sampled", "given", "continued"]
 
 
 @dataclass(frozen=True)
@@ -23,19 +24,21 @@ class Proposal:
     origin: Origin
     parents: tuple[int, ...] = ()
     known: Outcome | None = None
+    weights: tuple[float, ...] = ()
+    """Those to start from, where the strategy has a say in it."""
 
     @property
     def expression(self) -> Expression:
         """The genome as a tree."""
         if not isinstance(self.genome, Expression):
-            raise InputError(f"a proposal of {len(self.genome)} numbers has no expression")
+            raise InputError(f"a proposal of {_described(self.genome)} has no expression")
         return self.genome
 
     @property
     def numbers(self) -> tuple[float, ...]:
         """The genome as a vector."""
-        if isinstance(self.genome, Expression):
-            raise InputError("a proposal of an expression has no numbers")
+        if not isinstance(self.genome, tuple):
+            raise InputError(f"a proposal of {_described(self.genome)} has no numbers")
         return self.genome
 
 
@@ -45,5 +48,13 @@ def key_of(genome: Genome) -> str:
 
 
 def size_of(genome: Genome) -> int:
-    """Nodes of a tree, or how many numbers there are."""
-    return genome.size if isinstance(genome, Expression) else len(genome)
+    """Nodes of a tree, or how many numbers there are; a fixed form is of one piece."""
+    if isinstance(genome, Expression):
+        return genome.size
+    return 1 if isinstance(genome, str) else len(genome)
+
+
+def _described(genome: Genome) -> str:
+    if isinstance(genome, Expression):
+        return "an expression"
+    return f"the form {genome!r}" if isinstance(genome, str) else f"{len(genome)} numbers"

@@ -17,12 +17,24 @@ class Strategy(Protocol):
     """
 
     @property
+    def population(self) -> int:
+        """How many proposals a generation has."""
+
+    @property
+    def generations(self) -> int:
+        """How many generations there will be, unless something ends it sooner."""
+
+    @property
     def generation(self) -> int:
         """How many generations have been told."""
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to ask."""
+
+    @property
+    def ending(self) -> str:
+        """Why there is nothing left to ask, once there is not."""
 
     def ask(self) -> list[Proposal]:
         """The next generation."""
@@ -49,6 +61,11 @@ class GenerationalStrategy(ABC):
     def finished(self) -> bool:
         """Whether all generations have been told."""
         return self._told >= self.generations
+
+    @property
+    def ending(self) -> str:
+        """That all generations are done."""
+        return f"all {self.generations} generations are done" if self.generations > 1 else "the one generation is done"
 
     def ask(self) -> list[Proposal]:
         """The next generation; it must be told before another is asked."""

@@ -1,5 +1,6 @@
 """A task: data in three parts, a model to train on them, and what it is judged by."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -87,6 +88,10 @@ class Task:
             if len(part.inputs) != len(part.targets):
                 counts = f"{len(part.inputs)} and {len(part.targets)}"
                 raise InputError(f"the {name} split must have a target for each input but got {counts}")
+
+    def judged_by(self, metric: str | Metric | Measure) -> "Task":
+        """The same task with another metric, by its name or as a function of outputs and targets."""
+        return dataclasses.replace(self, metric=chosen_metric(metric, self.kind))
 
     @classmethod
     def from_arrays(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS
@@ -21,8 +22,8 @@ def run(folder=None, **changes):
     return search(regression(), seed=1, folder=folder, **{**SHORT, **changes})
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_finds_something_and_says_how(method, tmp_path):
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.of_expressions])
+def test_a_search_for_expressions_finds_one_and_says_how(method, tmp_path):
     seen = []
     result = run(tmp_path / "run", method=method, callback=seen.append)
     assert [generation.number for generation in result.history] == [0, 1, 2]
@@ -125,3 +126,84 @@ def test_settings_are_given_once():
         search(regression(), settings=SearchSettings.preset("quick"), population=5)
     with pytest.raises(InputError, match="there is no method named 'evomall': did you mean 'evomal'"):
         search(regression(), method="evomall")
+
+
+def test_by_force_a_search_goes_on_and_its_record_says_over_what(tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    def stop(generation):
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run(tmp_path, callback=stop)
+    with pytest.raises(InputError, match="meta_steps was 3 but is 4"):
+        run(tmp_path, meta_steps=4)
+    for _ in range(2):  # again, over the same: noted once
+        with pytest.raises(StoppedError):
+            run(tmp_path, meta_steps=4, force=True, callback=stop)
+    with RunStore.read(tmp_path) as store:
+        (forced,) = store.forced
+    assert forced.chunks == 1
+    assert "meta_steps was 3 but is 4" in forced.differences
+    assert run(tmp_path, meta_steps=4, force=True).ending == "all 3 generations are done"
+    with RunStore.read(tmp_path) as store:
+        assert '"kind":"forced"' in store.dump()
+        assert len(store.forced) == 1
+
+
+def test_force_changes_nothing_where_nothing_differs(tmp_path):
+    run(tmp_path / "one")
+    run(tmp_path / "two", force=True)
+    with RunStore.read(tmp_path / "one") as one, RunStore.read(tmp_path / "two") as two:
+        assert one.dump() == two.dump()
+
+
+def test_any_metric_is_the_fitness_asked_for(tmp_path):
+    result = run(tmp_path, metric="mae", seed_with=("mse",), generations=1)
+    steps = SHORT["training_steps"]
+    with RunStore.read(tmp_path) as store:
+        first = store.candidates(0)[0]
+        assert store.settings["settings"]["metric"] == "mae"
+    loss = evomal.ExpressionLoss(first.genome, weights=first.weights, kind="regression")
+    trained = evomal.train(regression().judged_by("mae"), loss, seed=1, steps=steps, device="cpu")
+    assert first.fitness == pytest.approx(trained.validation, rel=1e-5)
+    assert result.best.fitness <= first.fitness
+    with pytest.raises(InputError, match="metric must be one of mse"):
+        run(metric="charm")
+
+
+def test_where_more_is_better_the_most_wins(tmp_path):
+    result = run(tmp_path, metric="r2", seed_with=("mse", "mae"), generations=1)
+    with RunStore.read(tmp_path) as store:
+        scores = {row.genome: -row.fitness for row in store.candidates(0) if row.state == "evaluated"}
+    loss = evomal.ExpressionLoss(result.best.expression, weights=result.best.weights, kind="regression")
+    trained = evomal.train(regression().judged_by("r2"), loss, seed=1, steps=SHORT["training_steps"], device="cpu")
+    assert max(scores.values()) == -result.best.fitness == pytest.approx(trained.validation, rel=1e-4)
+
+
+class Watching:
+    def __init__(self):
+        self.begin, self.steps, self.generations = None, [], []
+
+    def begun(self, *, generations, steps, recorded):
+        self.begin = (generations, steps, len(recorded))
+
+    def report(self, stage, steps):
+        self.steps.append((stage, steps))
+
+    def told(self, generation):
+        self.generations.append(generation.number)
+
+
+def test_a_watcher_sees_every_step(tmp_path):
+    watcher = Watching()
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, watcher=watcher, callback=lambda generation: 1 / 0)
+    assert watcher.begin == (3, 6 * 10 + 3, 0)
+    assert {stage for stage, _ in watcher.steps} <= {"optimise", "evaluate"}
+    assert sum(steps for stage, steps in watcher.steps if stage == "optimise") == 3
+    later = Watching()
+    run(tmp_path, watcher=later)
+    assert later.begin == (3, 6 * 10 + 3, 1)
+    assert later.generations == [1, 2]

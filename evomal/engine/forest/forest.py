@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evomal.engine.forest import torch_backend
-from evomal.engine.forest.links import Link
+from evomal.engine.forest.links import Link, dense_targets, mean_scale
 from evomal.engine.forest.programs import FILLER, Programs
 from evomal.errors import InputError
 from evomal.expression import Expression
@@ -77,17 +77,7 @@ class Forest:
 
     def dense_targets(self, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Targets as `[B, K]`: class indices become one-hot. Nothing waits for the device."""
-        if targets.dim() == 2 and targets.shape[1] == self.outputs:
-            return targets.to(dtype)
-        if targets.dim() == 1 and self.outputs == 1:
-            return targets.to(dtype).unsqueeze(1)
-        if targets.dim() == 1 and self.link is Link.SOFTMAX and not targets.is_floating_point():
-            blank = torch.zeros(len(targets), self.outputs, dtype=dtype, device=targets.device)
-            return blank.scatter_(1, targets.long().unsqueeze(1), 1)
-        form = "class indices [B] or probabilities" if self.link is Link.SOFTMAX else "values"
-        raise InputError(
-            f"targets must be {form} [B, {self.outputs}] but got {targets.dtype} of shape {list(targets.shape)}"
-        )
+        return dense_targets(targets, self.link, self.outputs, dtype)
 
     def losses(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """`[P]`: each expression's loss."""
@@ -96,14 +86,14 @@ class Forest:
     def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """`[P]` losses, and `[P, B, K]` their gradients by the outputs."""
         losses, gradients = self._of_samples(outputs, targets, weights)
-        scale = self._scale(outputs)
+        scale = mean_scale(self.kind, outputs)
         return losses.sum(1).mul_(scale), gradients.mul_(scale)
 
     def gradient_norms(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """`[P, B]`: the Euclidean norm of each sample's gradient, taken as a batch of its own."""
         _, gradients = self._of_samples(outputs, targets, weights)
         norms: Tensor = torch.linalg.vector_norm(gradients, dim=2)
-        return norms.mul_(self._scale(outputs) * outputs.shape[-2])
+        return norms.mul_(mean_scale(self.kind, outputs) * outputs.shape[-2])
 
     def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
         """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs, zero where there is no edge."""
@@ -114,7 +104,7 @@ class Forest:
         gradients: Tensor = backend.mixed(
             self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus
         )
-        return gradients.mul_(self._scale(outputs))
+        return gradients.mul_(mean_scale(self.kind, outputs))
 
     def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
         """`[P, B, K]`: the second derivatives of each loss by the outputs, times the tangents.
@@ -126,7 +116,7 @@ class Forest:
         self._check_tangents(tangents, outputs)
         softplus = self.activation == "softplus"
         found = torch_backend.curvatures(self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus)
-        return found.mul_(self._scale(outputs))
+        return found.mul_(mean_scale(self.kind, outputs))
 
     def descended(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, steps: int, lr: float) -> Tensor:
         """`[P, B, K]`: the outputs after so many steps of Adam on the loss."""
@@ -135,7 +125,7 @@ class Forest:
         backend = self._backend_for(outputs)
         result: Tensor = backend.descended(
             self.programs, weights, outputs, dense, self.link,
-            softplus=softplus, steps=steps, lr=lr, scale=self._scale(outputs),
+            softplus=softplus, steps=steps, lr=lr, scale=mean_scale(self.kind, outputs),
         )  # fmt: skip
         return result
 
@@ -148,11 +138,6 @@ class Forest:
             self.programs, weights, outputs, dense, self.link, softplus=softplus
         )
         return found
-
-    def _scale(self, outputs: Tensor) -> float:
-        """What turns the sum over samples and outputs into the mean."""
-        samples, width = outputs.shape[-2:]
-        return 1 / max(1, samples if self.kind == "classification" else samples * width)
 
     def _checked(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """The dense targets, once everything fits together: kernels check nothing."""

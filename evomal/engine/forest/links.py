@@ -2,6 +2,11 @@
 
 from enum import IntEnum
 
+import torch
+from torch import Tensor
+
+from evomal.errors import InputError
+
 
 class Link(IntEnum):
     """The function between outputs and f; its number is what kernels branch on."""
@@ -19,3 +24,28 @@ class Link(IntEnum):
         if kind == "regression":
             return cls.IDENTITY
         return cls.SIGMOID if kind == "multilabel" or outputs == 1 else cls.SOFTMAX
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """f of the raw outputs, whose last dimension are a sample's."""
+        if self is Link.SOFTMAX:
+            return outputs.softmax(-1)
+        return outputs.sigmoid() if self is Link.SIGMOID else outputs
+
+
+def dense_targets(targets: Tensor, link: Link, outputs: int, dtype: torch.dtype) -> Tensor:
+    """Targets as `[B, K]` for so many outputs: class indices become one-hot. Nothing waits for the device."""
+    if targets.dim() == 2 and targets.shape[1] == outputs:
+        return targets.to(dtype)
+    if targets.dim() == 1 and outputs == 1:
+        return targets.to(dtype).unsqueeze(1)
+    if targets.dim() == 1 and link is Link.SOFTMAX and not targets.is_floating_point():
+        blank = torch.zeros(len(targets), outputs, dtype=dtype, device=targets.device)
+        return blank.scatter_(1, targets.long().unsqueeze(1), 1)
+    form = "class indices [B] or probabilities" if link is Link.SOFTMAX else "values"
+    raise InputError(f"targets must be {form} [B, {outputs}] but got {targets.dtype} of shape {list(targets.shape)}")
+
+
+def mean_scale(kind: str, outputs: Tensor) -> float:
+    """What turns a sum over samples and outputs `[…, B, K]` into the mean that losses of the kind reduce by."""
+    samples, width = outputs.shape[-2:]
+    return 1 / max(1, samples if kind == "classification" else samples * width)

@@ -68,14 +68,8 @@ def _losses(
     for nodes, size, factors, own in zip(
         programs.nodes.tolist(), programs.sizes.tolist(), weights, outputs, strict=True
     ):
-        value = _root(nodes[:size], factors.unbind(), _predictions(own, link), targets)
+        value = _root(nodes[:size], factors.unbind(), link.predictions(own), targets)
         yield (softplus_of(value) if softplus else value).sum(1)
-
-
-def _predictions(outputs: Tensor, link: Link) -> Tensor:
-    if link is Link.SOFTMAX:
-        return outputs.softmax(1)
-    return outputs.sigmoid() if link is Link.SIGMOID else outputs
 
 
 def _root(nodes: list[list[int]], weights: tuple[Tensor, ...], prediction: Tensor, target: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ import torch
 from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.methods.judging import FILTERS, Judge
+from evomal.methods import FILTERS, FilteringJudge
+from evomal.runs.executors import LocalExecutor
 from evomal.strategies import GeneticSearch, Proposal, State
 from tests.engine.populations import EXPLOSIVE, regression
 
@@ -21,7 +22,12 @@ SETTINGS = {"device": "cpu", "meta_steps": 3, "training_steps": 10, "filter_step
 
 
 def judge(**options):
-    return Judge(Engine(regression(), seed=0, settings=EngineSettings(**SETTINGS)), seed=0, **options)
+    engine = Engine(regression(), seed=0, settings=EngineSettings(**SETTINGS))
+    return FilteringJudge(LocalExecutor(engine), seed=0, **options)
+
+
+def engine_of(court):
+    return court._executor._engine
 
 
 def proposals(*expressions):
@@ -83,7 +89,7 @@ def test_elites_are_told_again_and_nothing_is_computed(monkeypatch):
     (outcome,) = court.outcomes(proposals(SQUARE), generation=0)
     elite = Proposal(SQUARE, "elite", (0,), known=outcome)
     for stage in ("gradient_norms", "optimise", "gains", "evaluate"):
-        monkeypatch.setattr(court._engine, stage, lambda *_, **__: pytest.fail("nothing is to be computed"))
+        monkeypatch.setattr(engine_of(court), stage, lambda *_, **__: pytest.fail("nothing is to be computed"))
     assert court.outcomes([elite], generation=1) == [outcome]
 
 
@@ -98,14 +104,14 @@ def test_an_outcome_does_not_depend_on_company_or_time():
 @pytest.mark.parametrize("stage", ["gradient_norms", "optimise", "gains", "evaluate"])
 def test_one_that_fails_is_recorded_and_the_others_go_on(stage, monkeypatch):
     court = judge()
-    usual = getattr(court._engine, stage)
+    usual = getattr(engine_of(court), stage)
 
     def fragile(expressions, weights, **options):
         if ABSOLUTE in expressions:
             raise torch.OutOfMemoryError("no memory\nleft")
         return usual(expressions, weights, **options)
 
-    monkeypatch.setattr(court._engine, stage, fragile)
+    monkeypatch.setattr(engine_of(court), stage, fragile)
     found = court.outcomes(proposals(SQUARE, ABSOLUTE, WRONG), generation=0)
     assert states(found) == [State.EVALUATED, State.FAILED, State.REJECTED]
     assert found[1].sentence.endswith("failed: no memory left")

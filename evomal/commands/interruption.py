@@ -1,0 +1,49 @@
+"""Ctrl-C in two steps: the first asks the work to stop where it can, the second stops it at once."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+SENTENCE = "stopping after this step; once more stops at once"
+
+
+class Interruption:
+    """Whether the person has asked for a stop."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._is_asked_for = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a stop was asked for; to be called where the work can stop."""
+        if self._is_asked_for:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked_for:
+            raise KeyboardInterrupt
+        self._is_asked_for = True
+        # A signal can come amid a write to the same file, where Python refuses another; the stop matters more.
+        with contextlib.suppress(RuntimeError, OSError):
+            self._say(SENTENCE)
+
+
+@contextlib.contextmanager
+def interruptible(say: Callable[[str], None]) -> Iterator[Interruption]:
+    """Until the end of the block, Ctrl-C is said and remembered first, and raised only the second time.
+
+    Signals belong to the main thread: elsewhere this does nothing, nor where whoever started the process ignores them.
+    """
+    interruption = Interruption(say)
+    previous = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or previous is None or previous is signal.SIG_IGN:
+        yield interruption
+        return
+    signal.signal(signal.SIGINT, interruption._on_signal)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, previous)

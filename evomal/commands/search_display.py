@@ -1,0 +1,206 @@
+"""What a person sees of a search on standard error: a region that is kept up to date, or a line a generation."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from time import monotonic
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from evomal.expression import Expression
+from evomal.runs import Generation, RecordedCandidate
+from evomal.strategies import State
+
+_REFRESHES_PER_SECOND = 4
+_UNKNOWN = "—"
+_LABEL_WIDTH = 14
+_ONE_LINE_HEAD = 60  # columns; below that the times get a line of their own
+_ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that wraps, a stale line stays
+
+# A first estimate waits for this share of a generation's steps: the first steps also compile kernels.
+_SHARE_TO_GO_BY = 0.05
+
+# A larger tree's formula would be cut anyway, and SymPy's time grows with size (0.1 s at 20 nodes, 0.3 s at 50).
+_LARGEST_SIMPLIFIED = 30
+_LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
+
+
+class _Position(NamedTuple):
+    """How far a search is; replaced as a whole, since another thread draws it."""
+
+    finished: int
+    steps: int
+    since: float
+
+
+class SearchDisplay:
+    """Shows a search while it runs, on standard error unless another console is given.
+
+    On a terminal this is a region of a few lines, which stays in its final state: after an interruption, or where the
+    result goes to a file, nothing else on the terminal tells how far the search came. Elsewhere it is a line a
+    generation. `done` generations were recorded before and take no part in the time left; they may be told, too, which
+    adds what they came to without a line.
+    """
+
+    def __init__(
+        self, generations: int, *, steps_per_generation: int, done: int = 0, console: Console | None = None
+    ) -> None:
+        self._generations, self._steps_per_generation, self._done = generations, steps_per_generation, done
+        self._console = console or Console(stderr=True)
+        self._live: Live | None = None
+        self._began = monotonic()
+        self._position = _Position(done, 0, self._began)
+        self._counts: Counter[State] = Counter()
+        self._best: RecordedCandidate | None = None
+        self._formula = _UNKNOWN
+        self._note = ""
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        if self._console.is_interactive:  # which a dumb terminal is not
+            self._live = Live(
+                self,
+                console=self._console,
+                refresh_per_second=_REFRESHES_PER_SECOND,
+                # What a user's model prints belongs above the region, unless it was sent to a file.
+                redirect_stdout=sys.stdout.isatty(),
+            )
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, generation: Generation) -> None:
+        """Take in a generation that is complete."""
+        self._counts = self._counts + Counter(generation.counts)
+        best = generation.best
+        if best is not None and (self._best is None or best.fitness < self._best.fitness):
+            formula = self._formula if self._live is None else shown_formula(best)
+            self._best, self._formula = best, formula  # together, for whoever draws them meanwhile
+        if generation.number < self._done:
+            return
+        self._position = _Position(generation.number + 1, 0, monotonic())
+        if self._live is None:
+            self._print(generation_line(generation, self._generations))
+
+    def report(self, stage: str, steps: int) -> None:
+        """Take in steps of the running generation, as an engine reports them."""
+        self._position = self._position._replace(steps=self._position.steps + steps)
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence to the person; fit to be called by a signal handler."""
+        if self._live is None:
+            self._print(sentence)
+        else:
+            self._note = sentence
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        yield from self._head(width)
+        yield _row("best fitness", _UNKNOWN if self._best is None else f"{self._best.fitness:.4g}", style="bold")
+        yield _row("best formula", self._formula)
+        counts = self._counts
+        entries = [f"{state} {counts[state]}" for state in State if counts[state]]
+        for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):
+            yield _row("" if index else "candidates", line)
+        if self._note and not self._is_over:
+            yield Text(self._note, style="yellow", no_wrap=True, overflow="ellipsis")
+
+    def _head(self, width: int) -> RenderResult:
+        position, now = self._position, monotonic()
+        total = self._generations
+        if self._is_over:
+            # A generation that was broken off is computed again on resuming, so it does not count.
+            place, reached = f"{position.finished} of {total} generations", float(position.finished)
+        else:
+            place = f"generation {min(position.finished + 1, total)} of {total}"
+            reached = position.finished + self._share(position)
+        label = Text(place, no_wrap=True, overflow="ellipsis")
+        bar = ProgressBar(total, reached, complete_style="cyan", finished_style="green")
+        times = [Text(_clock(now - self._began), no_wrap=True)]
+        if not self._is_over:
+            left = self._seconds_left(position, now)
+            times.append(Text(f"{_UNKNOWN if left is None else _clock(left):>7} left", no_wrap=True))
+        head = Table.grid(padding=(0, 2), expand=True)
+        head.add_column(min_width=len(f"generation {total} of {total}"))
+        head.add_column(ratio=1)
+        if width < _ONE_LINE_HEAD:
+            head.add_row(label, bar)
+            yield head
+            yield Text("  ", no_wrap=True, overflow="ellipsis").join(times)
+            return
+        head.add_row(label, bar, *times)
+        yield head
+
+    def _share(self, position: _Position) -> float:
+        return min(1.0, position.steps / self._steps_per_generation) if self._steps_per_generation else 0.0
+
+    def _seconds_left(self, position: _Position, now: float) -> float | None:
+        computed = position.finished - self._done
+        if computed:
+            each = (position.since - self._began) / computed
+        elif (share := self._share(position)) >= _SHARE_TO_GO_BY:
+            each = (now - self._began) / share
+        else:
+            return None
+        remaining = max(0, self._generations - position.finished)
+        # A generation that takes longer than the others eats nothing of the time of those that follow.
+        return max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)
+
+
+def generation_line(generation: Generation, generations: int) -> str:
+    """A generation in one line, for logs."""
+    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
+    best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
+    seconds = sum(generation.seconds.values())
+    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
+
+
+def shown_formula(candidate: RecordedCandidate) -> str:
+    """The simplified formula with its weights; the genome's own text where there is none or it would take long."""
+    text = candidate.genome
+    try:
+        expression = Expression.parse(text)
+        if expression.size <= _LARGEST_SIMPLIFIED:
+            text = expression.formula(candidate.weights or None)
+    except Exception:  # A genome need not be an expression, SymPy fails in many ways, and none may end a search.
+        text = candidate.genome
+    return "".join(character if character.isprintable() else "?" for character in text[:_LONGEST_SHOWN])
+
+
+def _row(label: str, value: str, style: str = "") -> Text:
+    return Text.assemble(
+        (f"{label:<{_LABEL_WIDTH}}", "dim"), (value, style), no_wrap=True, overflow="ellipsis"
+    )  # fmt: skip
+
+
+def _folded(entries: Sequence[str], width: int) -> list[str]:
+    """The entries with dots between them, in as few lines as hold them."""
+    lines = [entries[0] if entries else _UNKNOWN]
+    for entry in entries[1:]:
+        longer = f"{lines[-1]} · {entry}"
+        if len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(entry)
+    return lines
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}"

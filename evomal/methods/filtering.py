@@ -1,0 +1,112 @@
+"""Expressions judged: the filters in their order, and what is left trained (EvoMAL, Algorithm 1)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evomal.engine.engine import Report
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.filters import fingerprint, is_dead, is_rejected
+from evomal.losses.expression_loss import starting_weights
+from evomal.methods.executing import Executor, Stage
+from evomal.methods.judging import Case, Judge, still_open
+from evomal.randomness import generator
+from evomal.strategies import Outcome, Proposal, State
+
+FILTERS = ("symbolic", "dead", "rejection", "gradient")
+"""In the order in which they are asked; each can be left out."""
+
+
+class FilteringJudge(Judge):
+    """Judges expressions, whose weights are tuned or stay at one as the formula is written.
+
+    A candidate's starting weights come from the seed and its tree alone, so its outcome does not depend on when it is
+    proposed. Within a generation the first of equal trees, or of trees with equal gradients, is the one computed.
+    """
+
+    def __init__(
+        self, executor: Executor, *, seed: int, optimised: bool = True, filters: Sequence[str] = FILTERS
+    ) -> None:
+        super().__init__(executor)
+        for name in filters:
+            if name not in FILTERS:
+                raise InputError(f"filters must be some of {', '.join(FILTERS)} but got {name!r}")
+        self._seed, self._optimised, self._filters = seed, optimised, frozenset(filters)
+
+    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
+        found: dict[int, Outcome] = {}
+        first_of: dict[str, int] = {}
+        cases: list[Case] = []
+        for place, proposal in enumerate(proposals):
+            known = proposal.known or self._seen(proposal)
+            if known is not None:
+                found[place] = known
+            elif "symbolic" in self._filters and proposal.expression.key in first_of:
+                continue  # its twin of this generation is on the way
+            else:
+                first_of[proposal.expression.key] = place
+                cases.append(Case(proposal, self._start(proposal.expression), place))
+        self._through_the_stages(cases, report)
+        found |= {case.place: case.outcome for case in cases if case.outcome is not None}
+        return [
+            found[place] if place in found else found[first_of[proposal.expression.key]].seen_again()
+            for place, proposal in enumerate(proposals)
+        ]
+
+    def _seen(self, proposal: Proposal) -> Outcome | None:
+        return self.archive.seen(proposal.genome) if "symbolic" in self._filters else None
+
+    def _start(self, expression: Expression) -> list[float]:
+        if not self._optimised:
+            return [1.0] * expression.edges
+        return starting_weights(expression, generator=generator(self._seed, "starting weights", expression.key))
+
+    def _through_the_stages(self, cases: list[Case], report: Report | None) -> None:
+        """Dead gradients, optimisation, rejection, equal gradients, training: what one ends does not reach the next."""
+        if "dead" in self._filters:
+            for case, norms in self._staged("gradient_norms", still_open(cases)):
+                if is_dead(norms):
+                    case.end(State.DEAD, "its gradient is zero on every sample")
+        if self._optimised:
+            for case, result in self._staged("optimise", still_open(cases), report):
+                case.tuned(result)
+        if "rejection" in self._filters:
+            for case, gain in self._staged("gains", still_open(cases)):
+                if is_rejected(gain):
+                    case.end(State.REJECTED, f"following it improved the metric by {gain:.3g}, which is not above 0")
+        twins = self._without_twins(cases)
+        waiting = {id(cases[position]) for position in twins}
+        for case, fitness in self._staged(
+            "evaluate", [case for case in still_open(cases) if id(case) not in waiting], report
+        ):
+            case.measured(fitness)
+        for position, first in twins.items():
+            case, earlier = cases[position], cases[first].outcome
+            assert earlier is not None
+            # Whoever failed has no fitness to share.
+            case.outcome = replace(earlier.of_twin(tuple(case.weights)), seconds=case.seconds)
+
+    def _without_twins(self, cases: list[Case]) -> dict[int, int]:
+        """End those whose gradients an earlier generation knows; positions of those that wait for one of this one."""
+        if "gradient" not in self._filters:
+            return {}
+        waiting: dict[int, int] = {}
+        first_of: dict[str, int] = {}
+        for case, norms in self._staged("gradient_norms", still_open(cases)):
+            case.fingerprint = fingerprint(norms)
+        for position, case in enumerate(cases):
+            if case.outcome is not None or case.fingerprint is None:
+                continue
+            twin = self.archive.twin(case.fingerprint, weights=tuple(case.weights))
+            if twin is not None:
+                case.outcome = replace(twin, seconds=case.seconds)
+            elif case.fingerprint in first_of:
+                waiting[position] = first_of[case.fingerprint]
+            else:
+                first_of[case.fingerprint] = position
+        return waiting
+
+    def _staged(self, stage: Stage, cases: list[Case], report: Report | None = None) -> Iterator[tuple[Case, Any]]:
+        expressions = [case.proposal.expression for case in cases]
+        return self._worked_on(stage, cases, expressions, [case.weights for case in cases], report=report)

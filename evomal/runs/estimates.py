@@ -1,0 +1,159 @@
+"""How long a search will take, from a few steps of it: what `--dry-run` tells.
+
+Each stage is timed with as many candidates as are expected to reach it, at two numbers of steps: the slope is the time
+of a step, the rest comes once a generation. Nothing here decides anything about the search itself.
+"""
+
+import dataclasses
+import itertools
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from evomal.engine import Engine, EngineSettings
+from evomal.expression import Expression
+from evomal.filters import is_dead
+from evomal.losses.catalogue import named_loss
+from evomal.losses.expression_loss import starting_weights
+from evomal.losses.neural import starting_layers, weights_of
+from evomal.methods import Method, Stage, method_named
+from evomal.methods.baseline import TASK_LOSSES
+from evomal.methods.judging import TIMED_AS
+from evomal.randomness import generator, torch_generator
+from evomal.runs.preparation import prepared
+from evomal.settings import SearchSettings
+from evomal.strategies.random_search import RampedTrees
+from evomal.tasks.task import Task
+from evomal.threads import thread_count
+
+_STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
+"""Fewest and most steps of a trial: CUDA captures a step after a few, and a CPU's may take seconds."""
+_TRIAL_SECONDS = 1.5
+_LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
+_STEPS_OF = {
+    "optimise": "meta_steps",
+    "optimise_networks": "meta_steps",
+    "evaluate": "training_steps",
+    "evaluate_losses": "training_steps",
+}
+"""The setting that says how many steps a stage takes; the filters take what they take."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search is expected to take."""
+
+    stages: dict[str, float]
+    """Seconds of the whole search: `setup`, then `filter`, `optimise` and `evaluate` as far as the method has them."""
+    memory: int
+    """The most bytes: of the process on a CPU, of the device on CUDA."""
+    generations: int
+    population: int
+    device: str
+    plan: str
+    """How the population is worked on, and why."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages."""
+        return sum(self.stages.values())
+
+
+def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSettings, seed: int = 0) -> Estimate:
+    """Try a few steps of the search that these settings describe, and extrapolate."""
+    chosen = method_named(method)
+    with thread_count(settings.threads):
+        begin = time.perf_counter()
+        parts = prepared(tasks, chosen, settings, seed)  # refuses what a search would refuse
+        trial = _Trial(parts.engine, chosen, seed)
+        strategy = parts.strategy
+        del parts  # its data would count as memory beside the trial's own
+        fewest, most = _STEPS.get(trial.device.type, _STEPS["cpu"])
+        short = trial.seconds(fewest)
+        setup = time.perf_counter() - begin - sum(short.values())
+        slowest = max(short.values()) / fewest
+        more = fewest + max(2, min(most, int(_TRIAL_SECONDS / slowest)))
+        long = trial.seconds(more)
+        stages = {"setup": setup + trial.seconds_of_starts}
+        for stage in long:
+            slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
+            once = max(0.0, short[stage] - fewest * slope)
+            name = TIMED_AS[stage]
+            total = strategy.generations * (once + slope * trial.full_steps(stage))
+            stages[name] = stages.get(name, 0.0) + total
+        return Estimate(
+            stages, trial.memory, strategy.generations, strategy.population, str(trial.device), trial.plan
+        )  # fmt: skip
+
+
+class _Trial:
+    """The stages of a generation with the usual number of candidates, and few steps."""
+
+    def __init__(self, engine: Engine, method: Method, seed: int) -> None:
+        self.device, self._tasks, self._settings, self._seed = engine.device, engine.tasks, engine.settings, seed
+        self.plan = "; ".join(f"{plan.mode}: {plan.reason}" for plan in engine.plans)
+        looped = all(plan.mode == "looped" for plan in engine.plans)
+        self._wanted = method.workload.candidates(engine.settings.population)
+        self._tried = {
+            stage: min(count, _LOOPED_CANDIDATES) if looped and stage in _STEPS_OF else count
+            for stage, count in self._wanted.items()
+        }
+        self._columns = {stage: self._candidates(stage, count, engine) for stage, count in self._tried.items()}
+        self.seconds_of_starts, self.memory = 0.0, 0
+
+    def seconds(self, steps: int) -> dict[Stage, float]:
+        """Of each stage with so many steps, once everything is compiled and captured."""
+        engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(steps))
+        if any(_STEPS_OF.get(stage) == "meta_steps" for stage in self._tried):
+            begin = time.perf_counter()
+            engine.prepare()
+            self.seconds_of_starts = (time.perf_counter() - begin) / steps * self._settings.meta_steps
+        found: dict[Stage, float] = {}
+        for stage, columns in self._columns.items():
+            taken = []
+            for _ in range(3):  # the first time also compiles and captures; of the others one may have been disturbed
+                begin = time.perf_counter()
+                getattr(engine, stage)(*columns)
+                taken.append(time.perf_counter() - begin)
+            found[stage] = min(taken) * self._wanted[stage] / self._tried[stage]
+        self.memory = (
+            _peak_memory(self.device) + engine.bytes_kept(self._settings.meta_steps) - engine.bytes_kept(steps)
+        )
+        return found
+
+    def full_steps(self, stage: Stage) -> int:
+        """Those of the search itself."""
+        steps: int = getattr(self._settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
+        return steps
+
+    def _with_steps(self, steps: int) -> EngineSettings:
+        return dataclasses.replace(self._settings, meta_steps=steps, training_steps=steps)
+
+    def _candidates(self, stage: Stage, count: int, engine: Engine) -> tuple[Sequence[Any], ...]:
+        """So many rows of what the stage works on."""
+        if stage == "optimise_networks":
+            layers = starting_layers(generator=torch_generator(self._seed, "trial"))
+            return ([weights_of(layers).tolist()] * count,)
+        if stage == "evaluate_losses":
+            kind = self._tasks[0].kind
+            return ([named_loss(TASK_LOSSES[kind], kind=kind)] * count,)
+        trees = list(itertools.islice(self._living_trees(engine), count))
+        return trees, [starting_weights(tree, generator=generator(self._seed, "trial")) for tree in trees]
+
+    def _living_trees(self, engine: Engine) -> Iterator[Expression]:
+        for index in itertools.count():
+            tree = RampedTrees().draw(generator(self._seed, "trial", index))
+            if not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
+                yield tree
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

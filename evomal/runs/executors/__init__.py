@@ -1,0 +1,5 @@
+"""Executors: where the candidates of a search are worked on."""
+
+from evomal.runs.executors.local import LocalExecutor
+
+__all__ = ["LocalExecutor"]
