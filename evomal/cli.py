@@ -16,7 +16,7 @@ from rich.console import Console
 from evomal.commands import searching
 from evomal.commands.chosen_tasks import chosen_task
 from evomal.engine import Score, TrainingSettings, train
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
 from evomal.tasks import MODELS, TASKS, Hardships, Task
@@ -39,12 +39,17 @@ def main() -> None:
     """Run the command; every error ends in one sentence and an exit code, never in a traceback."""
     try:
         app()
+    except StoppedError as error:
+        _fail(error, INTERRUPTED)
     except InputError as error:
         _fail(error, BAD_INPUT)
     except EvomalError as error:
         _fail(error, FAILED)
-    except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+    except SystemExit as ending:
+        # Typer makes this of Ctrl-C, and says nothing.
+        if ending.code == INTERRUPTED:
+            _fail("interrupted", INTERRUPTED)
+        raise
 
 
 def _fail(reason: object, code: int) -> NoReturn:

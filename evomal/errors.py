@@ -10,3 +10,7 @@ class InputError(EvomalError, ValueError):
 
     The command line turns it into exit code 2.
     """
+
+
+class StoppedError(EvomalError):
+    """A person stopped the work; the sentence says how to go on with it. Exit code 130."""

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import contextlib
+import glob
 import os
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ def write_whole(path: Path, content: bytes) -> None:
             raise InputError(f"{path}: is a folder, but the name of a file was expected")
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is not a regular file, and is left alone")
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -31,6 +32,17 @@ def write_whole(path: Path, content: bytes) -> None:
         if isinstance(error, (OSError, ValueError)) and not isinstance(error, InputError):
             raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
         raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what processes left beside the path that died while they wrote it; nobody else may be writing it."""
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
 
 
 def _umask() -> int:

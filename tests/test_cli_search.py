@@ -138,3 +138,28 @@ def test_bad_requests_get_one_sentence_and_change_nothing(run, tmp_path, monkeyp
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_begun_from_python_is_gone_on_with_from_python(run, tmp_path):  # noqa: F811
+    from evomal.runs.run_loop import search
+    from tests.engine.populations import regression
+
+    short = {"population": 3, "generations": 1, "meta_steps": 1, "training_steps": 2, "filter_steps": 2}
+    search(regression(), folder=tmp_path, device="cpu", **short)
+    code, out, err = run("resume", tmp_path)
+    assert (code, out) == (2, "")
+    assert (
+        err == f"evomal: {tmp_path}: was begun from Python, so that evomal.search with its tasks must go on with it\n"
+    )
+
+
+def test_interrupted_before_there_is_a_record_nothing_is_promised(run, tmp_path, monkeypatch):  # noqa: F811
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evomal.runs.run_loop.prepared", interrupted)
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
+    assert (code, out, err) == (130, "", "evomal: interrupted before anything was recorded\n")
+    monkeypatch.setattr("evomal.commands.searching.chosen_task", interrupted)
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
+    assert (code, out, err) == (130, "", "evomal: interrupted\n")

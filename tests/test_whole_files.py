@@ -46,3 +46,12 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch, fail
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_the_dead_left_unfinished_is_removed(tmp_path):
+    from evomal.whole_files import remove_unfinished
+
+    for name in (".best.json.abc123", ".best.json.x", "best.json", ".other.json.abc", ".best.jsonx"):
+        (tmp_path / name).write_text("")
+    remove_unfinished(tmp_path / "best.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".best.jsonx", ".other.json.abc", "best.json"]

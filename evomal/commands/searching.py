@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +13,12 @@ from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
 from evomal.commands.estimating import show_estimate
 from evomal.commands.interruption import interruptible
 from evomal.commands.search_display import SearchDisplay
-from evomal.errors import InputError
+from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.runs import Generation, RunStore, genome_text, runs_in
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
+from evomal.runs.store import RECORD_NAME
 from evomal.settings import SearchSettings
 from evomal.strategies.proposals import size_of
 from evomal.tasks import Hardships, Task
@@ -62,7 +62,7 @@ def search_losses(
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
-    if (folder / "run.sqlite").exists():
+    if (folder / RECORD_NAME).exists():
         raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
@@ -89,6 +89,8 @@ def resume_search(
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
     except KeyError as error:
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
+    if source is None:
+        raise InputError(f"{folder}: was begun from Python, so that evomal.search with its tasks must go on with it")
     _run(tasks_from(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
 
 
@@ -170,8 +172,10 @@ def _run(
                 watcher=_Watcher(stack), force=force,
             )  # fmt: skip
     except KeyboardInterrupt:
-        typer.echo(f"evomal: interrupted; go on with `evomal resume {folder}`", err=True)
-        sys.exit(130)
+        begun = (folder / RECORD_NAME).exists()
+        raise StoppedError(
+            f"interrupted; go on with `evomal resume {folder}`" if begun else "interrupted before anything was recorded"
+        ) from None
     metric = settings.metric or tasks[0].metric.name
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": metric}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss, named_loss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
+from evomal.tasks.models.zoo_model import ZooModel
 from evomal.tasks.task import Recipe, Task
 
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -53,14 +54,20 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
     return module
 
 
-def initial_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
-    """The task's model with the weights the seed gives it for a purpose, the same for every loss and method."""
-    with isolated_torch(seed, "model", *purpose), isolated_numpy(seed, "model", *purpose):
-        model = task.model()
+def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:
+    """The task's model with the weights the seed gives it for a purpose, the same for every loss and method.
+
+    `reuse`: a model of this task that is no longer needed; one that can draw its weights anew need not be built anew.
+    """
+    if isinstance(reuse, ZooModel):
+        model: nn.Module = reuse
+    else:
+        with isolated_torch(seed, "model", *purpose), isolated_numpy(seed, "model", *purpose):
+            model = task.model()
     if not isinstance(model, nn.Module):
         raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
-    if callable(reset := getattr(model, "reset", None)):
-        reset(torch_generator(seed, "initial weights", *purpose))
+    if isinstance(model, ZooModel):
+        model.reset(torch_generator(seed, "initial weights", *purpose))
     return model
 
 

@@ -31,6 +31,7 @@ from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
 
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+_SIZES = 5  # of what CUDA captures: more would be captured more often, fewer be filled up with more that is no use
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
@@ -270,7 +271,8 @@ class Engine:
         """Places for so many candidates: on CUDA one of few numbers, so that few graphs are ever captured."""
         if self.device.type != "cuda":
             return candidates
-        return min(chunk, 1 << (candidates - 1).bit_length())
+        step = math.ceil(chunk / _SIZES)
+        return min(chunk, step * math.ceil(candidates / step))
 
     def _make_room(self, expressions: Sequence[Expression]) -> None:
         width = fitting_width(max(expression.size for expression in expressions))

@@ -1,7 +1,7 @@
 """Fresh base weights θ0 for every meta step, the same for every candidate of a search."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from evomal.engine.choices import initial_model
 from evomal.engine.functional_model import FunctionalModel
@@ -18,12 +18,13 @@ class Starts:
         size = model.size * model.flat.element_size()
         self._room = _KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]) // size
         self._kept: dict[int, Tensor] = {}
+        self._module: nn.Module | None = None
 
     def __getitem__(self, step: int) -> Tensor:
         if step in self._kept:
             return self._kept[step]
-        module = initial_model(self._task, self._seed, "meta step", step)
-        flat = self._model.flattened(module).to(self._model.device)
+        self._module = initial_model(self._task, self._seed, "meta step", step, reuse=self._module)
+        flat = self._model.flattened(self._module).to(self._model.device)
         if len(self._kept) < self._room:
             self._kept[step] = flat
         return flat

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evomal.engine.engine import Report
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
 from evomal.methods import Method, method_named
@@ -21,6 +21,7 @@ from evomal.settings import SearchSettings
 from evomal.strategies import Outcome, Proposal
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
+from evomal.whole_files import remove_unfinished
 
 BEST_NAME = "best.json"
 
@@ -148,6 +149,7 @@ class _Run:
             self._judge.remember(proposals, outcomes, generation=generation)
             self._strategy.tell(outcomes)
             self._recorded += rows
+        remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best(store.path.parent)  # killed between record and file, it may be behind
 
@@ -185,7 +187,10 @@ class _Run:
             "task": task.name, "model": str(task.record.get("model", "own")), "method": self._method.name,
             "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name,
         }  # fmt: skip
-        save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
+        try:
+            save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
+        except InputError as error:  # the folder is the run's own by now, so what is wrong with it is no bad input
+            raise EvomalError(str(error)) from None
 
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
@@ -201,7 +206,7 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
     try:
-        differing = [entry for entry in store.differences(description) if entry.key.split(".")[0] not in _FREE]
+        differing = _that_matter(store.differences(description))
         if differing and not force:
             raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
         if differing and store.ending is None:
@@ -210,6 +215,16 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
         store.close()
         raise
     return store
+
+
+def _that_matter(differing: Sequence[Difference]) -> list[Difference]:
+    """Those that can change what is found, each once: some stand as a setting and as what became of it."""
+    keys = {entry.key for entry in differing}
+    return [
+        entry
+        for entry in differing
+        if entry.key.split(".")[0] not in _FREE and entry.key.removeprefix("settings.") not in keys - {entry.key}
+    ]
 
 
 def _force(store: RunStore, differing: Sequence[Difference]) -> None:

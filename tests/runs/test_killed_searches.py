@@ -1,0 +1,70 @@
+"""Whole searches: killed at any moment and resumed, or begun twice, they come to the same record."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evomal.runs.run_loop import search
+from evomal.tasks import load_task
+from tests.searches import HALF, HOT, ROOT, SEARCHES, SHORT, WAYS, dump_of, search_arguments
+
+
+def killed(top, searches: int, kills: int) -> dict[str, int]:
+    """Kill searches and compare them with uninterrupted ones; how often they were killed, how, and what was left."""
+    # Where there is a GPU, autograd starts threads that a forked search would miss.
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "tests.searches", str(top), str(searches), str(kills)]
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_search_killed_six_times_is_the_uninterrupted_one(tmp_path):
+    seen = killed(tmp_path, 1, 6)
+    assert sum(seen.get(way, 0) for way in WAYS) == 6
+    assert seen[HOT] >= seen["in an insert"] >= 1
+    assert seen[HALF] >= 1
+
+
+@pytest.mark.long
+def test_searches_of_all_methods_killed_fifty_times_are_the_uninterrupted_ones(tmp_path):
+    seen = killed(tmp_path, len(SEARCHES), 50)
+    assert sum(seen.get(way, 0) for way in WAYS) == 50
+    assert min(seen.get(way, 0) for way in WAYS) >= 3
+    assert seen[HOT] >= 5
+    assert seen[HALF] >= 5
+    assert all(seen.get(f"with {generations} generations", 0) for generations in range(1, SHORT["generations"]))
+
+
+def test_two_processes_with_one_seed_come_to_the_same_record(tmp_path):
+    processes = []
+    for name in ("one", "two"):
+        command = [sys.executable, "-m", "evomal", *search_arguments(tmp_path / name, "--seed", 1)]
+        # What depends on the order of a set would differ between these.
+        environment = {**os.environ, "PYTHONHASHSEED": str(len(processes)), "OMP_NUM_THREADS": "1"}
+        processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=-1))
+    for process in processes:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+    assert dump_of(tmp_path / "one") == dump_of(tmp_path / "two")
+    assert (tmp_path / "one" / "best.json").read_bytes() == (tmp_path / "two" / "best.json").read_bytes()
+
+
+@pytest.mark.parametrize("inner_steps", [1, 2])
+def test_chunks_change_no_candidate_where_they_are_trained_one_after_the_other(tmp_path, inner_steps):
+    task = load_task("diabetes", "mlp:hidden=8")
+    settings = {**SHORT, "device": "cpu", "population_mode": "looped", "inner_steps": inner_steps}
+    records = []
+    for chunk in (1, 2, None):
+        folder = tmp_path / str(chunk)
+        search(task, folder=folder, seed=1, chunk=chunk, **settings)
+        description, *rest = dump_of(folder).splitlines()
+        assert json.loads(description)["settings"]["chunk"] == chunk
+        records.append((rest, (folder / "best.json").read_bytes()))
+    assert len(records[0][0]) == 4 * (1 + 6) + 1
+    assert records[0] == records[1] == records[2]
