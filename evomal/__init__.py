@@ -10,6 +10,7 @@ from evomal.losses import ExpressionLoss, load_loss, save_loss
 from evomal.losses.exporting import export
 from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Task, load_task
+from evomal.verdict.comparison import compare
 
 __version__ = _version("evomal")
 
@@ -22,6 +23,7 @@ __all__ = [
     "Score",
     "Task",
     "__version__",
+    "compare",
     "export",
     "load_loss",
     "load_task",

@@ -1,9 +1,7 @@
 """`evomal search`, `resume`, `runs` and `methods`."""
 
-import contextlib
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +9,10 @@ import typer
 
 from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
 from evomal.commands.estimating import show_estimate
-from evomal.commands.interruption import interruptible
-from evomal.commands.search_display import SearchDisplay
+from evomal.commands.watching import TerminalWatcher
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
-from evomal.runs import Generation, RunStore, genome_text, runs_in
+from evomal.runs import RunStore, genome_text, runs_in
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
@@ -53,12 +50,10 @@ def search_losses(
     as_json: AsJson = False,
 ) -> None:
     """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
-    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
     given = list(changes or [])
-    given += [] if device is None else [f"device={device}"]
     given += [] if executor is None else [f"executor={executor}"]
     given += [] if seed_with is None else [f"seed_with={seed_with}"]
-    settings = settings.with_texts(given)
+    settings = chosen_settings(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
@@ -68,6 +63,14 @@ def search_losses(
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
     else:
         _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
+
+
+def chosen_settings(
+    config: Path | None, preset: str | None, changes: list[str] | None, device: str | None
+) -> SearchSettings:
+    """The settings of a file or a preset, changed by what was typed."""
+    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
+    return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
 
 
 def resume_search(
@@ -129,47 +132,15 @@ def list_methods(as_json: AsJson = False) -> None:
         typer.echo(f"{name}\n    {method.purpose}")
 
 
-class _Watcher:
-    """Shows the search, and stops it after the step in which Ctrl-C was pressed."""
-
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        self._stack = stack
-        self._display: SearchDisplay | None = None
-        self._interruption = stack.enter_context(interruptible(self._say))
-
-    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
-        # Standard error also for people: standard output is for the result alone.
-        display = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded))
-        self._display = self._stack.enter_context(display)
-        for generation in recorded:
-            display.told(generation)
-
-    def report(self, stage: str, steps: int) -> None:
-        if self._display is not None:
-            self._display.report(stage, steps)
-        self._interruption.check()
-
-    def told(self, generation: Generation) -> None:
-        if self._display is not None:
-            self._display.told(generation)
-        self._interruption.check()
-
-    def _say(self, sentence: str) -> None:
-        if self._display is not None:
-            self._display.say(sentence)
-        else:
-            typer.echo(f"evomal: {sentence}", err=True)
-
-
 def _run(
     tasks: list[Task], method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
     *, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
     try:
-        with contextlib.ExitStack() as stack:
+        with TerminalWatcher() as watcher:
             result = search(
-                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source,
-                watcher=_Watcher(stack), force=force,
+                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, watcher=watcher,
+                force=force,
             )  # fmt: skip
     except KeyboardInterrupt:
         begun = (folder / RECORD_NAME).exists()

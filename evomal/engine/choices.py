@@ -44,6 +44,9 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
     if isinstance(loss, nn.Module):
         module = loss
     elif str(loss) in CATALOGUE:
+        kinds = CATALOGUE[str(loss)].make.kinds  # type: ignore[attr-defined]
+        if task.kind not in kinds:
+            raise InputError(f"the task is {task.kind}, but {loss} is for {', '.join(kinds)}")
         module = named_loss(str(loss), kind=task.kind)
     elif os.path.exists(loss):
         module = load_loss(loss)

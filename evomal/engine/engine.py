@@ -16,8 +16,9 @@ from evomal.engine.forest.programs import fitting_width
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.network_losses import NetworkLosses
 from evomal.engine.plans import Plan, PopulationMode, planned
-from evomal.engine.population_training import Fitness, LoopedTraining, PopulationTraining, StackedTraining, trained
+from evomal.engine.population_training import LoopedTraining, PopulationTraining, StackedTraining, trained
 from evomal.engine.precision import Precision, check_precision, matrix_arithmetic, repeatable
+from evomal.engine.scores import Fitness, Score, judged_score
 from evomal.engine.screening import Screening
 from evomal.engine.task_side import TaskSide
 from evomal.engine.training import Manners, Training
@@ -201,6 +202,23 @@ class Engine:
                     row.append(trained(Training(criterion=criterion, **self._training_options(index)), noted))
                 rows.append(_averaged(row))
         return rows
+
+    def scores(self, expressions: Sequence[Expression], weights: Weights, *, test: bool = True) -> list[Score]:
+        """Train all with the one task together, and judge each as `evomal.train` would; for a plan that stacks them."""
+        _check(expressions, weights)
+        task, results = self.tasks[0], []
+        with self._surroundings():
+            data = task.test.to(self.device, self.settings.dtype) if test else None
+            for start, stop in self._chunks(len(expressions), self.plans[0].training_chunk):
+                worker = self._training(0, expressions[start:stop])
+                if not isinstance(worker, StackedTraining) or len(self.tasks) > 1:
+                    raise InputError("scores of several losses at once need one task and a model that can be stacked")
+                found = worker.run(expressions[start:stop], weights[start:stop])
+                outputs = None if data is None else worker.outputs_on(data.inputs)
+                for member, fitness in enumerate(found):
+                    own = None if outputs is None or data is None else (outputs[member], data.targets)
+                    results.append(judged_score(task, fitness, own, seed=self.seed, steps=self.settings.training_steps))
+        return results
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""

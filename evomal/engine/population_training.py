@@ -6,7 +6,6 @@ are those of `evomal.train` with that seed.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -17,6 +16,7 @@ from evomal.engine.choices import chosen_optimizer, initial_model, tried_model
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.forest import FILLER, Forest
 from evomal.engine.precision import autocasting
+from evomal.engine.scores import Fitness
 from evomal.engine.training import Manners, Training, forget_history, measured, rate_at, set_rate
 from evomal.engine.tree_loss import TreeLoss
 from evomal.expression import Expression
@@ -27,16 +27,6 @@ from evomal.tasks.task import Part, Recipe, Task
 
 _EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
 _STEPS_BETWEEN_REPORTS = 10
-
-
-@dataclass(frozen=True)
-class Fitness:
-    """What a candidate's training came to: the metric as a cost, lower is better."""
-
-    value: float
-    outcome: str = "evaluated"
-    """`evaluated`, or `diverged` with an infinite value."""
-    sentence: str = ""
 
 
 class PopulationTraining(Protocol):
@@ -154,12 +144,15 @@ class StackedTraining:
         result: Tensor = vmap(outputs_of_one, randomness="same")(parameters)
         return result
 
-    def _judged(self, count: int) -> list[Fitness]:
+    def outputs_on(self, inputs: Tensor) -> Tensor:
+        """`[P, B, K]`: what the models give as they stand, in evaluation mode."""
         self._module.eval()
         size = max(1, _EVALUATION_SAMPLES // self._forest.count)
         with torch.no_grad():
-            batches = [self._outputs(self._parameters, part) for part in torch.split(self._validation.inputs, size)]
-        outputs = torch.cat(batches, dim=1)
+            return torch.cat([self._outputs(self._parameters, part) for part in torch.split(inputs, size)], dim=1)
+
+    def _judged(self, count: int) -> list[Fitness]:
+        outputs = self.outputs_on(self._validation.inputs)
         results = []
         for member, lasted in enumerate(self._lasted[:count].tolist()):
             if lasted < self._recipe.steps:

@@ -3,7 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from evomal.tasks.metrics import Metric
+import torch
+from torch import Tensor
+
+from evomal.tasks.metrics import Metric, metrics_for
+from evomal.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,32 @@ class Score:
         return self.outcome == "diverged"
 
 
+@dataclass(frozen=True)
+class Fitness:
+    """What a candidate's training came to: the metric as a cost, lower is better."""
+
+    value: float
+    outcome: str = "evaluated"
+    """`evaluated`, or `diverged` with an infinite value."""
+    sentence: str = ""
+
+
 def diverged_score(metric: Metric, curve: list[CurvePoint], *, seed: int, step: int, sentence: str) -> Score:
     """The score of a training that came to nothing at that step."""
     worst = math.inf if metric.lower_is_better else -math.inf
     return Score(worst, worst, {}, curve, seed, step, outcome="diverged", sentence=sentence)
+
+
+def judged_score(task: Task, fitness: Fitness, tested: tuple[Tensor, Tensor] | None, *, seed: int, steps: int) -> Score:
+    """The score of a training that came to this fitness, and to these outputs for these targets of the test split."""
+    if fitness.outcome == "diverged":
+        return diverged_score(task.metric, [], seed=seed, step=steps, sentence=fitness.sentence)
+    validation = task.metric.cost(fitness.value)  # a cost's cost is the value
+    if tested is None:
+        return Score(math.nan, validation, {}, [], seed, steps)
+    outputs, targets = tested
+    if not bool(torch.isfinite(outputs).all()):
+        sentence = "the trained model's outputs are not finite"
+        return diverged_score(task.metric, [], seed=seed, step=steps, sentence=sentence)
+    metrics = {name: metric(outputs, targets) for name, metric in metrics_for(task.kind).items()}
+    return Score(task.metric(outputs, targets), validation, metrics, [], seed, steps)

@@ -1,6 +1,7 @@
 """Training of one model with one loss, from the seed to the test split."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack, overload
@@ -36,6 +37,7 @@ class TrainingSettings(TypedDict, total=False):
     channels_last: bool
     graphs: bool
     curve_points: int
+    test: bool
     progress: bool
 
 
@@ -64,6 +66,7 @@ def train(
     channels_last: bool = False,
     graphs: bool = True,
     curve_points: int = 20,
+    test: bool = True,
     progress: bool = False,
 ) -> Score | list[Score]:
     """Train the task's model with a loss, a loss's name or a loss file, and evaluate it once on the test split.
@@ -71,6 +74,7 @@ def train(
     The seed fixes initial weights, batches, augmentation and dropout, identically for every loss; settings not given
     are the task's own. Several tasks give a score each. The caller's random state is left as it was. On CUDA a step is
     captured as a graph where it can be: what a model decides in Python it then decides once (`graphs=False` prevents).
+    With `test=False` the test split is left alone, as whatever is chosen by the score must not have seen it.
     """
     given: dict[str, Any] = {
         "steps": steps, "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
@@ -99,11 +103,11 @@ def train(
             matrix_arithmetic(precision, where),
         ):
             training = Training(one, criterion, recipe, optimizer, seed, manners)
-            scores.append(_scored(training, curve_points, progress))
+            scores.append(_scored(training, curve_points, test, progress))
     return scores[0] if isinstance(task, Task) else scores
 
 
-def _scored(training: Training, curve_points: int, progress: bool) -> Score:
+def _scored(training: Training, curve_points: int, with_test: bool, progress: bool) -> Score:
     """All steps, then the evaluation; or divergence, as soon as it is noticed."""
     task, steps, seed = training.task, training.recipe.steps, training.seed
     curve: list[CurvePoint] = []
@@ -116,6 +120,12 @@ def _scored(training: Training, curve_points: int, progress: bool) -> Score:
     indices = tracked(range(steps), task.name, total=steps, shown=progress)
     if lost := training.advance(indices, noted):
         return diverged_score(task.metric, curve, seed=seed, step=lost.step, sentence=lost.sentence)
+    if not with_test:
+        validation = training.validated()
+        if not math.isfinite(validation):
+            sentence = "the trained model's outputs are not finite"
+            return diverged_score(task.metric, curve, seed=seed, step=steps, sentence=sentence)
+        return Score(test=math.nan, validation=validation, metrics={}, curve=curve, seed=seed, steps=steps)
     test = task.test.to(training.manners.device, training.manners.dtype)
     outputs = outputs_of(training.model, test.inputs)
     if not bool(torch.isfinite(outputs).all()):

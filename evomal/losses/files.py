@@ -135,8 +135,7 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
 
 def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenance | None = None) -> None:
     """Write a loss file, whole or not at all; the versions used are added to its provenance."""
-    document = _described(loss)
-    document["options"] |= _options(loss)
+    document = described(loss)
     document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
     lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())
     content = f"{{\n{lines}\n}}\n".encode()
@@ -228,7 +227,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _described(loss: Loss) -> dict[str, Any]:
+def described(loss: Loss) -> dict[str, Any]:
+    """All that a loss file says of the loss itself, where it came from aside: two losses that share it are the same."""
     head: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if isinstance(loss, ExpressionLoss):
         weights = [1.0] * loss.expression.edges if loss.weights is None else loss.weights.tolist()
@@ -241,7 +241,8 @@ def _described(loss: Loss) -> dict[str, Any]:
         head |= {"kind": "named", "task": loss.kind, "name": name}
     else:
         raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
-    return {**head, "options": {name: getattr(loss, name) for name in loss.option_names}}
+    own = {name: getattr(loss, name) for name in loss.option_names}
+    return {**head, "options": {**own, **_options(loss)}}
 
 
 def _options(loss: Loss) -> dict[str, Any]:

@@ -1,0 +1,220 @@
+"""Costs of two losses compared over the same evaluation seeds.
+
+A cost is a metric to be minimised, one value a seed. A seed that diverged has inf or NaN for its cost; whatever is not
+finite counts as diverged, so that NaN can never win.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evomal.errors import InputError
+from evomal.randomness import generator
+
+Test = Literal["Wilcoxon", "sign"]
+
+# Costs that are equal in decimals differ by rounding once they are subtracted, and ranks would tell them apart.
+_SIGNIFICANT_DIGITS = 12
+
+_LARGEST_EXACT = 50  # pairs, as scipy has it
+_LARGEST_ENUMERATION = 13  # pairs: 2^13 signs take 40 ms, 2^16 a second
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The costs of one loss: all figures over the seeds that did not diverge, `n` with those that did."""
+
+    n: int
+    mean: float | None
+    """None where every seed diverged, as for the median."""
+    deviation: float | None
+    """The sample's (n − 1 in the denominator); None for fewer than two."""
+    median: float | None
+    diverged: int
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The costs of a loss less those of a baseline, seed by seed: negative is better."""
+
+    n: int
+    difference: float | None
+    """The mean over the pairs in which neither diverged; None where there is no such pair."""
+    low: float | None
+    """Lower end of the interval of the mean difference; None for one seed, or where a seed diverged."""
+    high: float | None
+    p: float
+    test: Test
+    wins: int
+    ties: int
+    losses: int
+    diverged: int = 0
+    """How many seeds the loss diverged in."""
+    baseline_diverged: int = 0
+    noun: Literal["seed", "search"] = "seed"
+    """What a pair is: a training of one loss, or a search of a method, by the mean of its loss's trainings."""
+
+
+class Direction(StrEnum):
+    """Which way a comparison is decided, if it is."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+
+
+def summarised(values: Sequence[float]) -> Summary:
+    """Mean, deviation and median of the finite costs, with the count of the others."""
+    if not len(values):
+        raise InputError("seeds must be at least 1 but got 0")
+    finite = np.array([value for value in values if math.isfinite(value)], dtype=np.float64)
+    return Summary(
+        n=len(values),
+        mean=float(finite.mean()) if len(finite) else None,
+        deviation=float(finite.std(ddof=1)) if len(finite) > 1 else None,
+        median=float(np.median(finite)) if len(finite) else None,
+        diverged=len(values) - len(finite),
+    )
+
+
+def paired(
+    values: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+) -> Paired:
+    """Compare costs with those of a baseline for the same seeds in the same order.
+
+    **Interval** of the mean difference: bootstrap-t with a random weight from Beta(½, 3/2) for each pair, after Owen
+    (Better bootstrap t confidence intervals for the mean, arXiv 2508.10083, 2025). Resampling pairs as usual fails for
+    the few seeds of a comparison: for five normal differences a 95 % percentile or BCa interval holds the true mean in
+    84 of 100 cases, and the usual bootstrap-t is infinite for up to three pairs and wherever many differences are
+    equal. For this one, measured over 20 000 samples with 2000 resamples each, those were:
+
+    | differences | 3 pairs | 5 pairs | 10 pairs |
+    |---|---|---|---|
+    | normal | 93.7 | 94.8 | 94.9 |
+    | Student's t with 3 degrees of freedom | 95.0 | 94.9 | 93.8 |
+    | of counts of errors in 20 (many ties) | 94.1 | 94.7 | 94.8 |
+    | exponential (skewness 2) | 88.4 | 90.7 | 93.2 |
+    | log-normal (skewness 6) | 83.4 | 86.0 | 88.8 |
+
+    So where a loss fails badly in few seeds, "better" is said too easily: for exponential differences in 9 cases of 100
+    by five seeds, and in 6 by ten, instead of 2.5. Where all differences are equal there is nothing to resample: both
+    ends are that difference.
+
+    **p**, two-sided: Wilcoxon's signed-rank test over the pairs that differ, exact for up to 50 pairs (13 where
+    differences tie in size), by the normal distribution beyond. The sign test stands in where no pair differs (p = 1),
+    or where so many differences tie that fewer than half as many sizes as pairs are left to rank. With five pairs p is
+    never less than 0.0625, however clear the gain: p < 0.05 takes six seeds, p < 0.01 eight.
+
+    A diverged seed loses against any finite one, by more than any finite difference; two diverged ones tie.
+    """
+    if len(values) != len(baseline):
+        raise InputError(f"values and baseline must have the same seeds but got {len(values)} and {len(baseline)}")
+    if not len(values):
+        raise InputError("seeds must be at least 1 but got 0")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1 but got {confidence}")
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1 but got {resamples}")
+    differences = np.array([_difference(*pair) for pair in zip(values, baseline, strict=True)])
+    diverged, baseline_diverged = ~np.isfinite(values), ~np.isfinite(baseline)
+    finite = differences[~(diverged | baseline_diverged)]
+    low = high = None
+    if 1 < len(differences) == len(finite):
+        low, high = _interval(finite, confidence, generator(seed, "bootstrap").beta(0.5, 1.5, (resamples, len(finite))))
+    p, test = _tested(differences)
+    return Paired(
+        n=len(differences),
+        difference=_mean(finite) if len(finite) else None,
+        low=low,
+        high=high,
+        p=p,
+        test=test,
+        wins=int((differences < 0).sum()),
+        ties=int((differences == 0).sum()),
+        losses=int((differences > 0).sum()),
+        diverged=int(diverged.sum()),
+        baseline_diverged=int(baseline_diverged.sum()),
+    )
+
+
+def direction(paired: Paired) -> Direction:
+    """Better or worse where the interval excludes zero; undecided where it does not, or where there is none."""
+    if paired.high is not None and paired.high < 0:
+        return Direction.BETTER
+    if paired.low is not None and paired.low > 0:
+        return Direction.WORSE
+    return Direction.UNDECIDED
+
+
+def is_gain(paired: Paired) -> bool:
+    """Whether the loss is better than the baseline beyond doubt."""
+    return direction(paired) is Direction.BETTER
+
+
+def _difference(value: float, baseline: float) -> float:
+    """Infinite where one of them diverged, zero where both did."""
+    if not math.isfinite(value):
+        return math.inf if math.isfinite(baseline) else 0.0
+    if not math.isfinite(baseline):
+        return -math.inf
+    size = max(abs(value), abs(baseline))
+    return round(value - baseline, _SIGNIFICANT_DIGITS - math.ceil(math.log10(size))) if size else 0.0
+
+
+def _mean(differences: NDArray[np.float64]) -> float:
+    # The mean of equal numbers may be another number.
+    return float(differences[0]) if np.ptp(differences) == 0 else float(differences.mean())
+
+
+def _interval(differences: NDArray[np.float64], confidence: float, weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Ends such that the studentised error of the mean is as likely below and above as that of the weighted means.
+
+    Mean, deviation and skewness of the weights stand to each other as those of a pair's count among resamples, which
+    makes the weighted means as good a model of the mean's error; yet no weight is zero, so that none of the weighted
+    deviations is zero either.
+    """
+    mean = _mean(differences)
+    errors = differences - mean
+    scale = float(np.abs(errors).max())
+    if scale == 0:
+        return mean, mean
+    errors /= scale  # or the squares of a cost that all but diverged would overflow
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    means = weights @ errors
+    deviations = np.sqrt((weights * (errors - means[:, None]) ** 2).sum(axis=1))
+    tail = (1 - confidence) / 2
+    least, most = np.quantile(means / deviations, [tail, 1 - tail])
+    deviation = scale * float(errors.std())
+    return mean - float(most) * deviation, mean - float(least) * deviation
+
+
+def _tested(differences: NDArray[np.float64]) -> tuple[float, Test]:
+    from scipy import stats  # type: ignore[import-untyped]  # here, as it takes longer to import than to use
+
+    differing = differences[differences != 0]
+    if not len(differing):
+        return 1.0, "sign"
+    beyond = 1 + 2 * np.abs(differing, where=np.isfinite(differing), out=np.zeros_like(differing)).max()
+    differing = differing.clip(-beyond, beyond)  # so that diverged seeds tie in rank, above all others
+    sizes = len(np.unique(np.abs(differing)))
+    if 2 * sizes < len(differing):
+        return float(stats.binomtest(int((differing < 0).sum()), len(differing)).pvalue), "sign"
+    if sizes < len(differing) <= _LARGEST_ENUMERATION:
+        # Wilcoxon's test spelt out: where ranks tie, scipy's own enumeration of 13 pairs takes 4 s, this one 40 ms.
+        ranks = stats.rankdata(np.abs(differing)) * np.sign(differing)
+        enumerated = stats.permutation_test(
+            (ranks,), np.sum, permutation_type="samples", vectorized=True, n_resamples=math.inf
+        )
+        return float(enumerated.pvalue), "Wilcoxon"
+    exact = sizes == len(differing) <= _LARGEST_EXACT
+    return float(stats.wilcoxon(differing, method="exact" if exact else "asymptotic").pvalue), "Wilcoxon"

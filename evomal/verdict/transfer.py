@@ -1,0 +1,98 @@
+"""A loss learned on one task, used on another (EvoMAL, section 5.2)."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evomal.errors import InputError
+from evomal.runs.run_loop import Watcher
+from evomal.settings import SearchSettings
+from evomal.tasks.task import Task
+from evomal.threads import thread_count
+from evomal.verdict.comparison import Comparison, Told, compared
+from evomal.verdict.contestants import AnyLoss, Contestant, given, require_distinct, searched, task_loss
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The comparison on the target, and what each search came to on the source."""
+
+    comparison: Comparison
+    source: str | None
+    """The name of the task the losses were searched on; None where they were given."""
+    fitnesses: dict[str, tuple[float | None, ...]]
+    """Of every method's searches, on the source's validation split."""
+
+
+def transfer(
+    to: Task,
+    *,
+    losses: Sequence[AnyLoss] = (),
+    source: Task | Sequence[Task] | None = None,
+    methods: Sequence[str] = ("evomal",),
+    seeds: int = 5,
+    search_seeds: int = 5,
+    tune_lr: int = 0,
+    rescale: bool = True,
+    preset: str = "quick",
+    settings: SearchSettings | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    watcher: Watcher | None = None,
+    told: Told | None = None,
+    **changes: Any,
+) -> Transfer:
+    """Compare losses on a task they were not learned on: given ones, or what the methods find on the source.
+
+    Every search seed's loss is used, and beside it stands the paper's protocol: the loss of that search whose fitness
+    on the source was best, named `METHOD (best search)`. It knows nothing of the target.
+    """
+    resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
+    if settings is not None and changes:
+        raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
+    if source is None and not losses:
+        raise InputError("a transfer needs losses, or a task to learn them on")
+    if resolved.metric is not None:
+        to = to.judged_by(resolved.metric)
+    base, others = task_loss(to), [given(loss, to) for loss in losses]
+    place = None if folder is None else Path(folder)
+    fitnesses: dict[str, tuple[float | None, ...]] = {}
+    with thread_count(resolved.threads):
+        if source is not None:
+            _require_same_kind(source, to)
+            runs = None if place is None else place / "searches"
+            for method in methods:
+                if told is not None:
+                    told(f"searching with {method}")
+                found = searched(
+                    source, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher
+                )  # fmt: skip
+                fitnesses[method] = found.fitnesses
+                others.append(found)
+                others += [] if search_seeds == 1 else [best_search(found)]
+        require_distinct([base, *others])
+        comparison = compared(
+            to, base, others, resolved, seeds=seeds, search_seeds=search_seeds if source is not None else 0,
+            tune_lr=tune_lr, rescale=rescale, folder=place, told=told,
+        )  # fmt: skip
+    name = None if source is None else "+".join(task.name for task in _several(source))
+    return Transfer(comparison, name, fitnesses)
+
+
+def best_search(contestant: Contestant) -> Contestant:
+    """The loss of the search that was best by its own fitness, as the paper reports it."""
+    ranked = [math.inf if fitness is None else fitness for fitness in contestant.fitnesses]
+    best = ranked.index(min(ranked))
+    return Contestant(f"{contestant.name} (best search)", (contestant.candidates[best],))
+
+
+def _several(source: Task | Sequence[Task]) -> list[Task]:
+    return [source] if isinstance(source, Task) else list(source)
+
+
+def _require_same_kind(source: Task | Sequence[Task], to: Task) -> None:
+    for task in _several(source):
+        if task.kind != to.kind:
+            raise InputError(f"a loss for {task.kind} ({task.name}) cannot be used for {to.kind} ({to.name})")

@@ -1,0 +1,232 @@
+"""Comparisons: paired, resumed to the same, honest about what diverged and about learning rates in disguise."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import evomal
+from evomal.errors import InputError
+from evomal.losses import SquaredErrorLoss
+from evomal.verdict import tables
+from evomal.verdict.comparison import EVALUATION_SEEDS, compare, tried_rates
+from evomal.verdict.scaled_loss import ScaledLoss, gradient_norm, matching_factor
+from examples.planted import outliers
+from tests.engine.populations import classification, regression
+
+SHORT = {"device": "cpu", "final_steps": 30}
+
+
+class Upwards(torch.nn.Module):
+    """A loss that drives the outputs away."""
+
+    def forward(self, output, target):
+        return -((output - target) ** 4).mean()
+
+
+def values(comparison, name, variant="plain"):
+    return [score.test for loss in comparison.entry(name, variant).losses for score in loss.scores]
+
+
+def test_every_cell_is_an_ordinary_training_with_a_seed_no_search_has_seen():
+    found = compare(regression(), losses=["mae", "huber"], seeds=2, rescale=False, **SHORT)
+    assert [entry.name for entry in found.entries] == ["mse", "mae", "huber"]
+    assert found.seeds == (EVALUATION_SEEDS, EVALUATION_SEEDS + 1)
+    for name in ("mse", "mae", "huber"):
+        expected = [evomal.train(regression(), name, seed=seed, steps=30, device="cpu").test for seed in found.seeds]
+        assert values(found, name) == expected
+    difference = found.differences["mae", "plain"]
+    assert difference.difference == pytest.approx(
+        sum(a - b for a, b in zip(values(found, "mae"), values(found, "mse"), strict=True)) / 2
+    )
+
+
+def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
+    seen = []
+    usual = evomal.verdict.arena.train
+
+    def noted(task, loss, **settings):
+        seen.append((type(loss).__name__, settings["lr"], settings["seed"], settings["test"]))
+        return usual(task, loss, **settings)
+
+    monkeypatch.setattr("evomal.verdict.arena.train", noted)
+    found = compare(regression(), losses=["mae"], seeds=1, tune_lr=3, rescale=False, **SHORT)
+    tuning = [entry for entry in seen if not entry[3]]
+    assert len(tuning) == 2 * 3 * 2
+    assert {seed for _, _, seed, _ in tuning} == {2000, 2001}
+    assert sorted({lr for name, lr, _, _ in tuning if name == "AbsoluteErrorLoss"}) == tried_rates(0.05, 3)
+    assert {seed for _, _, seed, tested in seen if tested} == {1000}
+    assert found.trials == 3
+    assert [(entry.name, entry.variant) for entry in found.entries] == [
+        ("mse", "plain"), ("mae", "plain"), ("mse", "tuned"), ("mae", "tuned"),
+    ]  # fmt: skip
+
+
+def test_the_rates_tried_are_spaced_by_their_ratio():
+    assert tried_rates(0.01, 1) == [0.01]
+    assert tried_rates(0.01, 3) == [0.001, 0.01, 0.1]
+    assert tried_rates(0.01, 5) == [0.001, 0.003162, 0.01, 0.03162, 0.1]
+
+
+def test_a_learning_rate_in_disguise_is_recognised():
+    """Three times the task's loss, where the task's own rate is too small."""
+    tripled = ScaledLoss(SquaredErrorLoss(), 3.0)
+    found = compare(
+        regression(rows=400), losses=[tripled], seeds=5, tune_lr=5, device="cpu", final_steps=60, lr=0.001
+    )  # fmt: skip
+    judged = found.verdicts["ScaledLoss"]
+    assert judged.kind == "learning rate"
+    assert "the gain is a learning rate: use mse with lr" in judged.sentence
+    assert max(values(found, "ScaledLoss")) < min(values(found, "mse"))
+
+
+def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():
+    found = compare(outliers(0), losses=["mae"], seeds=5, tune_lr=3, device="cpu", final_steps=200)
+    assert found.verdicts["mae"].kind == "gain"
+    assert "the gain is not a learning rate" in found.verdicts["mae"].sentence
+
+
+def test_no_gain_is_said():
+    found = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0001)], seeds=3, **SHORT)
+    assert found.verdicts["ScaledLoss"].kind in ("no gain", "learning rate")
+    assert compare(regression(), seeds=1, **SHORT).verdicts == {}
+
+
+def test_a_loss_rescaled_pulls_as_hard_as_the_baseline():
+    task, loss = regression(), ScaledLoss(SquaredErrorLoss(), 7.0)
+    assert matching_factor(task, loss, SquaredErrorLoss(), seeds=[5, 6]) == pytest.approx(1 / 7)
+    assert gradient_norm(task, loss, seed=5) == pytest.approx(7 * gradient_norm(task, SquaredErrorLoss(), seed=5))
+    found = compare(task, losses=[loss], seeds=2, **SHORT)
+    assert found.entry("ScaledLoss", "rescaled").losses[0].factor == pytest.approx(1 / 7)
+    assert values(found, "ScaledLoss", "rescaled") == pytest.approx(values(found, "mse"), rel=1e-4)
+
+
+def test_what_diverges_stands_in_the_table_with_its_sentence():
+    found = compare(regression(), losses=[Upwards()], seeds=2, tune_lr=2, device="cpu", final_steps=200)
+    assert values(found, "Upwards") == [math.inf, math.inf]
+    assert found.verdicts["Upwards"].kind == "worse"
+    assert "diverged in 2 of 2 seeds" in found.verdicts["Upwards"].sentence
+    shown = tables.markdown(found)
+    assert "| Upwards | 0.05 | diverged |" in shown
+    assert "Upwards, plain, seed 1000: the training loss was not finite by step" in shown
+    assert tables.as_data(found)["rows"][1]["losses"][0]["scores"][0]["test"] is None
+    json.dumps(tables.as_data(found), allow_nan=False)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_stopped_and_resumed_it_is_the_same(tmp_path, monkeypatch):
+    options = {"losses": ["mae", "huber"], "seeds": 2, "tune_lr": 2, **SHORT}
+    whole = compare(regression(), folder=tmp_path / "whole", **options)
+    usual, left = evomal.verdict.arena.train, [5]
+
+    def limited(*arguments, **settings):
+        left[0] -= 1
+        if left[0] < 0:
+            raise StoppedError
+        return usual(*arguments, **settings)
+
+    monkeypatch.setattr("evomal.verdict.arena.train", limited)
+    with pytest.raises(StoppedError):
+        compare(regression(), folder=tmp_path / "parts", **options)
+    log = tmp_path / "parts" / "trainings.jsonl"
+    log.write_bytes(log.read_bytes() + b'["half a line')
+    left[0] = 1000
+    resumed = compare(regression(), folder=tmp_path / "parts", **options)
+    assert left[0] == 1000 - (2 * 3 + 2 * 2 * 3 + 2 * 3 + 2 * 2 - 5) + _same_rate_twice(whole)
+    assert tables.as_data(resumed) == tables.as_data(whole)
+    assert (tmp_path / "parts" / "trainings.jsonl").read_bytes() == (
+        tmp_path / "whole" / "trainings.jsonl"
+    ).read_bytes()
+
+
+def _same_rate_twice(comparison):
+    """Trainings of the tuned variant at the plain rate, which need not be done again."""
+    tuned = [loss for entry in comparison.entries if entry.variant == "tuned" for loss in entry.losses]
+    return 2 * sum(loss.lr == 0.05 for loss in tuned)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.6])
+def test_a_damaged_log_is_refused_by_its_line(tmp_path, place):
+    compare(regression(), losses=["mae"], seeds=2, folder=tmp_path, rescale=False, **SHORT)
+    log = tmp_path / "trainings.jsonl"
+    content = bytearray(log.read_bytes())
+    content[int(place * len(content))] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(InputError, match=r"trainings\.jsonl: line \d is damaged"):
+        compare(regression(), losses=["mae"], seeds=2, folder=tmp_path, rescale=False, **SHORT)
+    assert log.read_bytes() == bytes(content)
+
+
+def test_another_comparison_is_refused_and_more_seeds_are_welcome(tmp_path):
+    compare(regression(), seeds=1, folder=tmp_path, **SHORT)
+    with pytest.raises(InputError, match=r"is of another comparison: steps was 30 but is 31"):
+        compare(regression(), seeds=1, folder=tmp_path, **{**SHORT, "final_steps": 31})
+    assert len(compare(regression(), seeds=3, folder=tmp_path, **SHORT).seeds) == 3
+
+
+def test_methods_are_searched_and_judged_search_by_search(tmp_path):
+    small = {"population": 5, "generations": 2, "meta_steps": 2, "training_steps": 10, "filter_steps": 20}
+    found = compare(
+        regression(), methods=["gp-lfl", "taylorglo"], seeds=2, search_seeds=3, folder=tmp_path, rescale=False,
+        **SHORT, **small,
+    )  # fmt: skip
+    assert found.search_seeds == (0, 1, 2)
+    assert found.differences["taylorglo", "plain"].n == 3
+    assert len(found.entry("gp-lfl").losses) == 3
+    assert sorted(path.name for path in (tmp_path / "searches").iterdir()) == [
+        f"{method}-{seed}" for method in ("gp-lfl", "taylorglo") for seed in range(3)
+    ]
+    shown = tables.text(found)
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_a_method_that_finds_nothing_stands_in_the_table(tmp_path):
+    small = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 3, "filter_steps": 3, "lr": 1e-30}
+    found = compare(regression(), methods=["gp-lfl"], seeds=2, rescale=False, **SHORT, **small)
+    assert found.entry("gp-lfl").losses == (None,)
+    assert "gp-lfl, plain: the search found no loss that survived its filters" in tables.markdown(found)
+    assert "nothing found" in tables.text(found)
+    assert found.verdicts["gp-lfl"].kind == "worse"
+
+
+def test_shares_are_shown_in_percent_and_points():
+    found = compare(classification(), losses=["focal"], seeds=3, rescale=False, **SHORT)
+    assert " %" in tables.text(found)
+    assert "points" in found.verdicts["focal"].sentence
+
+
+def test_losses_trained_together_come_to_what_they_do_alone(tmp_path):
+    tree = evomal.ExpressionLoss("abs(sub(y, f))", weights=[1.0, 1.1, 0.9], kind="regression")
+    polynomial = evomal.losses.TaylorLoss([0, 0, 0, -2, 0, 2, 0, 0], kind="regression")
+    options = {"losses": [tree, polynomial, "huber"], "seeds": 2, "tune_lr": 2, **SHORT}
+    together = compare(regression(), population_mode="stacked", folder=tmp_path, **options)
+    alone = compare(regression(), population_mode="looped", **options)
+    lines = (tmp_path / "trainings.jsonl").read_text().splitlines()[1:]
+    assert any(len(json.loads(line)[1]["trainings"]) == 3 for line in lines)
+    for one, other in zip(together.entries, alone.entries, strict=True):
+        assert (one.name, one.variant) == (other.name, other.variant)
+        assert values(together, one.name, one.variant) == pytest.approx(values(alone, one.name, one.variant), rel=1e-4)
+        assert one.losses[0].factor == other.losses[0].factor
+    scores = [entry.losses[0].scores[0] for entry in (together.entries[1], alone.entries[1])]
+    assert scores[0].validation == pytest.approx(scores[1].validation, rel=1e-4)
+    assert scores[0].metrics.keys() == scores[1].metrics.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"seeds": 0}, "seeds must be at least 1 but got 0"),
+        ({"tune_lr": -1}, "tune_lr must be at least 0 but got -1"),
+        ({"losses": ["mea"]}, "loss must be a name"),
+        ({"losses": ["ce"]}, "the task is regression, but ce is for classification, multilabel"),
+        ({"losses": ["mae", "mae"]}, "contestants must have different names but 'mae' stands twice"),
+        ({"methods": ["evomall"]}, "there is no method named 'evomall'"),
+    ],
+)
+def test_bad_requests_get_one_sentence(options, sentence):
+    with pytest.raises((InputError, ValueError), match=sentence):
+        compare(regression(), **{**SHORT, **options})

@@ -1,0 +1,253 @@
+"""The sentences of a verdict, one for each row of its decision table, and their numbers."""
+
+import math
+
+import pytest
+
+from evomal.verdict.statistics import Paired, paired
+from evomal.verdict.words import Evidence, Verdict, difference_words, learning_rate_words, verdict
+
+
+def comparison(difference, low, high, *, n=5, wins=3, p=0.5, diverged=0, baseline_diverged=0):
+    return Paired(n, difference, low, high, p, "Wilcoxon", wins, 0, n - wins, diverged, baseline_diverged)
+
+
+BETTER = comparison(-0.3, -0.5, -0.1, wins=5, p=0.0625)
+EVEN = comparison(-0.1, -0.5, 0.3)
+WORSE = comparison(0.3, 0.1, 0.5, wins=0, p=0.0625)
+ONE_SEED = comparison(-0.3, None, None, n=1, wins=1, p=1.0)
+DIVERGED_MORE = comparison(-0.3, None, None, diverged=2, baseline_diverged=1)
+DIVERGED_ALIKE = comparison(-0.3, None, None, diverged=1, baseline_diverged=1)
+DIVERGED_LESS = comparison(-0.3, None, None, diverged=1, baseline_diverged=2)
+BASELINE_DIVERGED = comparison(-0.3, None, None, wins=4, p=0.125, baseline_diverged=2)
+NOT_MEASURED = None
+
+BEATS = "evomal beats mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
+BEATS_TUNED = "evomal beats tuned mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
+IS_WORSE = "evomal is worse than mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06)"
+WORSE_THAN_TUNED = "evomal is worse than tuned mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06): use mse with lr 0.03"
+NO_GAIN = "evomal shows no gain over mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep mse"
+MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (4 of 5; p = 0.12)"
+LOWER = "lower the learning rate before comparing"
+RATE = "the gain is a learning rate: use mse with lr 0.03"
+RATE_BY_RESCALING = "the gain is a learning rate, as it is gone when the gradient is rescaled: tune mse"
+
+NO_GAIN_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
+OF_ITS_OWN = "only at a learning rate of its own"
+
+TABLE = [
+    *(
+        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: {OF_ITS_OWN}")
+        for plain in (EVEN, WORSE, ONE_SEED, DIVERGED_MORE, DIVERGED_ALIKE, DIVERGED_LESS)
+        for rescaled in (BETTER, NOT_MEASURED)
+    ),
+    *(
+        (plain, EVEN, rescaled, "no gain", NO_GAIN_TUNED)
+        for plain in (EVEN, WORSE, DIVERGED_MORE, DIVERGED_ALIKE)
+        for rescaled in (BETTER, NOT_MEASURED)
+    ),
+    *(
+        (plain, WORSE, rescaled, "worse", WORSE_THAN_TUNED)
+        for plain in (EVEN, WORSE, DIVERGED_MORE)
+        for rescaled in (BETTER, NOT_MEASURED)
+    ),
+    (
+        DIVERGED_MORE,
+        NOT_MEASURED,
+        BETTER,
+        "worse",
+        "evomal diverged in 2 of 5 seeds, mse in 1 (3 of 5; p = 0.5), keep mse",
+    ),
+    (
+        DIVERGED_ALIKE,
+        comparison(-0.3, None, None, diverged=1),
+        NOT_MEASURED,
+        "worse",
+        "evomal diverged in 1 of 5 seeds, tuned mse in none (3 of 5; p = 0.5): use mse with lr 0.03",
+    ),
+    *(
+        (
+            plain,
+            tuned,
+            BETTER,
+            "undecided",
+            f"evomal diverged in 1 of 5 seeds, mse in {count} (3 of 5; p = 0.5): {LOWER}",
+        )
+        for plain, count in [(DIVERGED_ALIKE, 1), (DIVERGED_LESS, 2)]
+        for tuned in (NOT_MEASURED, DIVERGED_ALIKE)
+    ),
+    *(
+        (WORSE, tuned, rescaled, "worse", IS_WORSE)
+        for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
+        for rescaled in (BETTER, NOT_MEASURED)
+    ),
+    *(
+        (EVEN, tuned, rescaled, "no gain", NO_GAIN)
+        for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
+        for rescaled in (BETTER, WORSE, NOT_MEASURED)
+    ),
+    *(
+        (ONE_SEED, tuned, None, "undecided", "evomal cannot be judged against mse by 1 seed: −0.30, keep mse")
+        for tuned in (ONE_SEED, NOT_MEASURED)
+    ),
+    *(
+        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain is not a learning rate")
+        for plain in (BETTER, BASELINE_DIVERGED)
+        for rescaled in (BETTER, BASELINE_DIVERGED, NOT_MEASURED)
+    ),
+    *(
+        (
+            BETTER,
+            BETTER,
+            rescaled,
+            "gain",
+            f"{BEATS_TUNED}: the gain is not a learning rate, though it is gone when the gradient is rescaled",
+        )
+        for rescaled in (EVEN, WORSE)
+    ),
+    *(
+        (plain, tuned, rescaled, "learning rate", f"{words}, but {RATE}")
+        for plain, words in [(BETTER, BEATS), (BASELINE_DIVERGED, MSE_DIVERGED)]
+        for tuned in (EVEN, WORSE)
+        for rescaled in (BETTER, EVEN, WORSE, NOT_MEASURED)
+    ),
+    *(
+        (BETTER, tuned, rescaled, "learning rate", f"{BEATS}, but {RATE_BY_RESCALING}")
+        for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
+        for rescaled in (EVEN, WORSE)
+    ),
+    *(
+        (plain, tuned, NOT_MEASURED, "undecided", f"{words}, but the gain may be a learning rate: tune mse")
+        for plain, words in [(BETTER, BEATS), (BASELINE_DIVERGED, MSE_DIVERGED)]
+        for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
+    ),
+    (
+        BETTER,
+        NOT_MEASURED,
+        BETTER,
+        "undecided",
+        f"{BEATS}, but the gain may be a learning rate, though it stays when the gradient is rescaled: tune mse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plain", "tuned", "rescaled", "kind", "sentence"), TABLE)
+def test_each_row_of_the_table_has_its_verdict_and_its_sentence(plain, tuned, rescaled, kind, sentence):
+    evidence = Evidence(plain, tuned, rescaled, None if tuned is None else 0.03)
+    assert verdict(evidence, name="evomal", baseline_name="mse", unit="") == Verdict(kind, sentence)
+
+
+def test_a_tuned_rate_that_is_not_known_is_not_named():
+    assert learning_rate_words(Evidence(BETTER, EVEN), baseline_name="mse") == (
+        "the gain is a learning rate: use mse at its tuned learning rate"
+    )
+
+
+def test_the_learning_rate_is_written_as_a_person_would():
+    words = [learning_rate_words(Evidence(BETTER, EVEN, None, rate), baseline_name="ce") for rate in (0.1, 3e-4, 1.0)]
+    assert [text.split("lr ")[1] for text in words] == ["0.1", "0.0003", "1"]
+
+
+def test_a_verdict_from_costs_to_sentence():
+    learned = [0.0101, 0.0120, 0.0111, 0.0099, 0.0133]
+    plain, tuned = [0.0203, 0.0205, 0.0201, 0.0199, 0.0210], [0.0108, 0.0118, 0.0110, 0.0107, 0.0126]
+    evidence = Evidence(paired(learned, plain), paired(learned, tuned), None, 0.1)
+    assert verdict(evidence, name="evomal", baseline_name="cross-entropy", unit="points") == Verdict(
+        "learning rate",
+        "evomal beats cross-entropy by 0.91 ± 0.13 points over 5 seeds (5 of 5; p = 0.06), "
+        "but the gain is a learning rate: use cross-entropy with lr 0.1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "unit", "expected"),
+    [
+        (
+            comparison(-0.004, -0.006, -0.002, n=10, wins=9, p=0.00390625),
+            "points",
+            "a beats b by 0.4 ± 0.2 points over 10 seeds (9 of 10; p = 0.004)",
+        ),
+        (
+            comparison(0.031, 0.017, 0.045, wins=0, p=0.0625),
+            "",
+            "a is worse than b by 0.031 ± 0.014 over 5 seeds (0 of 5; p = 0.06)",
+        ),
+        (
+            comparison(-0.001, -0.01, 0.008),
+            "",
+            "a shows no gain over b: −0.0010 (−0.0100 to 0.0080) over 5 seeds, keep b",
+        ),
+        (
+            comparison(-0.0001, -0.00421, 0.00201),
+            "points",
+            "a shows no gain over b: −0.01 points (−0.42 to 0.20) over 5 seeds, keep b",
+        ),
+        (
+            comparison(-0.00001, -0.5, 0.4),
+            "nats",
+            "a shows no gain over b: 0.00 nats (−0.50 to 0.40) over 5 seeds, keep b",
+        ),
+        (comparison(0.0, 0.0, 0.0), "points", "a shows no gain over b: the same in all 5 seeds, keep b"),
+        (comparison(-0.02, -0.02, -0.02, wins=5), "points", "a beats b by 2.0 points over 5 seeds (5 of 5; p = 0.5)"),
+        (comparison(-1234.0, -1800.0, -900.0), "", "a beats b by 1200 ± 400 over 5 seeds (3 of 5; p = 0.5)"),
+        (comparison(-4e-9, -6e-9, -2e-9), "", "a beats b by 4e-09 ± 2e-09 over 5 seeds (3 of 5; p = 0.5)"),
+        (comparison(3e9, 1e9, 5e9), "", "a is worse than b by 3e+09 ± 2e+09 over 5 seeds (3 of 5; p = 0.5)"),
+        (comparison(3.2e9, 3e9, 3.4e9), "", "a is worse than b by 3.2e+09 ± 2e+08 over 5 seeds (3 of 5; p = 0.5)"),
+        (
+            comparison(-0.3, -1.7, -0.004),
+            "points",
+            "a beats b by 30 points (0.4 to 170) over 5 seeds (3 of 5; p = 0.5)",
+        ),
+        (
+            comparison(0.31, 0.03, 0.59),
+            "",
+            "a is worse than b by 0.3 (0.03 to 0.6) over 5 seeds (3 of 5; p = 0.5)",
+        ),
+        (comparison(0.25, None, None, n=1), "points", "a cannot be judged against b by 1 seed: 25 points, keep b"),
+        (comparison(0.0, None, None, n=1), "", "a cannot be judged against b by 1 seed: 0.0, keep b"),
+    ],
+)
+def test_a_difference_has_the_digits_its_interval_warrants(found, unit, expected):
+    assert difference_words("a", "b", found, unit=unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [
+        (1.0, "p = 1"),
+        (0.375, "p = 0.38"),
+        (0.0625, "p = 0.06"),
+        (0.0501, "p = 0.0501"),
+        (0.0488, "p = 0.0488"),
+        (0.03125, "p = 0.03"),
+        (0.0039, "p = 0.004"),
+        (0.00098, "p < 0.001"),
+    ],
+)
+def test_p_is_rounded_but_never_across_five_percent(p, expected):
+    assert difference_words("a", "b", comparison(-3, -4, -2, p=p), unit="").endswith(f"(3 of 5; {expected})")
+
+
+def test_who_diverged_is_said_with_the_count_of_seeds():
+    lost = math.inf
+    cases = [
+        ([lost, 1.0, 2.0], [5.0, 4.0, 7.0]),
+        ([1.0, 2.0, 3.0], [lost] * 3),
+        ([lost] * 2, [lost] * 2),
+        ([lost], [1.0]),
+    ]
+    assert [difference_words("a", "b", paired(*case), unit="") for case in cases] == [
+        "a diverged in 1 of 3 seeds, b in none (2 of 3; p = 1)",
+        "b diverged in 3 of 3 seeds, a in none (3 of 3; p = 0.25)",
+        "a diverged in 2 of 2 seeds, b in 2 (0 of 2; p = 1)",
+        "a diverged in 1 of 1 seed, b in none (0 of 1; p = 1)",
+    ]
+
+
+def test_searches_are_called_searches():
+    found = Paired(5, -0.3, -0.5, -0.1, 0.0625, "Wilcoxon", 5, 0, 0, noun="search")
+    assert difference_words("evomal", "mse", found, unit="") == (
+        "evomal beats mse by 0.3 ± 0.2 over 5 searches (5 of 5; p = 0.06)"
+    )
+    alone = Paired(1, -0.3, None, None, 1.0, "sign", 1, 0, 0, noun="search")
+    assert "by 1 search: " in difference_words("evomal", "mse", alone, unit="")
