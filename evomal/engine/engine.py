@@ -249,11 +249,11 @@ class Engine:
     def _surroundings(self) -> Iterator[None]:
         # A caller may be in the middle of an evaluation, without gradients.
         with (
+            repeatable(self.settings.deterministic, self.device),  # first, as it must come before CUDA is used
             torch.inference_mode(False),
             torch.enable_grad(),
             isolated_torch(self.seed, device=self.device),
             matrix_arithmetic(self.settings.precision, self.device),
-            repeatable(self.settings.deterministic, self.device),
         ):
             yield
 
