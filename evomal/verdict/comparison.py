@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from evomal.engine import Score
 from evomal.errors import InputError
+from evomal.methods import method_named
 from evomal.runs.run_loop import Watcher
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
@@ -111,6 +112,8 @@ def compare(
     whole_number("tune_lr", tune_lr, at_least=0)
     if resolved.metric is not None:
         task = task.judged_by(resolved.metric)
+    for method in methods:
+        method_named(method)  # all are checked before the first searches
     base, others = task_loss(task), [given(loss, task) for loss in losses]
     others = [contestant for contestant in others if contestant.candidates != base.candidates]
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])

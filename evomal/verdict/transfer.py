@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.methods import method_named
 from evomal.runs.run_loop import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
@@ -56,6 +57,8 @@ def transfer(
         raise InputError("a transfer needs losses, or a task to learn them on")
     if resolved.metric is not None:
         to = to.judged_by(resolved.metric)
+    for method in methods:
+        method_named(method)
     base, others = task_loss(to), [given(loss, to) for loss in losses]
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
