@@ -423,3 +423,12 @@ def test_there_and_back_through_pickle_and_copy():
     settings = SearchSettings.preset("quick", lr=0.1, seed_with=["ce"])
     assert pickle.loads(pickle.dumps(settings)) == settings
     assert copy.deepcopy(settings) == settings
+
+
+def test_every_executor_of_the_settings_is_there():
+    from typing import get_args
+
+    from evomal.runs.executors import EXECUTORS
+    from evomal.settings import SearchSettings
+
+    assert set(get_args(SearchSettings.model_fields["executor"].annotation)) == set(EXECUTORS)

@@ -42,5 +42,5 @@ EVOMAL = Method(
 )  # fmt: skip
 GP_LFL = Method(
     "gp-lfl", "evolves formulas as they are written, all weights one", _genetic, as_written,
-    Workload({"gradient_norms": 1.0, "gains": 0.7, "evaluate": 0.3}),
+    Workload({"gradient_norms": 1.0, "gains": 0.65, "evaluate": 0.25}),
 )  # fmt: skip

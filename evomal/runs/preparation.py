@@ -9,7 +9,7 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Brief, Executor, Judge, Method
-from evomal.runs.executors import LocalExecutor
+from evomal.runs.executors import EXECUTORS
 from evomal.settings import SearchSettings
 from evomal.strategies import Strategy
 from evomal.tasks.task import Task
@@ -35,7 +35,7 @@ def prepared(tasks: Task | Sequence[Task], method: Method, settings: SearchSetti
     engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
     brief = Brief(settings, seed, engine.tasks[0].kind)
     strategy = method.strategy(brief, [_seed_expression(name, brief.kind) for name in settings.seed_with])
-    executor = LocalExecutor(engine)
+    executor = EXECUTORS[settings.executor](engine)
     return Prepared(engine, executor, strategy, method.judge(brief, executor))
 
 

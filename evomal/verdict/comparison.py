@@ -115,7 +115,7 @@ def compare(
     for method in methods:
         method_named(method)  # all are checked before the first searches
     base, others = task_loss(task), [given(loss, task) for loss in losses]
-    others = [contestant for contestant in others if contestant.candidates != base.candidates]
+    others = [contestant for contestant in others if not contestant.is_same(base)]  # it takes part anyway
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
     place = None if folder is None else Path(folder)
     with thread_count(resolved.threads):

@@ -50,6 +50,11 @@ class Contestant:
     fitnesses: tuple[float | None, ...] = ()
     """Of each search, on its own validation split."""
 
+    def is_same(self, other: "Contestant") -> bool:
+        """Whether its losses are the other's."""
+        identities = [[found and found.identity for found in one.candidates] for one in (self, other)]
+        return identities[0] == identities[1]
+
     @property
     def searched(self) -> bool:
         """Whether its losses come from searches."""

@@ -63,6 +63,11 @@ def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
     ]  # fmt: skip
 
 
+def test_the_baseline_takes_part_once_even_if_it_is_asked_for():
+    found = compare(regression(), losses=["mse", "mae"], seeds=1, rescale=False, **SHORT)
+    assert [entry.name for entry in found.entries] == ["mse", "mae"]
+
+
 def test_the_rates_tried_are_spaced_by_their_ratio():
     assert tried_rates(0.01, 1) == [0.01]
     assert tried_rates(0.01, 3) == [0.001, 0.01, 0.1]
