@@ -14,7 +14,8 @@ from evomal.engine.plans import PopulationMode
 from evomal.engine.precision import Precision
 from evomal.errors import InputError
 from evomal.losses.expression_loss import ACTIVATIONS
-from evomal.methods.judging import FILTERS
+from evomal.methods import FILTERS
+from evomal.runs.executors import EXECUTORS
 from evomal.settings import PRESETS, Filter, SearchSettings
 from evomal.strategies.random_search import RampedTrees
 
@@ -426,9 +427,4 @@ def test_there_and_back_through_pickle_and_copy():
 
 
 def test_every_executor_of_the_settings_is_there():
-    from typing import get_args
-
-    from evomal.runs.executors import EXECUTORS
-    from evomal.settings import SearchSettings
-
     assert set(get_args(SearchSettings.model_fields["executor"].annotation)) == set(EXECUTORS)
