@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from evomal.commands import comparing, searching
+from evomal.commands import carding, comparing, searching
 from evomal.commands.chosen_tasks import chosen_task
 from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError, StoppedError
@@ -144,6 +144,7 @@ app.command("runs")(searching.list_runs)
 app.command("methods")(searching.list_methods)
 app.command("compare")(comparing.compare_losses)
 app.command("transfer")(comparing.transfer_losses)
+app.command("card")(carding.show_card)
 
 data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")

@@ -125,7 +125,7 @@ def test_divergence_is_an_outcome_with_a_sentence():
         ("mse", {"lr": 0.0}, "lr must be more than 0 but got 0.0"),
         ("mse", {"optimizer": "lion"}, "optimizer must be one of sgd, adam, adamw but got 'lion'"),
         ("mse", {"device": "tpu!"}, "device must be auto, cpu, cuda"),
-        ("ce", {}, "kind must be one of classification, multilabel but got 'regression'"),
+        ("ce", {}, "the task is regression, but ce is for classification, multilabel"),
         (ExpressionLoss("mul(y, f)"), {}, "the task is regression, but the loss is for classification"),
     ],
 )

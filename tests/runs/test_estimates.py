@@ -1,9 +1,12 @@
 """What a search is expected to take, held against what it takes."""
 
 import time
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
+from evomal.engine import Engine
 from evomal.errors import InputError
 from evomal.methods import METHODS
 from evomal.runs.estimates import estimate
@@ -33,17 +36,44 @@ def test_every_stage_of_a_method_is_in_its_estimate(method):
     assert found.memory > 50 * 2**20
 
 
-def test_more_steps_take_longer_in_proportion():
-    few = estimate(regression(), method="taylorglo", settings=SHORT.with_changes(training_steps=500))
-    many = estimate(regression(), method="taylorglo", settings=SHORT.with_changes(training_steps=50_000))
-    assert 20 < many.stages["evaluate"] / few.stages["evaluate"] < 500
+class Clock:
+    """Time that passes only where the engine works: so much once, and so much for each step of each candidate."""
+
+    ONCE: ClassVar = {"optimise": 0.5, "evaluate": 0.25, "gains": 0.125, "gradient_norms": 0.0625}
+    EACH: ClassVar = {"optimise": 0.01, "evaluate": 0.002}
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr("evomal.runs.estimates.time", SimpleNamespace(perf_counter=lambda: self.now))
+        for stage in self.ONCE:
+            monkeypatch.setattr(Engine, stage, self.work(stage, getattr(Engine, stage)))
+
+    def work(self, stage, usual):
+        def worked(engine, expressions, weights):
+            settings = engine.settings
+            steps = {"optimise": settings.meta_steps, "evaluate": settings.training_steps}.get(stage, 0)
+            self.now += self.ONCE[stage] + self.EACH.get(stage, 0.0) * steps * len(expressions)
+            return usual(engine, expressions, weights) if stage == "gradient_norms" else []
+
+        return worked
 
 
-def test_looped_candidates_cost_what_there_are_of_them():
-    looped = SHORT.with_changes(population_mode="looped", training_steps=1000)
-    few = estimate(regression(), method="taylorglo", settings=looped.with_changes(population=4))
-    many = estimate(regression(), method="taylorglo", settings=looped.with_changes(population=40))
-    assert 3 < many.stages["evaluate"] / few.stages["evaluate"] < 30
+@pytest.mark.parametrize("generations", [1, 7])
+def test_stages_are_extrapolated_from_their_slope(generations, monkeypatch):
+    Clock(monkeypatch)
+    settings = SHORT.with_changes(population=20, generations=generations, meta_steps=70, training_steps=900)
+    found = estimate(regression(), method="evomal", settings=settings).stages
+    # Of 20 candidates 14 are expected to be optimised, and 10 trained.
+    assert found["optimise"] == pytest.approx(generations * (0.5 + 0.01 * 70 * 14))
+    assert found["evaluate"] == pytest.approx(generations * (0.25 + 0.002 * 900 * 10))
+    assert found["filter"] == pytest.approx(generations * (0.125 + 0.0625))
+
+
+def test_looped_candidates_are_tried_by_two_and_multiplied(monkeypatch):
+    Clock(monkeypatch)
+    settings = SHORT.with_changes(population=20, generations=1, training_steps=900, population_mode="looped")
+    found = estimate(regression(), method="taylorglo", settings=settings).stages
+    assert found["evaluate"] == pytest.approx((0.25 + 0.002 * 900 * 2) * 10)
 
 
 def test_what_a_search_would_refuse_is_refused():

@@ -1,0 +1,50 @@
+"""`evomal card`: one page about one loss file."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evomal.commands.searching import AsJson
+from evomal.errors import InputError
+from evomal.report.card import Card, loss_card
+from evomal.report.card_text import terminal_lines
+from evomal.report.loss_plot import draw_loss
+from evomal.report.style import save_figure
+from evomal.whole_files import write_whole
+
+
+def show_card(
+    file: Annotated[Path, typer.Argument(help="A loss file.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="Folder for the card as HTML and Markdown, and its figure.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a loss is: formula, shape, properties, where it comes from, how it compares."""
+    card = loss_card(file)
+    files = [] if out is None else _written(card, out)
+    if as_json:
+        typer.echo(json.dumps({**card.as_data(), "files": [str(path) for path in files]}, indent=2))
+        return
+    for line in (*terminal_lines(card), *(f"wrote {path}" for path in files)):
+        typer.echo(line)
+
+
+def _written(card: Card, folder: Path) -> list[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+    base = folder / f"{_harmless(card.name)}-card"
+    figures = save_figure(draw_loss(card.shape), base, card.shape.columns())
+    texts = {".html": card.html(), ".md": card.markdown(f"{base.name}.svg")}
+    paths = [base.with_name(base.name + suffix) for suffix in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_whole(path, text.encode())
+    return [*paths, *figures]
+
+
+def _harmless(name: str) -> str:
+    """A name that no shell and no web server stumbles over."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip(".-") or "loss"

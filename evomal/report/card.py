@@ -1,0 +1,251 @@
+"""The loss card: one page about one loss file, to be sent around."""
+
+import hashlib
+import importlib.metadata
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sympy
+
+from evomal.analysis.shapes import LossShape, loss_shape
+from evomal.errors import InputError
+from evomal.expression.symbolic import rounded
+from evomal.losses import CATALOGUE, ExpressionLoss, Loss, NeuralLoss, TaylorLoss, load_loss
+from evomal.losses.catalogue import name_of
+from evomal.losses.contract import Provenance
+from evomal.losses.exporting import export
+from evomal.losses.files import described
+from evomal.methods import readable
+from evomal.methods.ml3 import NETWORK
+from evomal.report.card_page import html_page
+from evomal.report.card_text import markdown_text
+from evomal.report.harmless import cut, printable
+
+_LONGEST_INCLUDED = 100_000
+_LONGEST_LATEX, _LONGEST_TYPESET = 500, 90
+_LONGEST_ENTRY, _LONGEST_NODE = 120, 24
+_MOST_PARAMETERS, _MOST_ENTRIES = 30, 16
+
+_SYMBOLS = {
+    "classification": "f: probability of a class, y: 1 for the target and 0 for the others, summed over the classes",
+    "multilabel": "f: probability of a label, y: 1 where it applies and 0 where not",
+    "regression": "f: output, y: target",
+}
+_SYMBOLS_OF_NAMED = {**_SYMBOLS, "classification": "p: probability of the target, C: number of classes"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What there is to say of a loss file; nothing is escaped yet."""
+
+    file: str
+    """The file's name without its folder."""
+    kind: str
+    """How the loss is given: expression, taylor, neural or named."""
+    task: str
+    subject: str
+    formula: str
+    written: str
+    symbols: str
+    parameters: tuple[tuple[str, float], ...]
+    """The weights by node in prefix order, or the numbers of the polynomial."""
+    latex: str | None
+    mathml: str | None
+    options: Mapping[str, Any]
+    shape: LossShape
+    provenance: Provenance
+    comparison: str | None
+    """Markdown."""
+    transfer: str | None
+    """Markdown."""
+    sha256: str
+    versions: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.file).stem
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the formula is other than what the file has."""
+        return self.written != self.formula
+
+    @property
+    def made_with(self) -> str:
+        """The versions in words."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items())
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        plot = {
+            name: [value if math.isfinite(value) else None for value in column]
+            for name, column in self.shape.columns().items()
+        }
+        properties = [
+            {"name": found.name, "holds": found.holds, "sentence": found.sentence}
+            for found in self.shape.range_of_validity
+        ]
+        return {
+            "name": self.name, "file": self.file, "kind": self.kind, "task": self.task, "formula": self.formula,
+            "written": self.written, "parameters": [{"name": name, "value": value} for name, value in self.parameters],
+            "latex": self.latex, "options": dict(self.options), "properties": properties, "plot": plot,
+            "provenance": self.provenance, "comparison": self.comparison, "transfer": self.transfer,
+            "sha256": self.sha256, "versions": dict(self.versions),
+        }  # fmt: skip
+
+    def provenance_entries(self) -> list[tuple[str, str]]:
+        """The provenance as rows, the longest cut."""
+        shown = [
+            (cut(name, _LONGEST_ENTRY), cut(_text(value), _LONGEST_ENTRY)) for name, value in self.provenance.items()
+        ]
+        hidden = len(shown) - _MOST_ENTRIES
+        return shown if hidden <= 0 else [*shown[:_MOST_ENTRIES], ("…", f"{hidden} more in the file")]
+
+    def option_entries(self) -> list[tuple[str, str]]:
+        """The options as rows."""
+        return [(name, cut(_text(value), _LONGEST_ENTRY)) for name, value in self.options.items()]
+
+    def parameter_entries(self) -> list[tuple[str, str]]:
+        """The first parameters as rows."""
+        shown = [(name, f"{value:.6g}") for name, value in self.parameters]
+        hidden = len(shown) - _MOST_PARAMETERS
+        return shown if hidden <= 0 else [*shown[:_MOST_PARAMETERS], ("…", f"{hidden} more in the file")]
+
+    def comparison_sentence(self) -> str:
+        """How to get a comparison where there is none."""
+        return f"not compared yet: evomal compare TASK --losses {self._quoted_file()} --out ."
+
+    def transfer_sentence(self) -> str:
+        """How to get a transfer where there is none."""
+        return f"not transferred yet: evomal transfer --loss {self._quoted_file()} --to TASK --out ."
+
+    def markdown(self, figure: str | None = None) -> str:
+        """The card as Markdown; `figure` is the address of the plot, as seen from where the text will lie."""
+        return markdown_text(self, figure)
+
+    def html(self) -> str:
+        """The card as one file that opens anywhere: no script, nothing from elsewhere."""
+        return html_page(self)
+
+    def shown_latex(self) -> str | None:
+        """The formula in LaTeX, or the command that prints it where it is too long for a page."""
+        if self.latex is None or len(self.latex) <= _LONGEST_LATEX:
+            return self.latex
+        return f"evomal export {self._quoted_file()} --to latex"
+
+    def _quoted_file(self) -> str:
+        return shlex.quote(printable(self.file))
+
+
+def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str | None = None) -> Card:
+    """The card of a loss file.
+
+    Comparison and transfer are Markdown; where none is given, `comparison.md` or `transfer.md` beside the file is read.
+    """
+    path = Path(path)
+    loss = load_loss(path)
+    subject, written, parameters = _content(loss)
+    document = described(loss)
+    formula = _formula(loss)
+    return Card(
+        file=path.name,
+        kind=document["kind"],
+        task=loss.kind,
+        subject=f"{subject} for {loss.kind}",
+        formula=formula,
+        written=written,
+        symbols=(_SYMBOLS if name_of(loss) is None else _SYMBOLS_OF_NAMED)[loss.kind],
+        parameters=parameters,
+        latex=None if isinstance(loss, NeuralLoss) else str(export(loss, "latex")),
+        mathml=_mathml(loss, formula),
+        options=document["options"],
+        shape=loss_shape(loss, classes=_classes(loss)),
+        provenance=loss.provenance,
+        comparison=comparison or _beside(path, "comparison.md"),
+        transfer=transfer or _beside(path, "transfer.md"),
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        versions={name: importlib.metadata.version(name) for name in ("evomal", "torch", "matplotlib")},
+    )
+
+
+def _content(loss: Loss) -> tuple[str, str, tuple[tuple[str, float], ...]]:
+    """What the loss is, its content as written, its numbers by name."""
+    if isinstance(loss, ExpressionLoss):
+        tree = loss.expression
+        weights = [1.0] * tree.edges if loss.weights is None else loss.weights.tolist()
+        nodes = [cut(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size)]
+        names = zip(nodes, weights, strict=True)
+        return f"An expression of {tree.size} nodes", str(tree), tuple(names)
+    if isinstance(loss, TaylorLoss):
+        numbers = tuple((f"θ{index}", value) for index, value in enumerate(loss.theta.tolist()))
+        return "A TaylorGLO polynomial", ", ".join(f"{value:g}" for _, value in numbers), numbers
+    if isinstance(loss, NeuralLoss):
+        shapes = ", ".join("×".join(map(str, layer.shape)) for layer in loss.layers)
+        return "An ML³ network", f"matrices of {shapes}", ()
+    name = str(name_of(loss))
+    return "A hand-made loss", f"{name}: {CATALOGUE[name].purpose}", ()
+
+
+def _formula(loss: Loss) -> str:
+    if isinstance(loss, ExpressionLoss):
+        weights = None if loss.weights is None else loss.weights.tolist()
+        try:
+            formula = loss.expression.formula(weights)
+        except Exception:  # SymPy fails in many ways, and none may cost the card.
+            formula = str(loss.expression)
+        return f"softplus({formula})" if loss.activation == "softplus" else formula
+    if isinstance(loss, TaylorLoss):
+        return readable(tuple(loss.theta.tolist()), ())
+    return readable(NETWORK if isinstance(loss, NeuralLoss) else str(name_of(loss)), ())
+
+
+def _mathml(loss: Loss, formula: str) -> str | None:
+    """The formula as browsers typeset it by themselves, where it fits on a line: they do not break mathematics."""
+    if len(formula) > _LONGEST_TYPESET or isinstance(loss, NeuralLoss):
+        return None
+    try:
+        if isinstance(loss, ExpressionLoss):
+            weights = None if loss.weights is None else loss.weights.tolist()
+            form = rounded(loss.expression.simplify(weights, epsilon=0))
+            if str(form) not in formula:  # the formula needs its ε, which MathML would spell out
+                return None
+            form = sympy.log(1 + sympy.exp(form)) if loss.activation == "softplus" else form
+        else:
+            form = rounded(sympy.expand(loss.sympy()) if isinstance(loss, TaylorLoss) else loss.sympy())
+        return str(sympy.mathml(form, printer="presentation"))
+    except Exception:  # SymPy fails in many ways, and the text is there in any case.
+        return None
+
+
+def _classes(loss: Loss) -> int:
+    """As many as the loss has class weights for, within what can be sampled quickly."""
+    return 10 if loss.weight is None else min(max(len(loss.weight), 2), 1_000)
+
+
+def _beside(path: Path, name: str) -> str | None:
+    beside = path.with_name(name)
+    try:
+        if not beside.exists():
+            return None
+        with beside.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST_INCLUDED + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{beside}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(text) > _LONGEST_INCLUDED:
+        raise InputError(f"{beside}: must have at most {_LONGEST_INCLUDED} characters but has more")
+    return text.strip() or None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return " ".join(map(_text, value[:_LONGEST_ENTRY]))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,59 @@
+"""Texts of strangers on their way to a page or a terminal.
+
+Loss files come from strangers, as do the texts beside them. Whatever is not a number or from evomal's own vocabulary
+goes through one of the three ways out, `printable`, `in_html` and `in_markdown`, and nothing else does.
+"""
+
+import html
+import re
+
+from markdown_it import MarkdownIt
+
+LONGEST_FORMULA = 1_200
+"""Characters, in a card; what is longer is cut."""
+
+
+def printable(text: str) -> str:
+    """The text on one line, with a question mark for each character that would do something to a terminal or a page."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def cut(text: str, length: int) -> str:
+    """The text, or its beginning with an ellipsis where it is longer."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def in_html(text: str) -> str:
+    """The text for the inside of an element or of a quoted attribute."""
+    return html.escape(printable(text))
+
+
+def in_markdown(text: str) -> str:
+    """The text for a line or the cell of a table."""
+    return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", printable(text))
+
+
+def included_in_html(text: str | None, sentence: str) -> str:
+    """Markdown within HTML, or the sentence where there is none."""
+    if text is None:
+        return f"<p>{in_html(sentence)}</p>"
+    # Neither links nor images nor HTML: what is not named here stays text, and text is escaped.
+    renderer = MarkdownIt("zero").enable(["table", "heading", "list", "emphasis", "backticks", "escape"])
+    return str(renderer.render(_below_a_heading(text)))
+
+
+def included_in_markdown(text: str | None, sentence: str) -> str:
+    """Markdown within Markdown, or the sentence: no HTML, no links, nothing that reaches beyond the text itself."""
+    if text is None:
+        return in_markdown(sentence)
+    lines = _below_a_heading(text).replace("<", "&lt;").replace("[", "\\[").splitlines()
+    # A fence would swallow what follows the text, and an underline makes a heading of the line above it.
+    return "\n".join(re.sub(r"^ {0,3}(?=`{3}|~{3}|=+ *$|-+ *$)", r"\\", line) for line in lines)
+
+
+def _below_a_heading(text: str) -> str:
+    """Markdown without its own title, and with what other headings it has below the card's."""
+    lines = [printable(line.expandtabs(4)) for line in text.strip().splitlines()]
+    if lines and re.match(r"# ", lines[0]):
+        del lines[0]
+    return "\n".join(re.sub(r"^ {0,3}#{1,6}(?= )", "###", line) for line in lines).strip()
