@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
 from evomal.settings import SearchSettings
+from evomal.strategies import State
 from evomal.strategies.proposals import size_of
 from evomal.tasks import Hardships, Task
 
@@ -52,17 +54,22 @@ def search_losses(
     """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
     given = list(changes or [])
     given += [] if executor is None else [f"executor={executor}"]
-    given += [] if seed_with is None else [f"seed_with={seed_with}"]
+    given += [] if seed_with is None else [f"seed_with={','.join(map(_whole, seed_with.split(',')))}"]
     settings = chosen_settings(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
-    if (folder / RECORD_NAME).exists():
-        raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
-    else:
-        _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
+        return
+    if (folder / RECORD_NAME).exists():
+        raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
+    _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
+
+
+def _whole(name: str) -> str:
+    """A file by its whole path, so that it is found when the run is gone on with from elsewhere."""
+    return str(Path(name).resolve()) if Path(name).is_file() else name
 
 
 def chosen_settings(
@@ -75,6 +82,9 @@ def chosen_settings(
 
 def resume_search(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="A budget as key=value: max_time, max_evaluations, patience, …")
+    ] = None,
     data: DataFolder = None,
     force: Annotated[
         bool,
@@ -88,7 +98,7 @@ def resume_search(
     with RunStore.read(folder) as store:
         recorded = store.settings
     try:
-        settings = SearchSettings(**recorded["settings"], **recorded["budgets"])
+        settings = SearchSettings(**recorded["settings"], **recorded["budgets"]).with_texts(changes or [])
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
     except KeyError as error:
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
@@ -107,6 +117,8 @@ def list_runs(
         rows.append(
             {
                 "folder": str(run.folder), "state": str(run.state), "sentence": run.sentence,
+                "tasks": _task_names(run.settings.get("task")),
+                "method": run.settings.get("method"), "seed": run.settings.get("seed"),
                 "generations": run.generations, "candidates": run.candidates, "best": best,
             }
         )  # fmt: skip
@@ -115,11 +127,20 @@ def list_runs(
         return
     for row in rows:
         best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
-        typer.echo(f"{row['folder']}: {row['state']}, {row['generations']} generations{best_text}")
+        noun = "generation" if row["generations"] == 1 else "generations"
+        typer.echo(f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}")
+        if row["method"]:
+            typer.echo(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
         if row["sentence"]:
             typer.echo(f"    {row['sentence']}")
     if not rows:
         typer.echo(f"there is no run in {folder}")
+
+
+def _task_names(tasks: Any) -> list[str]:
+    """As `search` records them; records may have been written by others."""
+    found = tasks.values() if isinstance(tasks, dict) else ()
+    return [str(task["name"]) for task in found if isinstance(task, dict) and "name" in task]
 
 
 def list_methods(as_json: AsJson = False) -> None:
@@ -163,10 +184,22 @@ def _show(result: SearchResult, metric: str) -> None:
         typer.echo(f"best loss    {result.best.formula()}")
         if result.best.expression is not None:
             typer.echo(f"expression   {result.best.expression} ({result.best.expression.size} nodes)")
-        typer.echo(f"validation   {metric} {result.best.fitness:.4g}, found in generation {result.best.generation + 1}")
+        typer.echo(f"validation   {metric} {result.best.value:.4g}, found in generation {result.best.generation + 1}")
         typer.echo(f"candidates   {counts}")
+    for sentence, count in _failures(result.folder).items():
+        typer.echo(f"failed       {count} times: {sentence}")
+    for differing in result.forced:
+        typer.echo(f"forced       gone on although {differing}: the result need not repeat")
     typer.echo(f"ended        {result.ending}, after {result.seconds:.1f} s")
     typer.echo(f"files        {result.folder}")
+
+
+def _failures(folder: Path | None) -> dict[str, int]:
+    """Why candidates failed, and how often: whoever fails silently is looked for in vain."""
+    if folder is None:
+        return {}
+    with RunStore.read(folder) as store:
+        return dict(Counter(row.sentence for row in store.candidates() if row.state is State.FAILED).most_common(3))
 
 
 def _as_data(result: SearchResult) -> dict[str, Any]:
@@ -174,7 +207,7 @@ def _as_data(result: SearchResult) -> dict[str, Any]:
     return {
         "best": None if best is None else {
             "genome": genome_text(best.genome), "size": size_of(best.genome), "weights": list(best.weights),
-            "fitness": best.fitness, "formula": best.formula(), "generation": best.generation,
+            "fitness": best.fitness, "value": best.value, "formula": best.formula(), "generation": best.generation,
         },
         "history": [
             {
@@ -190,6 +223,7 @@ def _as_data(result: SearchResult) -> dict[str, Any]:
             for entry in result.front
         ],
         "ending": result.ending,
+        "forced": list(result.forced),
         "folder": str(result.folder),
         "seconds": result.seconds,
     }  # fmt: skip

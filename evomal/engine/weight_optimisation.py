@@ -140,7 +140,8 @@ class WeightOptimisation:
         return [
             Optimised(
                 weights=row,
-                diverged_at=None if lasted == steps else int(lasted),
+                # A last step may still have gone too far, which no further one would notice.
+                diverged_at=None if lasted == steps and all(map(math.isfinite, row)) else min(int(lasted), steps - 1),
                 mean_gradient_norm=norms / max(1.0, lasted),
                 share_of_zero_gradients=zeros / max(1.0, lasted),
                 final_task_loss=loss if lasted else math.nan,

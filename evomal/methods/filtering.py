@@ -1,5 +1,6 @@
 """Expressions judged: the filters in their order, and what is left trained (EvoMAL, Algorithm 1)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -73,7 +74,9 @@ class FilteringJudge(Judge):
                 case.tuned(result)
         if "rejection" in self._filters:
             for case, gain in self._staged("gains", still_open(cases)):
-                if is_rejected(gain):
+                if gain == -math.inf:
+                    case.end(State.DIVERGED, "following it led to outputs that are not finite")
+                elif is_rejected(gain):
                     case.end(State.REJECTED, f"following it improved the metric by {gain:.3g}, which is not above 0")
         twins = self._without_twins(cases)
         waiting = {id(cases[position]) for position in twins}
@@ -81,10 +84,15 @@ class FilteringJudge(Judge):
             "evaluate", [case for case in still_open(cases) if id(case) not in waiting], report
         ):
             case.measured(fitness)
+        # Whoever failed has no fitness to share, so those who waited for it are trained themselves.
+        left = [cases[position] for position, first in twins.items() if _failed(cases[first])]
+        for case, fitness in self._staged("evaluate", left, report):
+            case.measured(fitness)
         for position, first in twins.items():
             case, earlier = cases[position], cases[first].outcome
+            if case.outcome is not None:
+                continue
             assert earlier is not None
-            # Whoever failed has no fitness to share.
             case.outcome = replace(earlier.of_twin(tuple(case.weights)), seconds=case.seconds)
 
     def _without_twins(self, cases: list[Case]) -> dict[int, int]:
@@ -110,3 +118,7 @@ class FilteringJudge(Judge):
     def _staged(self, stage: Stage, cases: list[Case], report: Report | None = None) -> Iterator[tuple[Case, Any]]:
         expressions = [case.proposal.expression for case in cases]
         return self._worked_on(stage, cases, expressions, [case.weights for case in cases], report=report)
+
+
+def _failed(case: Case) -> bool:
+    return case.outcome is not None and case.outcome.state is State.FAILED

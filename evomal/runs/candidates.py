@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.expression import Expression
 from evomal.runs.canonical import canonical, parsed
 from evomal.strategies.outcomes import Outcome, State
-from evomal.strategies.proposals import Genome, Proposal
+from evomal.strategies.proposals import Genome, Proposal, size_of
 
 MAX_GENOME = 1_000_000
 MAX_WEIGHTS = 100_000
@@ -84,6 +85,11 @@ class RecordedCandidate:
             seconds=outcome.seconds,
         )
 
+    @property
+    def size(self) -> int:
+        """Nodes of its tree; for other genomes what `size_of` says."""
+        return size_of(genome_from(self.genome))
+
     def outcome(self) -> Outcome:
         """The outcome, to be told instead of computed."""
         return Outcome(self.state, self.fitness, self.sentence, self.weights, self.fingerprint, self.seconds)
@@ -92,6 +98,13 @@ class RecordedCandidate:
 def genome_text(genome: Genome) -> str:
     """A genome as the record holds it: a tree's own text, the exact numbers as a JSON list, or a form's name."""
     return canonical([float(number) for number in genome]) if isinstance(genome, tuple) else str(genome)
+
+
+def genome_from(text: str) -> Genome:
+    """The genome of such a text."""
+    if text.startswith("["):
+        return tuple(float(number) for number in parsed(text))
+    return Expression.parse(text, fragment=True) if "(" in text else text
 
 
 def to_row(candidate: RecordedCandidate, chunk: int) -> tuple[int | str | None, ...]:

@@ -34,6 +34,7 @@ from evomal.threads import thread_count
 _STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
 """Fewest and most steps of a trial: CUDA captures a step after a few, and a CPU's may take seconds."""
 _TRIAL_SECONDS = 1.5
+_DRAWS = 500
 _LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
 _STEPS_OF = {
     "optimise": "meta_steps",
@@ -146,9 +147,10 @@ class _Trial:
         return trees, [starting_weights(tree, generator=generator(self._seed, "trial")) for tree in trees]
 
     def _living_trees(self, engine: Engine) -> Iterator[Expression]:
+        """Trees that a search would train, and any at all where none is found among the first."""
         for index in itertools.count():
             tree = RampedTrees().draw(generator(self._seed, "trial", index))
-            if not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
+            if index >= _DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
                 yield tree
 
 

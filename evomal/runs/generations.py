@@ -11,7 +11,7 @@ from evomal.strategies.outcomes import State
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation as far as it is recorded; `best` is None where nothing has a fitness, ties go to the first.
+    """A generation as far as it is recorded; `best` is None where nothing was trained, ties go to the smaller.
 
     Elites take part in `best` and `size`, but nothing was computed for them: they are in no count and take no time.
     """
@@ -32,9 +32,11 @@ def summarised(candidates: Iterable[RecordedCandidate]) -> tuple[Generation, ...
 
 
 def best_of(candidates: Iterable[RecordedCandidate]) -> RecordedCandidate | None:
-    """The one with the least fitness; the earliest of equals."""
-    scored = (candidate for candidate in candidates if math.isfinite(candidate.fitness))
-    return min(scored, key=lambda candidate: (candidate.fitness, candidate.generation, candidate.index), default=None)
+    """The one an archive would call the best: trained itself, least fitness, then the smaller, then the earlier."""
+    trained = [candidate for candidate in candidates if candidate.state is State.EVALUATED]
+    least = min((candidate.fitness for candidate in trained), default=math.inf)
+    equals = [candidate for candidate in trained if candidate.fitness == least]
+    return min(equals, key=lambda candidate: (candidate.size, candidate.generation, candidate.index), default=None)
 
 
 def _summary(number: int, members: list[RecordedCandidate]) -> Generation:

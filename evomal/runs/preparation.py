@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
@@ -58,6 +59,10 @@ def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> Task | li
 def _seed_expression(name: str, kind: Kind) -> Expression:
     if name in KNOWN_SEEDS:
         return Expression.parse(KNOWN_SEEDS[name])
+    if not Path(name).exists():
+        raise InputError(
+            f"{name}: a search begins with {', '.join(KNOWN_SEEDS)} or loss files, but there is no such file"
+        )
     loss = load_loss(name)
     if not isinstance(loss, ExpressionLoss):
         raise InputError(f"{name}: a search begins with expressions ({', '.join(KNOWN_SEEDS)} or loss files of such)")

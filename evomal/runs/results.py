@@ -19,6 +19,8 @@ class Best:
     weights: tuple[float, ...]
     fitness: float
     """As the search compares it: the metric, or its negative where more is better."""
+    value: float
+    """The metric itself, of the mean over the tasks."""
     generation: int
     kind: Kind
     activation: str
@@ -48,6 +50,8 @@ class SearchResult:
     """Why the search stopped."""
     folder: Path | None
     seconds: float
+    forced: tuple[str, ...] = ()
+    """What the run was gone on with over, although it differed: after that nothing need repeat."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evomal.engine.engine import Report
+from evomal.engine.task_content import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
@@ -90,7 +91,7 @@ class _Run:
             **self._engine.record(),
             "method": self._method.name,
             "seed": self._seed,
-            "task": [dict(task.record) | {"name": task.name} for task in self._engine.tasks],
+            "task": {str(number): task_content(task) for number, task in enumerate(self._engine.tasks)},
             "settings": self._settings.model_dump(mode="json", exclude=BUDGETS),
             "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
             "source": None if self._source is None else dict(self._source),
@@ -118,7 +119,9 @@ class _Run:
                 store.finish(ending)
         folder = None if store is None else store.path.parent
         archive = self._judge.archive
-        return SearchResult(self._best(), self._history(), archive.front, ending, folder, time.perf_counter() - begin)
+        forced = () if store is None else tuple(entry.differences for entry in store.forced)
+        seconds = time.perf_counter() - begin
+        return SearchResult(self._best(), self._history(), archive.front, ending, folder, seconds, forced)
 
     def _turn(self, store: RunStore | None, report: Report | None) -> None:
         generation = self._strategy.generation
@@ -138,6 +141,11 @@ class _Run:
         recorded: dict[int, list[RecordedCandidate]] = {}
         for candidate in store.candidates():
             recorded.setdefault(candidate.generation, []).append(candidate)
+        if len(recorded) > self._strategy.generations:
+            raise InputError(
+                f"{store.path}: holds {len(recorded)} generations, so that generations must be at least as many, "
+                f"but got {self._strategy.generations}"
+            )
         for generation in sorted(recorded):
             proposals = self._strategy.ask()
             rows = recorded[generation]
@@ -158,14 +166,15 @@ class _Run:
         settings = self._settings
         if settings.max_time is not None and seconds >= settings.max_time:
             return f"the time of {settings.max_time:g} s is used up"
-        evaluated = sum(row.state == "evaluated" and row.origin != "elite" for row in self._recorded)
+        # Also those whose training diverged: it was paid for.
+        evaluated = sum("evaluate" in row.seconds and row.origin != "elite" for row in self._recorded)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
             return f"{evaluated} candidates were evaluated, and {settings.max_evaluations} are allowed"
         best = self._judge.archive.best
-        if settings.patience is not None and best is not None:
-            waited = self._strategy.generation - 1 - best.generation
+        if settings.patience is not None:
+            waited = self._strategy.generation - 1 - (-1 if best is None else best.generation)
             if waited >= settings.patience:
-                return f"nothing better was found for {waited} generations"
+                return f"nothing better was found for {waited} generation{'' if waited == 1 else 's'}"
         return None
 
     def _history(self) -> tuple[Generation, ...]:
@@ -176,16 +185,18 @@ class _Run:
         if found is None:
             return None
         kind, activation = self._engine.tasks[0].kind, self._engine.settings.activation
-        return Best(found.genome, found.weights, found.fitness, found.generation, kind, activation)
+        value = self._engine.tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
+        return Best(found.genome, found.weights, found.fitness, value, found.generation, kind, activation)
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()
         if best is None:
             return
         task = self._engine.tasks[0]
+        names = " + ".join(one.name for one in self._engine.tasks)
         provenance: Provenance = {
-            "task": task.name, "model": str(task.record.get("model", "own")), "method": self._method.name,
-            "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name,
+            "task": names, "model": str(task.record.get("model", "own")), "method": self._method.name,
+            "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name, "value": best.value,
         }  # fmt: skip
         try:
             save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)

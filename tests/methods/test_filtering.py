@@ -136,3 +136,26 @@ def test_a_remembered_record_goes_on_identically():
     resumed, same = search(judge(), 3, whole[:2])
     assert resumed == whole
     assert same == best
+
+
+def test_the_twin_of_one_that_failed_is_trained_itself(monkeypatch):
+    court = judge(optimised=False)
+    usual = engine_of(court).evaluate
+
+    def fragile(expressions, weights, **options):
+        if SQUARE in expressions:
+            raise torch.OutOfMemoryError("no memory left")
+        return usual(expressions, weights, **options)
+
+    monkeypatch.setattr(engine_of(court), "evaluate", fragile)
+    failed, twin = court.outcomes(proposals(SQUARE, FLIPPED), generation=0)
+    assert (failed.state, twin.state) == (State.FAILED, State.EVALUATED)
+    assert math.isfinite(twin.fitness)
+    assert court.archive.best.expression == FLIPPED
+
+
+def test_one_that_leads_outputs_to_infinity_has_diverged():
+    court = judge(optimised=False)
+    engine_of(court).gains = lambda *_, **__: [-math.inf]
+    (found,) = court.outcomes(proposals(SQUARE), generation=0)
+    assert (found.state, found.sentence) == (State.DIVERGED, "following it led to outputs that are not finite")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import evomal
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss, NeuralLoss, SquaredErrorLoss, TaylorLoss, load_loss, save_loss
@@ -72,11 +73,11 @@ def test_every_method_resumes_to_the_same(method, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_works_on_several_tasks(method):
-    result = run(method, [regression(seed=0), regression(seed=1)], generations=1)
-    alone = [run(method, regression(seed=seed), generations=1) for seed in (0, 1)]
-    assert result.history[0].number == 0
-    if method == "baseline":
-        assert result.best.fitness == pytest.approx(sum(entry.best.fitness for entry in alone) / 2, rel=1e-6)
+    tasks = [regression(seed=0), regression(seed=1)]
+    result = run(method, tasks, generations=1, population=15)
+    loss = result.best.loss()
+    alone = [evomal.train(task, loss, seed=1, steps=SHORT["training_steps"], device="cpu") for task in tasks]
+    assert result.best.fitness == pytest.approx(sum(score.validation for score in alone) / 2, rel=1e-4)
 
 
 def test_the_baseline_is_the_task_s_loss_trained_once():
@@ -107,6 +108,11 @@ def test_ml3_stops_when_its_network_is_lost():
     assert result.best is None
     assert result.counts == {"diverged": 1}
     assert result.ending == "generation 1 has no fitness, and any after it would have none"
+
+
+def test_ml3_whose_only_step_goes_too_far_is_lost_and_no_bad_input():
+    result = run("ml3", regression(), meta_lr=1e39, meta_steps=1)
+    assert result.counts == {"diverged": 1}
 
 
 def test_taylorglo_trains_with_every_polynomial():

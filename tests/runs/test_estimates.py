@@ -83,6 +83,12 @@ def test_what_a_search_would_refuse_is_refused():
         estimate(regression(), method="evomal", settings=SHORT.with_changes(metric="charm"))
 
 
+def test_a_task_on_which_every_tree_is_dead_has_an_estimate_all_the_same(monkeypatch):
+    monkeypatch.setattr("evomal.runs.estimates.is_dead", lambda norms: True)
+    monkeypatch.setattr("evomal.runs.estimates._DRAWS", 5)
+    assert estimate(regression(), method="gp-lfl", settings=SHORT).seconds > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["evomal", "gp-lfl", "taylorglo", "ml3"])
 def test_the_estimate_is_right_within_a_factor_of_two(method):

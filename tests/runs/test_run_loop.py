@@ -1,15 +1,20 @@
 """Searches: recorded, resumed, refused, ended by budgets, and the same whenever they are the same."""
 
+import dataclasses
 import json
 
 import pytest
+from torch import nn
 
 import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
-from evomal.methods import METHODS
+from evomal.methods import METHODS, Brief
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
+from evomal.settings import SearchSettings
+from evomal.strategies import Outcome
+from evomal.tasks.task import Recipe
 from tests.engine.populations import regression
 
 SHORT = {
@@ -120,8 +125,6 @@ def test_nothing_survives_and_it_is_said(tmp_path):
 
 
 def test_settings_are_given_once():
-    from evomal.settings import SearchSettings
-
     with pytest.raises(InputError, match="settings are given already, so they cannot be changed by population"):
         search(regression(), settings=SearchSettings.preset("quick"), population=5)
     with pytest.raises(InputError, match="there is no method named 'evomall': did you mean 'evomal'"):
@@ -207,3 +210,74 @@ def test_a_watcher_sees_every_step(tmp_path):
     run(tmp_path, watcher=later)
     assert later.begin == (3, 6 * 10 + 3, 1)
     assert later.generations == [1, 2]
+
+
+def changed(task, **changes):
+    return dataclasses.replace(task, **changes)
+
+
+@pytest.mark.parametrize(
+    ("other", "key"),
+    [
+        (lambda: regression(seed=7), "data"),
+        (lambda: changed(regression(), recipe=Recipe(lr=0.5)), "recipe"),
+        (lambda: regression().judged_by("mae"), "metric"),
+        (lambda: regression(lambda: nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1))), "fresh_model"),
+    ],
+)  # fmt: skip
+def test_a_task_that_changed_is_another_task(tmp_path, other, key):
+    run(tmp_path, generations=1)
+    with pytest.raises(InputError, match=rf"is the record of another search: .*{key}"):
+        search(other(), seed=1, folder=tmp_path, **{**SHORT, "generations": 1})
+
+
+def test_the_best_has_its_metric_and_its_cost():
+    result = run(metric="r2", seed_with=("mse",), generations=1)
+    assert result.best.value == -result.best.fitness
+    assert run(seed_with=("mse",), generations=1).best.value > 0
+
+
+def test_a_training_that_diverges_is_paid_for_too(tmp_path):
+    result = search(
+        regression(), seed=1, method="taylorglo", folder=tmp_path, **{**SHORT, "max_evaluations": 6, "generations": 5}
+    )
+    assert sum(result.counts.values()) == 6
+    with RunStore.read(tmp_path) as store:
+        assert all("evaluate" in row.seconds for row in store.candidates())
+
+
+def test_patience_does_not_wait_for_ever_for_a_first_one():
+    result = run(generations=5, patience=2, lr=1e-30)
+    assert result.best is None
+    assert result.ending == "nothing better was found for 2 generations"
+
+
+def test_fewer_generations_than_are_recorded_are_refused(tmp_path):
+    run(tmp_path, max_evaluations=1, generations=3)
+    run(tmp_path, generations=3)
+    with pytest.raises(
+        InputError, match="holds 3 generations, so that generations must be at least as many, but got 2"
+    ):
+        run(tmp_path, generations=2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"initial_height": (1, 2)}, {"max_height": 4}, {"tournament": 1}, {"crossover": 0.0}, {"mutation": 0.0},
+        {"elitism": 0.5}, {"parsimony": 10.0},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_every_setting_of_the_genetic_search_changes_what_is_proposed(changes):
+    def proposed(**settings):
+        brief = Brief(SearchSettings.preset("quick", population=20, generations=8, **settings), 1, "regression")
+        strategy, seen = METHODS["gp-lfl"].strategy(brief), []
+        for _ in range(8):
+            asked = strategy.ask()
+            seen.append([str(proposal.genome) for proposal in asked])
+            # Trees of other sizes may share a fitness, so that parsimony has something to decide.
+            strategy.tell([Outcome.measured(float(len(str(p.genome)) % 7), "told") for p in asked])
+        return seen
+
+    assert proposed() != proposed(**changes)

@@ -9,7 +9,7 @@ from evomal.errors import EvomalError
 from evomal.methods import Failure, Stage
 
 # Of these a candidate can be the cause, also by what a user's model asserts; else it is a defect and must be seen.
-_CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, AssertionError, LookupError)
+_CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
 
 
 class LocalExecutor:
