@@ -169,6 +169,15 @@ class SearchSettings(BaseModel):
         return cls(**{**PRESETS[name], **changes})
 
     @classmethod
+    def given(cls, settings: Self | None, preset: str, changes: Mapping[str, Any]) -> Self:
+        """These settings, or the preset with changes where there are none: what functions take that have all three."""
+        if settings is None:
+            return cls.preset(preset, **changes)
+        if changes:
+            raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
+        return settings
+
+    @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, preset: str | None = None) -> Self:
         """The settings of a TOML file over a preset: the one given here, or that of its key `preset`, or `quick`."""
         given = None if preset is None else cls.preset(preset)  # not the file's fault, and so outside the try

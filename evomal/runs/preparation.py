@@ -1,4 +1,4 @@
-"""From settings to the engine, the executor, the strategy and the judge of a search."""
+"""From settings to all that takes part in a search but its record."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
-from evomal.methods import Brief, Executor, Judge, Method
+from evomal.methods import Brief, Judge, Method
 from evomal.runs.executors import EXECUTORS
 from evomal.settings import SearchSettings
 from evomal.strategies import Strategy
@@ -26,7 +26,6 @@ class Prepared:
     """All that takes part in a search but its record."""
 
     engine: Engine
-    executor: Executor
     strategy: Strategy
     judge: Judge
 
@@ -37,7 +36,7 @@ def prepared(tasks: Task | Sequence[Task], method: Method, settings: SearchSetti
     brief = Brief(settings, seed, engine.tasks[0].kind)
     strategy = method.strategy(brief, [_seed_expression(name, brief.kind) for name in settings.seed_with])
     executor = EXECUTORS[settings.executor](engine)
-    return Prepared(engine, executor, strategy, method.judge(brief, executor))
+    return Prepared(engine, strategy, method.judge(brief, executor))
 
 
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:

@@ -64,9 +64,7 @@ def search(
     begun with differs: what comes then need not be what an uninterrupted run would have found, and the record says so.
     """
     chosen = method_named(method)
-    resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
-    if settings is not None and changes:
-        raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
+    resolved = SearchSettings.given(settings, preset, changes)
     with thread_count(resolved.threads):
         run = _Run(prepared(task, chosen, resolved, seed), chosen, resolved, seed, source)
         if folder is None:

@@ -2,7 +2,7 @@
 
 from evomal.verdict.comparison import Comparison, compare
 from evomal.verdict.learning_rates import RateCurve, rate_curve
-from evomal.verdict.statistics import Direction, Paired, Summary, direction, is_gain, paired, summarised
+from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, summarised
 from evomal.verdict.transfer import Transfer, transfer
 from evomal.verdict.words import POINTS, Evidence, Verdict, difference_words, learning_rate_words, verdict
 
@@ -19,7 +19,6 @@ __all__ = [
     "compare",
     "difference_words",
     "direction",
-    "is_gain",
     "learning_rate_words",
     "paired",
     "rate_curve",

@@ -104,9 +104,7 @@ def compare(
     so scaled that its gradient at initialisation is as large as the baseline's: a gain that vanishes then was a
     learning rate. With a folder, what is done is recorded, and a comparison that was stopped goes on.
     """
-    resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
-    if settings is not None and changes:
-        raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
+    resolved = SearchSettings.given(settings, preset, changes)
     whole_number("seeds", seeds, at_least=1)
     whole_number("search_seeds", search_seeds, at_least=1)
     whole_number("tune_lr", tune_lr, at_least=0)

@@ -44,7 +44,7 @@ def rate_curve(
     Methods search at the task's own rate, and their losses are then used at every rate; with `search_each` they search
     at each rate anew, as in the paper.
     """
-    resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
+    resolved = SearchSettings.given(settings, preset, changes)
     if not rates or any(not rate > 0 for rate in rates):
         raise InputError(f"rates must be at least one number more than 0 but got {list(rates)}")
     if len(set(rates)) < len(rates):

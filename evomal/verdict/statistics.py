@@ -156,11 +156,6 @@ def direction(paired: Paired) -> Direction:
     return Direction.UNDECIDED
 
 
-def is_gain(paired: Paired) -> bool:
-    """Whether the loss is better than the baseline beyond doubt."""
-    return direction(paired) is Direction.BETTER
-
-
 def _difference(value: float, baseline: float) -> float:
     """Infinite where one of them diverged, zero where both did."""
     if not math.isfinite(value):

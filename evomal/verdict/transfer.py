@@ -50,9 +50,7 @@ def transfer(
     Every search seed's loss is used, and beside it stands the paper's protocol: the loss of that search whose fitness
     on the source was best, named `METHOD (best search)`. It knows nothing of the target.
     """
-    resolved = settings if settings is not None else SearchSettings.preset(preset, **changes)
-    if settings is not None and changes:
-        raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
+    resolved = SearchSettings.given(settings, preset, changes)
     if source is None and not losses:
         raise InputError("a transfer needs losses, or a task to learn them on")
     if resolved.metric is not None:
