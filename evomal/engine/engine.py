@@ -20,6 +20,7 @@ from evomal.engine.population_training import LoopedTraining, PopulationTraining
 from evomal.engine.precision import Precision, check_precision, matrix_arithmetic, repeatable
 from evomal.engine.scores import Fitness, Score, judged_score
 from evomal.engine.screening import Screening
+from evomal.engine.stacked_models import StackedModels, gradients_of_modules
 from evomal.engine.task_side import TaskSide
 from evomal.engine.training import Manners, Training
 from evomal.engine.tree_weights import TreeWeights
@@ -206,19 +207,42 @@ class Engine:
     def scores(self, expressions: Sequence[Expression], weights: Weights, *, test: bool = True) -> list[Score]:
         """Train all with the one task together, and judge each as `evomal.train` would; for a plan that stacks them."""
         _check(expressions, weights)
-        task, results = self.tasks[0], []
+        self._require_stack()
+        results = []
         with self._surroundings():
-            data = task.test.to(self.device, self.settings.dtype) if test else None
             for start, stop in self._chunks(len(expressions), self.plans[0].training_chunk):
                 worker = self._training(0, expressions[start:stop])
-                if not isinstance(worker, StackedTraining) or len(self.tasks) > 1:
-                    raise InputError("scores of several losses at once need one task and a model that can be stacked")
+                assert isinstance(worker, StackedTraining)  # as the plan says
                 found = worker.run(expressions[start:stop], weights[start:stop])
-                outputs = None if data is None else worker.outputs_on(data.inputs)
-                for member, fitness in enumerate(found):
-                    own = None if outputs is None or data is None else (outputs[member], data.targets)
-                    results.append(judged_score(task, fitness, own, seed=self.seed, steps=self.settings.training_steps))
+                results += self._scored(worker, found, test=test)
         return results
+
+    def scores_of_losses(self, losses: Sequence[nn.Module], *, test: bool = True) -> list[Score]:
+        """The same as `scores` for losses of any kind."""
+        self._require_stack()
+        results = []
+        with self._surroundings():
+            for start, stop in self._chunks(len(losses), self.plans[0].training_chunk):
+                chunk = [loss.to(self.device) for loss in losses[start:stop]]
+                options = self._training_options(0)
+                worker = StackedModels(gradients=gradients_of_modules(chunk), count=len(chunk), **options)
+                results += self._scored(worker, worker.train(len(chunk)), test=test)
+        return results
+
+    def _require_stack(self) -> None:
+        if self.plans[0].mode != "stacked" or len(self.tasks) > 1:
+            raise InputError("scores of several losses at once need one task and a model that can be stacked")
+
+    def _scored(self, models: StackedModels, fitnesses: Sequence[Fitness], *, test: bool) -> list[Score]:
+        task, steps = self.tasks[0], self.settings.training_steps
+        if not test:
+            return [judged_score(task, fitness, None, seed=self.seed, steps=steps) for fitness in fitnesses]
+        data = task.test.to(self.device, self.settings.dtype)
+        outputs = models.outputs_on(data.inputs)
+        return [
+            judged_score(task, fitness, (outputs[member], data.targets), seed=self.seed, steps=steps)
+            for member, fitness in enumerate(fitnesses)
+        ]
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""

@@ -6,27 +6,19 @@ are those of `evomal.train` with that seed.
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, vmap
 
-from evomal.engine.choices import chosen_optimizer, initial_model, tried_model
-from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.forest import FILLER, Forest
-from evomal.engine.precision import autocasting
 from evomal.engine.scores import Fitness
-from evomal.engine.training import Manners, Training, forget_history, measured, rate_at, set_rate
+from evomal.engine.stacked_models import StackedModels, StackOptions, every_few, judged
+from evomal.engine.training import Manners, Training
 from evomal.engine.tree_loss import TreeLoss
 from evomal.expression import Expression
 from evomal.progress import StepsDone
-from evomal.randomness import derived_seed, reseed_torch
-from evomal.tasks.batches import Batches
 from evomal.tasks.task import Part, Recipe, Task
-
-_EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
-_STEPS_BETWEEN_REPORTS = 10
 
 
 class PopulationTraining(Protocol):
@@ -61,132 +53,35 @@ class LoopedTraining:
         return trained(self._training, report)
 
 
-class StackedTraining:
-    """All candidates at once: their parameters stacked, one forward and one backward pass for all by `vmap`."""
+class StackedTraining(StackedModels):
+    """All candidates at once: their models stacked, their losses a forest."""
 
     def __init__(
-        self, task: Task, *, outputs: int, count: int, width: int, recipe: Recipe, optimizer: str, seed: int,
-        manners: Manners, activation: str = "identity", parts: tuple[Part, Part] | None = None,
+        self, task: Task, *, outputs: int, count: int, width: int, manners: Manners, activation: str = "identity",
+        **options: Unpack[StackOptions],
     ) -> None:  # fmt: skip
-        device, dtype = manners.device, manners.dtype
-        self._task, self._recipe, self._seed, self._manners = task, recipe, seed, manners
-        self._module = initial_model(task, seed).to(device, dtype)
-        tried_model(self._module, task, device, dtype)
-        trained = {name: value for name, value in self._module.named_parameters() if value.requires_grad}
-        self._initial = {name: value.detach().clone() for name, value in trained.items()}
-        self._parameters = {
-            name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in self._initial.items()
-        }
         self._forest = Forest(
-            [FILLER] * count, kind=task.kind, outputs=outputs, activation=activation, device=device, width=width
+            [FILLER] * count, kind=task.kind, outputs=outputs, activation=activation, device=manners.device, width=width
         )
-        self._weights = torch.ones(count, width, dtype=dtype, device=device)
-        self._data, self._validation = parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
-        self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
-        self._optimizer = chosen_optimizer(optimizer, self._parameters.values(), recipe, device)
-        self._augmenting = torch.Generator(device)
-        self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
-        self._alive = torch.ones(count, dtype=torch.bool, device=device)
-        self._lasted = torch.zeros(count, dtype=torch.int64, device=device)
-        generators = (self._augmenting,) if task.augmentation else ()
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
+        self._weights = torch.ones(count, width, dtype=manners.dtype, device=manners.device)
+        super().__init__(task, self._gradients, count=count, manners=manners, **options)
 
     def run(
         self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
     ) -> list[Fitness]:
-        self._restart(expressions, weights)
-        noted = None if report is None else _every_few(report, self._recipe.steps)
-        self._module.train()
-        for index in range(self._recipe.steps):
-            if set_rate(self._optimizer, rate_at(self._recipe, index)):
-                self.step.forget()
-            self._rows.copy_(self._batches[index])
-            self.step()
-            if noted is not None:
-                noted(index + 1)
-        return self._judged(len(expressions))
-
-    def _restart(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> None:
         self._forest.replace(expressions)
         self._weights.copy_(self._forest.programs.packed(weights, dtype=self._weights.dtype))
-        with torch.no_grad():
-            for name, value in self._parameters.items():
-                value.copy_(self._initial[name].expand_as(value))
-        forget_history(self._optimizer)
-        self._alive.fill_(True)
-        self._lasted.zero_()
-        reseed_torch(derived_seed(self._seed, "dropout"), self._manners.device)
-        self._augmenting.manual_seed(derived_seed(self._seed, "augmentation"))
+        return self.train(len(expressions), report)
 
-    def _step(self) -> None:
-        inputs = self._data.inputs.index_select(0, self._rows)
-        if self._task.augmentation is not None:
-            inputs = self._task.augmentation(inputs, generator=self._augmenting)
-        targets = self._data.targets.index_select(0, self._rows)
-        with autocasting(self._manners.precision, self._manners.device):
-            outputs = self._outputs(self._parameters, inputs)
-        outputs = outputs.to(self._manners.dtype)
-        losses, cotangents = self._forest.gradients(outputs.detach(), targets, self._weights)
-        self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
-        self._lasted += self._alive
-        # A lost member gets no gradient any more; it is out, and what momentum does to it concerns nobody.
-        cotangents = torch.where(self._alive[:, None, None], cotangents, 0)
-        self._optimizer.zero_grad(set_to_none=True)
-        # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which fused updates rely on.
-        torch.autograd.backward(outputs, cotangents)
-        self._optimizer.step()
-
-    def _outputs(self, parameters: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        def outputs_of_one(own: dict[str, Tensor]) -> Tensor:
-            result: Tensor = functional_call(self._module, own, (inputs,))
-            return result
-
-        result: Tensor = vmap(outputs_of_one, randomness="same")(parameters)
-        return result
-
-    def outputs_on(self, inputs: Tensor) -> Tensor:
-        """`[P, B, K]`: what the models give as they stand, in evaluation mode."""
-        self._module.eval()
-        size = max(1, _EVALUATION_SAMPLES // self._forest.count)
-        with torch.no_grad():
-            return torch.cat([self._outputs(self._parameters, part) for part in torch.split(inputs, size)], dim=1)
-
-    def _judged(self, count: int) -> list[Fitness]:
-        outputs = self.outputs_on(self._validation.inputs)
-        results = []
-        for member, lasted in enumerate(self._lasted[:count].tolist()):
-            if lasted < self._recipe.steps:
-                sentence = f"the training loss or its gradient was not finite at step {lasted + 1}"
-                results.append(Fitness(math.inf, "diverged", sentence))
-            else:
-                metric = measured(self._task.metric, outputs[member], self._validation.targets)
-                results.append(judged(self._task, metric))
-        return results
+    def _gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return self._forest.gradients(outputs, targets, self._weights)
 
 
 def trained(training: Training, report: StepsDone | None = None) -> Fitness:
     """All steps of a training at its start, and the fitness of what it came to."""
     steps = training.recipe.steps
-    if lost := training.advance(range(steps), None if report is None else _every_few(report, steps)):
+    if lost := training.advance(range(steps), None if report is None else every_few(report, steps)):
         if report is not None:
             report(steps - lost.step)  # steps that will not be taken are over, too
         return Fitness(math.inf, "diverged", lost.sentence)
     return judged(training.task, training.validated())
-
-
-def judged(task: Task, metric: float) -> Fitness:
-    """The fitness of a metric's value; one that is not a number is as good as none."""
-    cost = task.metric.cost(metric)
-    if not math.isfinite(cost):
-        return Fitness(math.inf, "diverged", f"the validation {task.metric.name} was {metric}")
-    return Fitness(cost)
-
-
-def _every_few(report: StepsDone, steps: int) -> StepsDone:
-    def noted(done: int) -> None:
-        if done % _STEPS_BETWEEN_REPORTS == 0:
-            report(_STEPS_BETWEEN_REPORTS)
-        elif done == steps:
-            report(done % _STEPS_BETWEEN_REPORTS)
-
-    return noted

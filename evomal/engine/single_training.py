@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack, overload
 
 import torch
@@ -39,6 +39,7 @@ class TrainingSettings(TypedDict, total=False):
     curve_points: int
     test: bool
     progress: bool
+    keep: Callable[[nn.Module], None] | None
 
 
 AnyLoss = nn.Module | str | os.PathLike[str]
@@ -68,13 +69,15 @@ def train(
     curve_points: int = 20,
     test: bool = True,
     progress: bool = False,
+    keep: Callable[[nn.Module], None] | None = None,
 ) -> Score | list[Score]:
     """Train the task's model with a loss, a loss's name or a loss file, and evaluate it once on the test split.
 
     The seed fixes initial weights, batches, augmentation and dropout, identically for every loss; settings not given
     are the task's own. Several tasks give a score each. The caller's random state is left as it was. On CUDA a step is
     captured as a graph where it can be: what a model decides in Python it then decides once (`graphs=False` prevents).
-    With `test=False` the test split is left alone, as whatever is chosen by the score must not have seen it.
+    With `test=False` the test split is left alone, as whatever is chosen by the score must not have seen it. `keep` is
+    called with each trained model, which nobody else uses from then on; not with one that diverged.
     """
     given: dict[str, Any] = {
         "steps": steps, "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
@@ -104,6 +107,8 @@ def train(
         ):
             training = Training(one, criterion, recipe, optimizer, seed, manners)
             scores.append(_scored(training, curve_points, test, progress))
+        if keep is not None and not scores[-1].diverged:
+            keep(training.model)
     return scores[0] if isinstance(task, Task) else scores
 
 

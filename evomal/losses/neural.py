@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.losses.eager import is_eager
 from evomal.losses.elementwise import ElementwiseLoss
 from evomal.losses.softplus import softplus
 
@@ -34,6 +35,7 @@ class NeuralLoss(ElementwiseLoss):
         ):
             raise InputError(f"layers must be three matrices of shapes (h1, 2), (h2, h1) and (1, h2) but got {shapes}")
         self.first, self.second, self.last = matrices
+        self._converted: tuple[tuple[Any, ...], list[Tensor]] = ((), [])
 
     @property
     def layers(self) -> list[Tensor]:
@@ -41,7 +43,22 @@ class NeuralLoss(ElementwiseLoss):
         return [self.first, self.second, self.last]
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return network_value([layer.to(prediction) for layer in self.layers], prediction, target)
+        return network_value(self._layers_like(prediction), prediction, target)
+
+    def _layers_like(self, prediction: Tensor) -> list[Tensor]:
+        """The matrices on the prediction's device, in its dtype.
+
+        They are kept in double precision on the CPU, as in a loss file. A copy to the device at every step would make
+        each step wait for it, so the last one is kept until a matrix changes.
+        """
+        # What inference mode makes cannot be used for training later, and does not tell when it changes.
+        fleeting = torch.is_inference_mode_enabled() or any(layer.is_inference() for layer in self.layers)
+        if fleeting or not is_eager(prediction) or any(layer.requires_grad for layer in self.layers):
+            return [layer.to(prediction) for layer in self.layers]
+        state = (prediction.device, prediction.dtype, *((id(layer), layer._version) for layer in self.layers))
+        if self._converted[0] != state:
+            self._converted = state, [layer.to(prediction.device, prediction.dtype) for layer in self.layers]
+        return self._converted[1]
 
     def extra_repr(self) -> str:
         return f"layers={[tuple(layer.shape) for layer in self.layers]}, {super().extra_repr()}"

@@ -9,10 +9,12 @@ import torch.nn.functional as F
 from evomal.engine import train
 from evomal.engine.choices import initial_model
 from evomal.engine.engine import Engine, EngineSettings
-from evomal.losses import ExpressionLoss
+from evomal.errors import InputError
+from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe
+from evomal.verdict.scaled_loss import ScaledLoss
 from tests.engine.populations import (
     EXPLOSIVE,
     SMOOTH,
@@ -129,6 +131,37 @@ def test_a_stacked_population_of_another_size_gives_the_same_to_tolerance():
     together = engine.evaluate(SMOOTH, weights)
     for tree, own, fitness in zip(SMOOTH, weights, together, strict=True):
         assert engine.evaluate([tree], [own])[0].value == pytest.approx(fitness.value, rel=1e-9)
+
+
+def test_losses_of_any_kind_trained_together_come_to_what_they_do_alone():
+    task = classification()
+    names = ["ce", "label-smoothing", "focal", "absolute-ce"]
+    losses = [*(CATALOGUE[name].make() for name in names), ScaledLoss(CATALOGUE["ce"].make(), 0.5)]
+    settings = EngineSettings(device="cpu", training_steps=60, population_mode="stacked")
+    found = Engine(task, seed=2, settings=settings).scores_of_losses(losses)
+    for loss, score in zip(losses, found, strict=True):
+        alone = train(task, loss, seed=2, steps=60, device="cpu")
+        assert score.metrics["nll"] == pytest.approx(alone.metrics["nll"], rel=1e-4)
+        assert (score.seed, score.steps) == (alone.seed, alone.steps)
+
+
+def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
+    class Explosive(torch.nn.Module):
+        def forward(self, output, target):
+            return torch.exp(1e3 * (output - target).abs()).mean()
+
+    task, healthy = regression(), CATALOGUE["huber"].make(kind="regression")
+    settings = EngineSettings(device="cpu", training_steps=40, population_mode="stacked")
+    first, lost, last = Engine(task, seed=0, settings=settings).scores_of_losses([healthy, Explosive(), healthy])
+    assert lost.diverged
+    assert "was not finite at step 1" in lost.sentence
+    assert first.test == last.test == pytest.approx(train(task, healthy, steps=40, device="cpu").test, rel=1e-4)
+
+
+def test_scores_together_need_a_stack():
+    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", population_mode="looped"))
+    with pytest.raises(InputError, match="need one task and a model that can be stacked"):
+        engine.scores_of_losses([CATALOGUE["mae"].make(kind="regression")])
 
 
 def test_several_tasks_are_averaged():

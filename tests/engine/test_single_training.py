@@ -138,3 +138,17 @@ def test_bad_input(loss, options, sentence):
 def test_a_factory_that_makes_no_module():
     with pytest.raises(InputError, match=r"a task's model must make an nn\.Module but made a int"):
         train(regression(model=lambda: 3), "mse", device="cpu")
+
+
+def test_the_trained_model_is_handed_over_unless_it_diverged():
+    task, kept = regression(), []
+    score = train(task, "mse", seed=4, steps=40, device="cpu", keep=kept.append)
+    assert score == train(task, "mse", seed=4, steps=40, device="cpu")
+    (model,) = kept
+    with torch.no_grad():
+        outputs = model.eval()(task.test.inputs)
+    assert F.mse_loss(outputs, task.test.targets).item() == pytest.approx(score.test, rel=1e-5)
+    train([task, task], "mse", steps=2, device="cpu", keep=kept.append)
+    assert len(kept) == 3
+    assert train(task, "mse", steps=60, lr=1e6, device="cpu", keep=kept.append).diverged
+    assert len(kept) == 3
