@@ -5,13 +5,12 @@ Both are measured in turns within one run, so that a busy machine slows both; th
 batch of 100 is over sooner than its kernels are launched; CUDA graphs show the device's own time.
 """
 
-import platform
 import statistics
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from measuring import in_turns
+from measuring import differentiated, hardware, in_turns
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
@@ -42,11 +41,8 @@ def main() -> None:
 
 def description(mode: str) -> str:
     device = mode.split()[0]
-    name = (
-        torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
-    )
     return (
-        f"label smoothing, forward and backward, batch {BATCH}, float32\n{mode}: {name}, torch {torch.__version__}, "
+        f"label smoothing, forward and backward, batch {BATCH}, float32\n{mode}: {hardware(device)}, "
         f"median of {ROUNDS} rounds"
     )
 
@@ -79,14 +75,6 @@ def row(mode: str, classes: int) -> list[str]:
         f"{memory[0]:.1f}×",
         f"{memory[1]:.1f}×",
     ]
-
-
-def differentiated(step: Callable[[], torch.Tensor], logits: torch.Tensor) -> Step:
-    def run() -> None:
-        logits.grad = None
-        step().backward()
-
-    return run
 
 
 def captured(run: Step) -> Step:

@@ -9,6 +9,15 @@ from pathlib import Path
 from evomal.errors import InputError
 
 
+def made_folder(folder: Path) -> Path:
+    """The folder, made with those above it where they are missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+    return folder
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Put the content where the path says in one step: a crash leaves the old file or the new one, never half."""
     temporary = None

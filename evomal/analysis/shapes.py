@@ -65,15 +65,8 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
     Classification: over the target's probability p from 0.001 to 0.999, the other classes sharing the rest equally.
     Multilabel: over the label's probability, at y of 1 and 0. Regression: over f - y from -3 to 3, at y of -1, 0 and 1.
     """
-    if points < 3:
-        raise InputError(f"points must be at least 3 but got {points}")
-    if classes < 2:
-        raise InputError(f"classes must be at least 2 but got {classes}")
-    if loss.kind == "regression":
-        positions = places = np.linspace(-_LARGEST_ERROR, _LARGEST_ERROR, points)
-    else:
-        positions = np.linspace(_SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY, points)
-        places = np.log(positions) - np.log1p(-positions)
+    positions = shape_positions(loss.kind, points=points, classes=classes)
+    places = positions if loss.kind == "regression" else np.log(positions) - np.log1p(-positions)
     lines = _lines(loss, classes)
     return LossShape(
         kind=loss.kind,
@@ -84,6 +77,22 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
         references=_references(loss.kind, classes, places),
         range_of_validity=tuple(properties_of(loss.kind, classes, [scanned(line, places) for line in lines])),
     )
+
+
+def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
+    """The probabilities, or errors, at which losses of a kind are sampled."""
+    if points < 3:
+        raise InputError(f"points must be at least 3 but got {points}")
+    if classes < 2:
+        raise InputError(f"classes must be at least 2 but got {classes}")
+    if kind == "regression":
+        return np.linspace(-_LARGEST_ERROR, _LARGEST_ERROR, points)
+    return np.linspace(_SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY, points)
+
+
+def error_curves(loss: Loss, errors: FloatArray) -> tuple[Curve, ...]:
+    """A regression loss over the error: one curve for each of three targets."""
+    return tuple(Curve(line.name, *line.evaluated(errors)) for line in _lines(loss, classes=0))
 
 
 def _lines(loss: Loss, classes: int) -> list[Line]:

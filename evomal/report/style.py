@@ -9,12 +9,14 @@ import csv
 import io
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evomal.errors import InputError
+from evomal.report.harmless import printable
 from evomal.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -25,10 +27,19 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 
 INK, GREY = "#1b1f24", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
-LINE_STYLES: tuple[tuple[str, Any], ...] = ((BLUE, "-"), (VERMILLION, (0, (4, 1.6))), (GREEN, (0, (1.2, 1.2))))
+LINE_STYLES: tuple[tuple[str, Any], ...] = (
+    (BLUE, "-"),
+    (VERMILLION, (0, (4, 1.6))),
+    (GREEN, (0, (1.2, 1.2))),
+    (PURPLE, (0, (5, 1.2, 1.2, 1.2))),
+    (ORANGE, (0, (7, 1.5))),
+    (SKY, (0, (3, 1.2, 1.2, 1.2, 1.2, 1.2))),
+)
 """Colour and dashes together, so that lines also differ in black and white."""
 
 _PNG_DOTS_PER_INCH = 300
+_CHARACTERS_PER_INCH = 14  # of a sentence in the font's size
+_LAST_LATIN, _ALSO_DRAWN = "ſ", "αβγδεζηθλμνξπρστφχψωΔΣΦΩ–—‘’“”…−×·±≤≥≈→∞∂"
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
     "mathtext.fontset": "dejavusans",
@@ -83,6 +94,21 @@ def new_figure(width: Literal["column", "page"] = "column", height: float = 2.4)
         raise InputError(f"width must be one of {', '.join(WIDTHS)} but got {width!r}")
     with figure_style():
         return Figure(figsize=(WIDTHS[width], height), layout="constrained")
+
+
+def in_figure(text: str) -> str:
+    """A stranger's text to stand in a figure: no mathematics, and a question mark for what the font may not have."""
+    known = (character if character <= _LAST_LATIN or character in _ALSO_DRAWN else "?" for character in text)
+    return printable("".join(known)).replace("$", r"\$")
+
+
+def sentence_figure(sentence: str, width: Literal["column", "page"] = "column") -> "Figure":
+    """What stands in for a figure where there is nothing to draw: a sentence that says why."""
+    lines = textwrap.wrap(in_figure(sentence), round(_CHARACTERS_PER_INCH * WIDTHS[width]))
+    figure = new_figure(width, 0.3 + 0.15 * len(lines))
+    with figure_style():
+        figure.text(0.5, 0.5, "\n".join(lines), ha="center", va="center")
+    return figure
 
 
 def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, Sequence[Any]]) -> list[Path]:

@@ -1,0 +1,86 @@
+"""What became of candidates, generation by generation (EvoMAL, figure 5)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evomal.analysis.chosen_runs import Run, Runs
+from evomal.analysis.line_scans import FloatArray
+from evomal.strategies import State
+
+
+@dataclass(frozen=True)
+class OutcomeShares:
+    """Shares of the candidates of a generation, elites not counted, for the searches of one method on one task."""
+
+    task: str
+    method: str
+    generations: npt.NDArray[np.int64]
+    """From 1 on, those in which any search had something to compute."""
+    shares: Mapping[State, FloatArray]
+    """Mean over the searches that have the generation; only outcomes that occur."""
+    searches: npt.NDArray[np.int64]
+    """How many have it."""
+    totals: Mapping[State, int]
+    """Candidates of all searches and generations together."""
+    total_searches: int
+
+
+@dataclass(frozen=True)
+class FilterShares:
+    """Shares by task and method."""
+
+    groups: tuple[OutcomeShares, ...]
+    sentence: str
+    """Why there are none."""
+    notes: tuple[str, ...] = ()
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row for each outcome of each generation."""
+        names = ("task", "method", "generation", "outcome", "share", "searches")
+        rows = [
+            (group.task, group.method, int(generation), str(state), float(share), int(searches))
+            for group in self.groups
+            for state, shares in group.shares.items()
+            for generation, share, searches in zip(group.generations, shares, group.searches, strict=True)
+        ]
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def filter_shares(runs: Runs) -> FilterShares:
+    """Candidates by outcome: each search's shares of a generation, then their mean."""
+    groups = [
+        shares
+        for methods in runs.by_method().values()
+        for group in methods.values()
+        if (shares := _shares(group)) is not None
+    ]
+    sentence = runs.sentence or ("" if groups else "nothing is recorded yet in these runs")
+    return FilterShares(tuple(groups), sentence, runs.notes)
+
+
+def _shares(group: Sequence[Run]) -> OutcomeShares | None:
+    longest = max(run.generations for run in group)
+    counts = np.zeros((len(group), longest, len(State)))
+    places = {state: place for place, state in enumerate(State)}
+    for number, run in enumerate(group):
+        for candidate in run.computed:
+            counts[number, candidate.generation, places[candidate.state]] += 1
+    sizes = counts.sum(axis=2)
+    searches = (sizes > 0).sum(axis=0)
+    is_known = searches > 0
+    if not is_known.any():
+        return None
+    # Where a search has nothing all its counts are zero, and so is what it adds to the sum.
+    means = (counts / np.maximum(sizes, 1)[:, :, None]).sum(axis=0)[is_known] / searches[is_known][:, None]
+    totals = Counter(candidate.state for run in group for candidate in run.computed)
+    occurring = [state for state in State if totals[state]]
+    return OutcomeShares(
+        group[0].task, group[0].method, 1 + np.flatnonzero(is_known),
+        {state: means[:, places[state]] for state in occurring}, searches[is_known],
+        {state: totals[state] for state in occurring}, len(group),
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""Size against fitness: every loss that a search trained, with those that none beats in both."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from evomal.analysis.chosen_runs import UNKNOWN, Runs, size_or_none
+from evomal.errors import EvomalError
+from evomal.methods import readable
+from evomal.runs import RecordedCandidate
+from evomal.runs.candidates import genome_from
+from evomal.strategies.proposals import size_of
+
+_LARGEST_SIMPLIFIED = 30  # nodes; SymPy takes 0.1 s at 20, 0.3 s at 50, and what it gives is cut anyway
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A loss that was trained."""
+
+    size: int
+    """Nodes of its tree; of a polynomial how many numbers, of any other form 1."""
+    value: float
+    """The metric itself."""
+    candidate: RecordedCandidate
+    is_on_front: bool
+
+    @property
+    def generation(self) -> int:
+        """Counted from 1."""
+        return self.candidate.generation + 1
+
+    def formula(self) -> str:
+        """The simplified formula with its weights; the recorded text where that would take long or cannot be had."""
+        return formula_of(self.candidate)
+
+
+@dataclass(frozen=True)
+class Front:
+    """All losses that one search trained, by size, then by fitness."""
+
+    task: str
+    method: str
+    metric: str
+    higher_is_better: bool
+    points: tuple[FrontPoint, ...]
+    unsized: int
+    """Trained losses whose size cannot be told, as a stranger recorded them."""
+    sentence: str
+    """Why there are none."""
+
+    @property
+    def best(self) -> tuple[FrontPoint, ...]:
+        """Those that no other beats in size without losing in fitness, smallest first."""
+        return tuple(point for point in self.points if point.is_on_front)
+
+    @property
+    def unit(self) -> str:
+        """What sizes count: nodes of trees, numbers of polynomials, or nothing that has a name."""
+        genomes = [point.candidate.genome for point in self.points]
+        if all(genome.startswith("[") for genome in genomes):
+            return "numbers"
+        return "nodes" if all("(" in genome for genome in genomes) else ""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row for each loss."""
+        return {
+            "size": [point.size for point in self.points],
+            self.metric: [point.value for point in self.points],
+            "generation": [point.generation for point in self.points],
+            "place": [point.candidate.index for point in self.points],
+            "on front": [point.is_on_front for point in self.points],
+            "genome": [point.candidate.genome for point in self.points],
+        }
+
+
+def front(runs: Runs) -> Front:
+    """The front of the one run; as in the search's archive, ties go to the smaller, then to the earlier."""
+    run = runs.only()
+    if run is None:
+        return Front(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
+    sizes = {id(candidate): size_or_none(candidate) for candidate in run.trained}
+    sized = [(size, candidate) for candidate in run.trained if (size := sizes[id(candidate)]) is not None]
+    sized.sort(key=lambda pair: (pair[0], pair[1].fitness, pair[1].generation, pair[1].index))
+    points: list[FrontPoint] = []
+    least = float("inf")
+    for size, candidate in sized:
+        points.append(FrontPoint(size, run.value(candidate.fitness), candidate, candidate.fitness < least))
+        least = min(least, candidate.fitness)
+    unsized = len(run.trained) - len(points)
+    sentence = "" if points else "nothing was trained in this run"
+    return Front(run.task, run.method, run.metric, run.higher_is_better, tuple(points), unsized, sentence)
+
+
+def formula_of(candidate: RecordedCandidate) -> str:
+    """The simplified formula of a candidate, or its recorded text."""
+    try:
+        genome = genome_from(candidate.genome)
+        if size_of(genome) > _LARGEST_SIMPLIFIED:
+            return candidate.genome
+        return readable(genome, candidate.weights)
+    # SymPy fails in many ways, and a stranger may have recorded anything; neither may end an analysis.
+    except (EvomalError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return candidate.genome

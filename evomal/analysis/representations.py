@@ -1,0 +1,208 @@
+"""What trained models make of the test rows before their last layer, in two dimensions by t-SNE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from evomal.analysis.line_scans import FloatArray
+from evomal.analysis.trained_models import FIRST_SEED, Told, TrainedModel, fixed_rows, trained_models
+from evomal.engine.training import outputs_of
+from evomal.errors import InputError
+from evomal.randomness import derived_seed
+from evomal.tasks.task import Kind, Task
+from evomal.verdict.contestants import AnyLoss
+
+LEAST_ROWS = 10  # fewer make no picture
+_PERPLEXITY = 30.0
+_LAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class Representation:
+    """One model's picture of the rows."""
+
+    name: str
+    layer: str
+    """The last layer, whose inputs these are."""
+    features: int
+    places: FloatArray
+    """(rows, 2)."""
+    same_class_neighbours: float | None
+    """Share of rows whose nearest row, in the layer and not in the picture, is of the same class; of classification."""
+    test: float
+    """The task's metric on the whole test split."""
+
+
+@dataclass(frozen=True)
+class Representations:
+    """The pictures of several losses, of the same rows."""
+
+    task: str
+    kind: Kind
+    metric: str
+    steps: int
+    seed: int
+    rows: int
+    all_rows: int
+    classes: int
+    colours: FloatArray
+    """Of each row: its class, its (first) target value, or the number of its labels."""
+    losses: tuple[Representation, ...]
+    sentences: tuple[str, ...]
+    """What could not be drawn."""
+
+    @property
+    def colour_name(self) -> str:
+        """What the colours stand for."""
+        return {"classification": "class", "regression": "target", "multilabel": "labels"}[self.kind]
+
+    def columns(self) -> dict[str, list[object]]:
+        """A row for each point of each picture."""
+        columns: dict[str, list[object]] = {"loss": [], "row": [], self.colour_name: [], "x": [], "y": []}
+        for found in self.losses:
+            columns["loss"] += [found.name] * self.rows
+            columns["row"] += range(self.rows)
+            columns[self.colour_name] += self._plain_colours()
+            columns["x"] += found.places[:, 0].tolist()
+            columns["y"] += found.places[:, 1].tolist()
+        return columns
+
+    def _plain_colours(self) -> list[object]:
+        return [value if self.kind == "regression" else int(value) for value in self.colours.tolist()]
+
+
+def representations(
+    task: Task,
+    losses: Sequence[AnyLoss],
+    *,
+    samples: int = 1000,
+    seed: int = FIRST_SEED,
+    steps: int | None = None,
+    device: str = "auto",
+    told: Told | None = None,
+) -> Representations:
+    """Train with each loss from one seed, and lay out the same test rows by what the last layer is given of them.
+
+    t-SNE is van der Maaten and Hinton's (2008), from the principal components, with a perplexity of 30 or a third of
+    the rows, as scikit-learn has it.
+    """
+    if samples < LEAST_ROWS or len(task.test) < LEAST_ROWS:
+        what, number = ("samples", samples) if samples < LEAST_ROWS else ("test rows", len(task.test))
+        raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
+    part = fixed_rows(task.test, samples, "representation")
+    classes = part.targets if task.kind == "classification" else None
+    pictures: list[Representation] = []
+    sentences: list[str] = []
+    for trained in trained_models(task, losses, seed=seed, steps=steps, device=device, told=told):
+        if told is not None and trained.model is not None:
+            told(f"laying out {len(part):,} rows by t-SNE")
+        found = _pictured(trained, part.inputs, classes, seed)
+        if isinstance(found, str):
+            sentences.append(found)
+        else:
+            pictures.append(found)
+    return Representations(
+        task=task.name,
+        kind=task.kind,
+        metric=task.metric.name,
+        steps=task.recipe.steps if steps is None else steps,
+        seed=seed,
+        rows=len(part),
+        all_rows=len(task.test),
+        classes=task.outputs if task.kind == "classification" else 0,
+        colours=_colours(part.targets, task.kind),
+        losses=tuple(pictures),
+        sentences=tuple(sentences),
+    )
+
+
+def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | None:
+    """What the last linear or convolutional layer is given, a flat row for each input, and that layer's name.
+
+    The last is the one called last. None where the model calls no such layer, or not once for each batch.
+    """
+    names: dict[nn.Module, str] = {
+        module: name for name, module in model.named_modules() if isinstance(module, _LAST_LAYERS)
+    }
+    given: list[tuple[nn.Module, Tensor]] = []
+
+    def noted(module: nn.Module, arguments: tuple[Any, ...], _: Tensor) -> None:
+        given.append((module, arguments[0].detach()))
+
+    rows: list[FloatArray] = []
+    last: set[nn.Module] = set()
+    hooks = [module.register_forward_hook(noted) for module in names]
+    try:
+        for batch in torch.split(inputs, 256):
+            given.clear()
+            outputs_of(model, batch)
+            if not given or len(given[-1][1]) != len(batch):
+                return None
+            last.add(given[-1][0])
+            rows.append(given[-1][1].flatten(1).double().cpu().numpy())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return np.concatenate(rows), names[last.pop()] or "the model itself"
+
+
+def laid_out(features: FloatArray, *, seed: int) -> FloatArray:
+    """The rows in two dimensions: neighbours stay neighbours."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    start = "pca" if min(features.shape) > 1 else "random"
+    method = TSNE(
+        perplexity=min(_PERPLEXITY, (len(features) - 1) / 3), init=start,
+        random_state=derived_seed(seed, "t-SNE") % 2**32,
+    )  # fmt: skip
+    with threadpool_limits(1):  # threads add up in whatever order they come, and the picture would depend on it
+        places: npt.NDArray[Any] = method.fit_transform(features)
+    return places.astype(np.float64)
+
+
+def same_class_neighbours(features: FloatArray, classes: npt.NDArray[Any]) -> float:
+    """Share of rows whose nearest other row is of the same class."""
+    from sklearn.neighbors import NearestNeighbors
+
+    # Asked for no rows in particular, it leaves out each row itself.
+    nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)[:, 0]
+    return float((classes[nearest] == classes).mean())
+
+
+def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None, seed: int) -> Representation | str:
+    """The picture, or why there is none."""
+    if trained.model is None:
+        return trained.sentence
+    parameter = next(trained.model.parameters())
+    found = penultimate(trained.model, inputs.to(parameter.device, parameter.dtype))
+    if found is None:
+        return f"{trained.name}: the model has no last linear or convolutional layer, so there is none before it"
+    features, layer = found
+    if not np.isfinite(features).all():
+        return f"{trained.name}: the inputs of the last layer are not finite"
+    if (features == features[0]).all():
+        return f"{trained.name}: the inputs of the last layer are the same for all rows"
+    return Representation(
+        name=trained.name,
+        layer=layer,
+        features=features.shape[1],
+        places=laid_out(features, seed=seed),
+        same_class_neighbours=None if classes is None else same_class_neighbours(features, classes.numpy()),
+        test=trained.score.test,
+    )
+
+
+def _colours(targets: Tensor, kind: Kind) -> FloatArray:
+    values = targets.double().numpy()
+    if kind == "multilabel":
+        values = values.sum(axis=1)
+    elif kind == "regression":
+        values = values[:, 0]
+    found: FloatArray = values
+    return found

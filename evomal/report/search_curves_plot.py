@@ -1,0 +1,110 @@
+"""Meta-training curves, a row a task: against generations on the left, against evaluations on the right."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evomal.analysis.line_scans import FloatArray
+from evomal.analysis.search_curves import SearchCurve, SearchCurves
+from evomal.methods import METHODS
+from evomal.report.bands import add_note, line_style, shown_name
+from evomal.report.harmless import cut
+from evomal.report.style import figure_style, in_figure, new_figure, sentence_figure
+from evomal.report.value_axis import counting_axis, cut_axis, drawable, label_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW_HEIGHT, _HEIGHT_OF_THE_REST = 2.1, 0.65
+_LEGEND_COLUMNS = 5
+_LONGEST_TITLE = 60
+_FAR_OUT = 2.5  # times the span of what must be seen
+_LABEL = {"generation": "generation", "evaluations": "losses trained with"}
+_CAPTION = (
+    "mean of the searches, band: ±1 standard deviation; "
+    "complete searches keep their best, others leave the mean at a dot"
+)
+
+
+def draw_search_curves(data: SearchCurves) -> "Figure":
+    """A figure of page width: a line for each method, the same in every panel."""
+    if not data.curves:
+        return sentence_figure(data.sentence, "page")
+    tasks = list(dict.fromkeys((curve.task, curve.metric) for curve in data.curves))
+    styles = method_styles([curve.method for curve in data.curves])
+    figure = new_figure("page", _ROW_HEIGHT * len(tasks) + _HEIGHT_OF_THE_REST)
+    with figure_style():
+        panels = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
+        for row, task in zip(panels, tasks, strict=True):
+            of_task = [curve for curve in data.curves if (curve.task, curve.metric) == task]
+            for axes, against in zip(row, _LABEL, strict=True):
+                axes.set_xlabel(_LABEL[against])
+                _draw(axes, [curve for curve in of_task if curve.against == against], styles)
+            row[0].set_ylabel(label_of(task[1], higher_is_better=of_task[0].higher_is_better))
+            row[0].set_title(in_figure(cut(task[0], _LONGEST_TITLE)), loc="left")
+            cut_axis(row[0], _shown(of_task), higher_is_better=of_task[0].higher_is_better)
+        add_note(figure, _CAPTION)
+        handles = _handles(data.curves, styles)
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(_LEGEND_COLUMNS, len(handles)))
+    return figure
+
+
+def method_styles(methods: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Colour and dashes of each method: those of evomal the same in every figure, any others behind them."""
+    unknown = [method for method in dict.fromkeys(methods) if method not in METHODS]
+    order = [*METHODS, *unknown]
+    return {method: line_style(place) for place, method in enumerate(order) if method in methods}
+
+
+def _draw(axes: "Axes", curves: Sequence[SearchCurve], styles: dict[str, tuple[str, Any]]) -> None:
+    for curve in curves:
+        colour, dashes = styles[curve.method]
+        marker = "o" if len(curve.positions) == 1 else ""
+        axes.plot(
+            curve.positions,
+            drawable(curve.mean),
+            color=colour,
+            linestyle=dashes,
+            label=shown_name(curve.method),
+            marker=marker,
+        )
+        low, high = (drawable(edge) for edge in curve.band)
+        axes.fill_between(curve.positions, low, high, color=colour, alpha=0.12, linewidth=0)
+        ends = np.flatnonzero(np.diff(curve.searches) < 0)
+        axes.plot(
+            curve.positions[ends], drawable(curve.mean[ends]), color=colour, linestyle="", marker="o", markersize=3
+        )
+    counting_axis(axes)
+
+
+def _shown(curves: Sequence[SearchCurve]) -> FloatArray:
+    """What the axis must hold: all of the bands, or where some would flatten the rest, what comes after the first
+    quarter without the bands' worse edges."""
+    whole: list[FloatArray] = []
+    later: list[FloatArray] = []
+    for curve in curves:
+        better, worse = reversed(curve.band) if curve.higher_is_better else curve.band
+        begin = len(curve.positions) // 4
+        whole += [curve.mean, better, worse]
+        later += [curve.mean[begin:], better[begin:]]
+    of_whole, of_later = _finite(whole), _finite(later)
+    return of_whole if np.ptp(of_whole) <= _FAR_OUT * np.ptp(of_later) else of_later
+
+
+def _finite(parts: Sequence[FloatArray]) -> FloatArray:
+    values = drawable(np.concatenate(parts))
+    return values[np.isfinite(values)]
+
+
+def _handles(curves: Sequence[SearchCurve], styles: dict[str, tuple[str, Any]]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for method, (colour, dashes) in styles.items():
+        totals = sorted({curve.total for curve in curves if curve.method == method})
+        counts = str(totals[0]) if len(totals) == 1 else f"{totals[0]} to {totals[-1]}"
+        label = f"{shown_name(method)} (n = {counts})"
+        handles.append(Line2D([], [], color=colour, linestyle=dashes, label=label))
+    return handles
