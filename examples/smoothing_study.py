@@ -1,0 +1,126 @@
+"""The appendix's study: AlexNet on CIFAR-10 with cross-entropy, absolute cross-entropy and two kinds of smoothing.
+
+    python examples/smoothing_study.py OUT --seeds 3 --steps 20000
+
+Every training is a line of OUT/trainings.jsonl, and what is there is not done again; seeds may be shared out over
+processes with --only-seed. At the end OUT/smoothing.* has the figure and its data. On a GPU steps are in bfloat16.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+from pathlib import Path
+
+import torch
+
+import evomal
+from evomal.engine import Score
+from evomal.engine.scores import CurvePoint
+from evomal.losses import AbsoluteCrossEntropyLoss, CrossEntropyLoss, LabelSmoothingLoss, SparseLabelSmoothingLoss
+from evomal.report.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILLION, figure_style, new_figure, save_figure
+
+SMOOTHING = (0.05, 0.1, 0.2, 0.4)
+KINDS = {"label smoothing": LabelSmoothingLoss, "sparse label smoothing": SparseLabelSmoothingLoss}
+LOSSES = {
+    "cross-entropy": CrossEntropyLoss(),
+    "absolute cross-entropy, φ1 = 1": AbsoluteCrossEntropyLoss(phi1=1.0),
+    "absolute cross-entropy, φ1 = 1.1": AbsoluteCrossEntropyLoss(phi1=1.1),
+} | {f"{kind}, ξ = {xi:g}": make(xi) for xi in SMOOTHING for kind, make in KINDS.items()}
+
+
+def trained(folder: Path, steps: int) -> dict[tuple[str, int], Score]:
+    """The trainings that are there, by loss and seed."""
+    found = {}
+    for file in sorted(folder.glob("trainings*.jsonl")):
+        for row in map(json.loads, file.read_text().splitlines()):
+            if row["score"]["steps"] == steps:
+                row["score"]["curve"] = [CurvePoint(**point) for point in row["score"]["curve"]]
+                found[row["loss"], row["score"]["seed"]] = Score(**row["score"])
+    return found
+
+
+def train(folder: Path, seeds: range, steps: int) -> None:
+    """Do what is missing. Seeds come first, so that whatever was done in time is a whole comparison."""
+    task = evomal.load_task("cifar10", "alexnet")
+    on_gpu = torch.cuda.is_available()
+    for seed in seeds:
+        for name, loss in LOSSES.items():
+            if (name, seed) in trained(folder, steps):
+                continue
+            score = evomal.train(
+                task, loss, seed=seed, steps=steps, milestones=(2 * steps // 3, 9 * steps // 10), curve_points=50,
+                precision="bfloat16" if on_gpu else "float32", channels_last=on_gpu, progress=True,
+            )  # fmt: skip
+            print(f"{name}, seed {seed}: test error {100 * score.test:.2f} %", flush=True)
+            with (folder / f"trainings-{seed}.jsonl").open("a") as file:
+                file.write(json.dumps({"loss": name, "score": dataclasses.asdict(score)}) + "\n")
+
+
+def draw(found: dict[tuple[str, int], Score], folder: Path, steps: int) -> None:
+    """Validation error on the way, for either kind of smoothing, and the test error at the end."""
+    figure = new_figure("page", 2.6)
+    colours = dict(zip(SMOOTHING, (BLUE, GREEN, ORANGE, VERMILLION), strict=True))
+    seeds = sorted({seed for _, seed in found})
+    with figure_style():
+        *ways, end = figure.subplots(1, 3, gridspec_kw={"wspace": 0.08})
+        for axes, kind in zip(ways, KINDS, strict=True):
+            for name, colour in [("cross-entropy", GREY), *((f"{kind}, ξ = {xi:g}", colours[xi]) for xi in SMOOTHING)]:
+                curves = [found[name, seed].curve for seed in seeds]
+                noted = list(zip(*curves, strict=True))
+                mean = [100 * statistics.mean(point.validation for point in points) for points in noted]
+                axes.plot([point.step / 1000 for point in curves[0]], mean, color=colour, label=name.split(", ")[-1])
+            axes.set(title=kind, xlabel="training step (thousands)", xlim=(0, steps / 1000), ylim=(14, 50))
+        ways[0].set_ylabel("validation error (%)")
+        ways[1].legend(loc="upper right")
+        for kind, colour, offset in zip(KINDS, (BLUE, VERMILLION), (-0.03, 0.03), strict=True):
+            tests = [[100 * found[f"{kind}, ξ = {xi:g}", seed].test for seed in seeds] for xi in SMOOTHING]
+            end.errorbar(
+                [place + offset for place in range(4)], [statistics.mean(row) for row in tests],
+                [statistics.stdev(row) for row in tests], color=colour, marker="o", markersize=3, capsize=2, label=kind,
+            )  # fmt: skip
+        base = [100 * found["cross-entropy", seed].test for seed in seeds]
+        mean, spread = statistics.mean(base), statistics.stdev(base)
+        end.axhline(mean, color=GREY)
+        end.axhspan(mean - spread, mean + spread, color=GREY, alpha=0.2, linewidth=0)
+        end.text(3.25, mean - spread - 0.1, "cross-entropy", ha="right", va="top", color=INK, fontsize=7)
+        end.set(xticks=range(4), xticklabels=[f"{xi:g}" for xi in SMOOTHING], xlabel="smoothing ξ", ylim=(14.5, 23))
+        end.set(title=f"after {steps:,} steps, n = {len(seeds)}", ylabel="test error (%), mean ± deviation")
+        end.legend(loc="upper left")
+    rows = [(name, seed, point, score) for (name, seed), score in found.items() for point in score.curve]
+    columns = {
+        "loss": [name for name, *_ in rows],
+        "seed": [seed for _, seed, *_ in rows],
+        "step": [point.step for *_, point, _ in rows],
+        "training_loss": [round(point.training_loss, 4) for *_, point, _ in rows],
+        "validation_error": [round(point.validation, 4) for *_, point, _ in rows],
+        "test_error": [round(score.test, 4) for *_, score in rows],
+    }
+    save_figure(figure, folder / "smoothing", columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--only-seed", type=int)
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.only_seed is not None:
+        train(chosen.out, range(chosen.only_seed, chosen.only_seed + 1), chosen.steps)
+        return
+    train(chosen.out, range(chosen.seeds), chosen.steps)
+    found = trained(chosen.out, chosen.steps)
+    for name in LOSSES:
+        scores = [found[name, seed] for seed in range(chosen.seeds)]
+        tests = [100 * score.test for score in scores]
+        spread = f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
+        every = " ".join(f"{test:.2f}" for test in tests)
+        print(f"{name}: {statistics.mean(tests):.2f}{spread} % ({every})")
+    if chosen.seeds > 1:
+        draw(found, chosen.out, chosen.steps)
+
+
+if __name__ == "__main__":
+    main()
