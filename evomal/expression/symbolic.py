@@ -98,7 +98,9 @@ def formula(tokens: Tokens, weights: Sequence[float] | None = None, digits: int 
         form = simplify(tokens, weights, epsilon=0)
     except (UndefinedLimitError, ValueError):  # SymPy raises ValueError for max and min of something undefined
         form = sympy.nan
-    if form.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
+    # log(|−1| + ε) is ε, not 0: where the limit is free of f, ε is all that the loss has to learn by.
+    is_constant = PREDICTION in tokens and PREDICTION_SYMBOL not in form.free_symbols
+    if is_constant or form.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
         form = simplify(tokens, weights)
     return str(rounded(form, digits))
 

@@ -92,3 +92,8 @@ def test_large_trees_take_bounded_time(height):
         began = time.perf_counter()
         tree.simplify(rng.normal(1, 1e-3, tree.edges).tolist())
         assert time.perf_counter() - began < 30
+
+
+def test_a_loss_that_learns_by_epsilon_alone_is_not_shown_as_zero():
+    assert Expression.parse("aq(log(-1), add(f, y))").formula() == "1.0e-7/sqrt((f + y)**2 + 1)"
+    assert Expression.parse("mul(sub(1, 1), mul(y, f))").formula() == "0"  # which it is
