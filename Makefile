@@ -50,6 +50,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/training_loop.py
 	$(BIN)/python benchmarks/forest.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/executors.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -12,7 +12,16 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from evomal.errors import InputError
 from evomal.suggestions import unknown_name
@@ -25,6 +34,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
 }
 """What each changes of the defaults, which are the paper's: `quick` takes minutes on two cores."""
+
+WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeout", "retries")
+"""Settings that say where candidates are worked on, which changes no number: they may differ on resuming."""
 
 _DEFAULT_PRESET = "quick"
 _RECIPE = ("lr", "momentum", "nesterov", "weight_decay", "batch_size")
@@ -62,14 +74,20 @@ def _in_order(filters: tuple[Filter, ...]) -> tuple[Filter, ...]:
     return tuple(name for name in get_args(Filter) if name in filters)
 
 
-def _seconds(value: Any) -> Any:
+def _seconds(value: Any, info: ValidationInfo) -> Any:
     """The seconds of a text such as 90s, 15m, 2h or 1h30m; anything but a text as it is."""
     if not isinstance(value, str):
         return value
     parts = _TIME.fullmatch(value)
     if parts is None or not any(parts.groups()):
-        raise InputError(f"max_time must be seconds, or a text such as 90s, 15m, 2h, but got {_shown(value)}")
+        raise InputError(f"{info.field_name} must be seconds, or a text such as 90s, 15m, 2h, but got {_shown(value)}")
     return sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1), strict=True))
+
+
+def _cluster(address: str) -> str:
+    if address != "auto" and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", address):
+        raise InputError(f"address must be auto or HOST:PORT but got {_shown(address)}")
+    return address
 
 
 _Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -78,6 +96,7 @@ _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Height = Annotated[int, Field(ge=0, le=_HIGHEST_START)]
 _Text = Annotated[str, Field(min_length=1)]
+_Time = Annotated[_Positive, BeforeValidator(_seconds)]
 _Filters = Annotated[tuple[Filter, ...], BeforeValidator(_tuple_of_list), AfterValidator(_in_order)]
 
 
@@ -131,10 +150,22 @@ class SearchSettings(BaseModel):
     population_mode: Literal["auto", "stacked", "looped"] = "auto"
     chunk: _Count | None = None
     threads: _Count | None = None
-    executor: Literal["local"] = "local"
+    """Of each process that computes. None is as many as there are, and one for a worker of Ray's."""
     deterministic: bool = False
 
-    max_time: Annotated[_Positive, BeforeValidator(_seconds)] | None = None
+    executor: Literal["local", "ray"] = "local"
+    address: Annotated[str, AfterValidator(_cluster)] | None = None
+    """This and the next four are for `ray`. A cluster's address, or `auto`; None starts one on this machine."""
+    workers: _Count | None = None
+    """None is as many as the cluster has room for."""
+    gpus_per_worker: _NotNegative | None = None
+    """A part such as 0.5 is shared. None is one where the cluster has GPUs, unless the device is cpu."""
+    worker_timeout: _Time | None = None
+    """Seconds a candidate may take in one stage before its worker is given up; also given as a text."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    """How often a candidate is tried again whose worker was lost."""
+
+    max_time: _Time | None = None
     """Seconds after which no generation is begun; also given as a text: 90s, 15m, 2h."""
     max_evaluations: _Count | None = None
     patience: _Count | None = None
@@ -149,8 +180,20 @@ class SearchSettings(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         raise InputError(f"settings stay as they are, but {name} was to be set: with_changes makes others")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_thread_a_worker(cls, values: Any) -> Any:
+        # A number, so that the record says what was computed with, and the same search can go on elsewhere.
+        if isinstance(values, dict) and values.get("executor") == "ray" and values.get("threads") is None:
+            return {**values, "threads": 1}
+        return values
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.executor == "local":
+            for name in WORKPLACE[1:]:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise InputError(f"{name} is for executor ray, but executor is local")
         if self.crossover + self.mutation > 1:
             together = self.crossover + self.mutation
             raise InputError(f"crossover and mutation must be at most 1 together but got {together:g}")

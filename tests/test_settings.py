@@ -27,7 +27,8 @@ PAPER = {
     "filters": ("symbolic", "dead", "rejection", "gradient"), "activation": "identity", "metric": None, "seed_with": (),
     "final_steps": 10_000, "device": "auto", "precision": "float32", "channels_last": False, "population_mode": "auto",
     "chunk": None, "threads": None, "executor": "local", "max_time": None, "max_evaluations": None, "patience": None,
-    "deterministic": False,
+    "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
+    "retries": 2,
 }  # fmt: skip
 QUICK = PAPER | {
     "generations": 10, "meta_steps": 100, "training_steps": 250, "filter_steps": 250, "final_steps": 2000,
@@ -157,7 +158,17 @@ def test_only_optional_settings_may_be_none(name):
         ({"activation": "relu"}, "activation must be one of identity, softplus but got 'relu'"),
         ({"precision": "half"}, "precision must be one of float32, tf32, bfloat16 but got 'half'"),
         ({"population_mode": "both"}, "population_mode must be one of auto, stacked, looped but got 'both'"),
-        ({"executor": "cloud"}, "executor must be local but got 'cloud'"),
+        ({"executor": "cloud"}, "executor must be one of local, ray but got 'cloud'"),
+        ({"executor": "ray", "address": "here"}, "address must be auto or HOST:PORT but got 'here'"),
+        ({"executor": "ray", "workers": 0}, "workers must be at least 1 but got 0"),
+        ({"executor": "ray", "gpus_per_worker": -1.0}, "gpus_per_worker must be at least 0 but got -1.0"),
+        ({"executor": "ray", "retries": -1}, "retries must be at least 0 but got -1"),
+        (
+            {"executor": "ray", "worker_timeout": "soon"},
+            "worker_timeout must be seconds, or a text such as 90s, 15m, 2h, but got 'soon'",
+        ),
+        ({"workers": 2}, "workers is for executor ray, but executor is local"),
+        ({"address": "auto"}, "address is for executor ray, but executor is local"),
         ({"device": "gpu"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'gpu'"),
         ({"device": "cuda:1\n"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'cuda:1\\n'"),
         ({"filters": ["dead", "live"]}, "filters must be some of symbolic, dead, rejection, gradient but got 'live'"),
@@ -406,7 +417,12 @@ def drawn(name):
             "device": st.sampled_from(["auto", "cpu", "cuda:3"]),
             "precision": st.sampled_from(get_args(Precision)),
             "population_mode": st.sampled_from(get_args(PopulationMode)),
-            "executor": st.just("local"),
+            "executor": st.just("ray"),  # of which the others are
+            "address": st.sampled_from(["auto", "10.0.0.1:6379"]),
+            "workers": st.integers(1, 10**9),
+            "gpus_per_worker": numbers(0),
+            "worker_timeout": numbers(0, exclude_min=True),
+            "retries": st.integers(0, 100),
         }[name]
     return st.none() | values if name in OPTIONAL else values
 
@@ -424,6 +440,13 @@ def test_there_and_back_through_pickle_and_copy():
     settings = SearchSettings.preset("quick", lr=0.1, seed_with=["ce"])
     assert pickle.loads(pickle.dumps(settings)) == settings
     assert copy.deepcopy(settings) == settings
+
+
+def test_workers_of_ray_have_a_thread_each_unless_told_otherwise():
+    assert SearchSettings(executor="ray").threads == 1
+    assert SearchSettings(executor="ray", threads=4).threads == 4
+    assert SearchSettings().with_texts(["executor=ray", "worker_timeout=2m"]).worker_timeout == 120
+    assert SearchSettings(executor="ray").with_changes(executor="local").threads == 1
 
 
 def test_every_executor_of_the_settings_is_there():

@@ -25,3 +25,9 @@ class Executor(Protocol):
 
         The candidates are the rows of the columns, which are the method's arguments.
         """
+
+    def record(self) -> dict[str, Any]:
+        """What the engines have decided by rule, and settings that could change a float: see `Engine.record`."""
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        """Steps that will be reported for so many candidates: what a progress bar can promise."""

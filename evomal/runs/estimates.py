@@ -25,7 +25,7 @@ from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.methods.judging import TIMED_AS
 from evomal.randomness import generator, torch_generator
-from evomal.runs.preparation import prepared
+from evomal.runs.preparation import tried
 from evomal.settings import SearchSettings
 from evomal.strategies.random_search import RampedTrees
 from evomal.tasks.task import Task
@@ -70,10 +70,9 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
     chosen = method_named(method)
     with thread_count(settings.threads):
         begin = time.perf_counter()
-        parts = prepared(tasks, chosen, settings, seed)  # refuses what a search would refuse
-        trial = _Trial(parts.engine, chosen, seed)
-        strategy = parts.strategy
-        del parts  # its data would count as memory beside the trial's own
+        engine, strategy = tried(tasks, chosen, settings, seed)  # refuses what a search would refuse
+        trial = _Trial(engine, chosen, seed)
+        del engine  # its data would count as memory beside the trial's own
         fewest, most = _STEPS.get(trial.device.type, _STEPS["cpu"])
         short = trial.seconds(fewest)
         setup = time.perf_counter() - begin - sum(short.values())

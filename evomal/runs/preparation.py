@@ -1,7 +1,8 @@
 """From settings to all that takes part in a search but its record."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evomal.engine import Engine, EngineSettings
@@ -9,8 +10,8 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
-from evomal.methods import Brief, Judge, Method
-from evomal.runs.executors import EXECUTORS
+from evomal.methods import Brief, Executor, Judge, Method
+from evomal.runs.executors import EXECUTORS, Say
 from evomal.settings import SearchSettings
 from evomal.strategies import Strategy
 from evomal.tasks.task import Task
@@ -25,18 +26,31 @@ _SHARED = [field.name for field in dataclasses.fields(EngineSettings) if field.n
 class Prepared:
     """All that takes part in a search but its record."""
 
-    engine: Engine
+    tasks: Sequence[Task]
+    executor: Executor
     strategy: Strategy
     judge: Judge
 
 
-def prepared(tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int) -> Prepared:
-    """Everything checked and in place, nothing computed yet."""
+@contextlib.contextmanager
+def prepared(
+    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int, say: Say | None = None
+) -> Iterator[Prepared]:
+    """Everything checked and in place, nothing computed yet; workers are there for the time of the block."""
+    judged = _judged(tasks, settings)
+    with EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say) as executor:
+        brief = Brief(settings, seed, judged[0].kind)
+        yield Prepared(judged, executor, _strategy(method, brief), method.judge(brief, executor))
+
+
+def tried(tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int) -> tuple[Engine, Strategy]:
+    """What a search would compute and propose with, in this process: to look at, not to search with."""
     engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
-    brief = Brief(settings, seed, engine.tasks[0].kind)
-    strategy = method.strategy(brief, [_seed_expression(name, brief.kind) for name in settings.seed_with])
-    executor = EXECUTORS[settings.executor](engine)
-    return Prepared(engine, strategy, method.judge(brief, executor))
+    return engine, _strategy(method, Brief(settings, seed, engine.tasks[0].kind))
+
+
+def _strategy(method: Method, brief: Brief) -> Strategy:
+    return method.strategy(brief, [_seed_expression(name, brief.kind) for name in brief.settings.seed_with])
 
 
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
@@ -47,12 +61,10 @@ def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
     return EngineSettings(**shared, recipe=settings.recipe_changes())
 
 
-def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> Task | list[Task]:
+def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> list[Task]:
     """The tasks with the metric that the settings ask for."""
-    if settings.metric is None:
-        return tasks if isinstance(tasks, Task) else list(tasks)
     several = [tasks] if isinstance(tasks, Task) else list(tasks)
-    return [task.judged_by(settings.metric) for task in several]
+    return several if settings.metric is None else [task.judged_by(settings.metric) for task in several]
 
 
 def _seed_expression(name: str, kind: Kind) -> Expression:

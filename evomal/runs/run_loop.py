@@ -18,7 +18,7 @@ from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import RECORD_NAME, RunStore
-from evomal.settings import SearchSettings
+from evomal.settings import WORKPLACE, SearchSettings
 from evomal.strategies import Outcome, Proposal
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -40,6 +40,9 @@ class Watcher(Protocol):
 
     def told(self, generation: Generation) -> None:
         """A generation is done."""
+
+    def say(self, sentence: str) -> None:
+        """Something to know meanwhile: which workers there are, and what became of them."""
 
 
 def search(
@@ -65,8 +68,9 @@ def search(
     """
     chosen = method_named(method)
     resolved = SearchSettings.given(settings, preset, changes)
-    with thread_count(resolved.threads):
-        run = _Run(prepared(task, chosen, resolved, seed), chosen, resolved, seed, source)
+    say = None if watcher is None else lambda sentence: watcher.say(sentence)
+    with thread_count(resolved.threads), prepared(task, chosen, resolved, seed, say) as parts:
+        run = _Run(parts, chosen, resolved, seed, source)
         if folder is None:
             return run.to_the_end(None, callback, watcher)
         with _record(Path(folder), run.description(), force=force) as store:
@@ -79,19 +83,21 @@ class _Run:
     def __init__(
         self, parts: Prepared, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
     ) -> None:
-        self._engine, self._strategy, self._judge = parts.engine, parts.strategy, parts.judge
+        self._tasks, self._executor = parts.tasks, parts.executor
+        self._strategy, self._judge = parts.strategy, parts.judge
         self._method, self._settings, self._seed, self._source = method, settings, seed, source
         self._recorded: list[RecordedCandidate] = []
 
     def description(self) -> dict[str, Any]:
         """Everything that can change a float, for the record."""
         return {
-            **self._engine.record(),
+            **self._executor.record(),
             "method": self._method.name,
             "seed": self._seed,
-            "task": {str(number): task_content(task) for number, task in enumerate(self._engine.tasks)},
-            "settings": self._settings.model_dump(mode="json", exclude=BUDGETS),
+            "task": {str(number): task_content(task) for number, task in enumerate(self._tasks)},
+            "settings": self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE}),
             "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
+            "workplace": self._settings.model_dump(mode="json", include={*WORKPLACE}),
             "source": None if self._source is None else dict(self._source),
             "versions": versions(),
         }
@@ -101,7 +107,7 @@ class _Run:
         if store is not None:
             self._replay(store)
         if watcher is not None:
-            steps = sum(self._engine.steps(self._strategy.population).values())
+            steps = sum(self._executor.steps(self._strategy.population).values())
             watcher.begun(generations=self._strategy.generations, steps=steps, recorded=self._history())
         ending = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
@@ -182,16 +188,16 @@ class _Run:
         found = self._judge.archive.best
         if found is None:
             return None
-        kind, activation = self._engine.tasks[0].kind, self._engine.settings.activation
-        value = self._engine.tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
+        kind, activation = self._tasks[0].kind, self._executor.record()["activation"]
+        value = self._tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
         return Best(found.genome, found.weights, found.fitness, value, found.generation, kind, activation)
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()
         if best is None:
             return
-        task = self._engine.tasks[0]
-        names = " + ".join(one.name for one in self._engine.tasks)
+        task = self._tasks[0]
+        names = " + ".join(one.name for one in self._tasks)
         provenance: Provenance = {
             "task": names, "model": str(task.record.get("model", "own")), "method": self._method.name,
             "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name, "value": best.value,
@@ -206,7 +212,7 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 """Settings that end a search sooner or later but change nothing that is computed: they may differ on resuming."""
 
 
-_FREE = {"budgets", "source"}
+_FREE = {"budgets", "source", "workplace"}
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:

@@ -1,7 +1,7 @@
 """Where losses are trained for a comparison: on one task, with the same seeds, together where that can be."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,14 @@ from torch import nn
 
 from evomal.engine import Engine, EngineSettings, Score, train
 from evomal.engine.choices import chosen_device
+from evomal.errors import EvomalError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, Loss, SquaredErrorLoss, TaylorLoss
 from evomal.losses.taylor import as_tree
+from evomal.methods import Failure
 from evomal.runs.canonical import canonical
 from evomal.runs.differences import versions
+from evomal.runs.executors import Crew
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Candidate
@@ -42,15 +45,90 @@ class Job:
         return self.candidate.loss if self.factor == 1.0 else ScaledLoss(self.candidate.loss, self.factor)
 
 
+@dataclass(frozen=True)
+class Bout:
+    """Jobs that are trained together with one seed at one rate, among so many of that seed and rate."""
+
+    jobs: tuple[Job, ...]
+    seed: int
+    test: bool
+    among: int
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Under what its trainings are logged."""
+        return [job.key(self.seed, test=self.test) for job in self.jobs]
+
+
+class Trainer:
+    """Trains bouts, in this process or in a worker."""
+
+    def __init__(self, task: Task, *, settings: SearchSettings) -> None:
+        self._task, self._settings = task, settings
+        self._engine: tuple[tuple[int, float, int], Engine] | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Whether it trains jobs together."""
+        return {"together": self._together()}
+
+    def work(self, order: Sequence[Bout]) -> list[list[Score]]:
+        """Scores of each bout."""
+        return [self.scores(bout) for bout in order]
+
+    def scores(self, bout: Bout) -> list[Score]:
+        """A score for each of its jobs."""
+        if bout.among == 1:
+            return [self._alone(job, bout.seed, bout.test) for job in bout.jobs]
+        engine = self._engine_for(bout)
+        trees = [tree for job in bout.jobs if (tree := tree_of(job)) is not None]
+        if len(trees) < len(bout.jobs):
+            return engine.scores_of_losses([job.loss for job in bout.jobs], test=bout.test)
+        expressions, weights = zip(*trees, strict=True)
+        return engine.scores(expressions, weights, test=bout.test)
+
+    def _alone(self, job: Job, seed: int, test: bool) -> Score:
+        settings = self._settings
+        changes = {**settings.recipe_changes(), "lr": job.lr}
+        return train(
+            self._task, job.loss, seed=seed, steps=settings.final_steps, optimizer=settings.optimizer,
+            device=settings.device, precision=settings.precision, channels_last=settings.channels_last, test=test,
+            **changes,
+        )  # fmt: skip
+
+    def _engine_for(self, bout: Bout) -> Engine:
+        wanted = (bout.seed, bout.jobs[0].lr, bout.among)
+        if self._engine is None or self._engine[0] != wanted:
+            settings = self._engine_settings(bout.jobs[0].lr, bout.among)
+            self._engine = (wanted, Engine(self._task, seed=bout.seed, settings=settings))
+        return self._engine[1]
+
+    def _engine_settings(self, lr: float, population: int) -> EngineSettings:
+        settings = self._settings
+        return EngineSettings(
+            population=population, training_steps=settings.final_steps, optimizer=settings.optimizer,
+            recipe={**settings.recipe_changes(), "lr": lr}, device=settings.device, precision=settings.precision,
+            channels_last=settings.channels_last, population_mode=settings.population_mode, chunk=settings.chunk,
+            meta_steps=1, deterministic=settings.deterministic,
+        )  # fmt: skip
+
+    def _together(self) -> bool:
+        if self._settings.population_mode == "looped":
+            return False
+        if self._settings.population_mode == "auto" and chosen_device(self._settings.device).type != "cuda":
+            return False
+        engine = Engine(self._task, seed=0, settings=self._engine_settings(self._task.recipe.lr, 2))
+        return engine.plans[0].mode == "stacked"
+
+
 class Arena:
     """Trains jobs, each once: what the log has is not done again.
 
-    On CUDA all jobs of one seed and rate whose losses are expressions are trained as one population, if the model can
-    be stacked; elsewhere one by one, so that no number depends on who else takes part, unless the mode says so.
+    On CUDA all jobs of one seed and rate are trained as two populations, expressions and other losses, if the model can
+    be stacked; elsewhere one by one, so that no number depends on who else takes part, unless the mode says so. With a
+    crew its workers train, and are told nothing of the log.
     """
 
-    def __init__(self, task: Task, settings: SearchSettings, log: TrainingLog) -> None:
-        self._task, self._settings, self._log = task, settings, log
+    def __init__(self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None) -> None:
+        self._task, self._settings, self._log, self._crew = task, settings, log, crew
 
     @property
     def own_lr(self) -> float:
@@ -63,50 +141,52 @@ class Arena:
 
     def train(self, jobs: Sequence[Job], seeds: Sequence[int], *, test: bool = True) -> None:
         """Train what is missing."""
+        missing: dict[tuple[int, float], list[Job]] = {}
         for seed in seeds:
             # By key, as two contestants may have found the same loss.
-            missing = {canonical(key): job for job in jobs if (key := job.key(seed, test=test)) not in self._log}
-            for lr in sorted({job.lr for job in missing.values()}):
-                self._train_at(lr, [job for job in missing.values() if job.lr == lr], seed, test)
-
-    def _train_at(self, lr: float, jobs: list[Job], seed: int, test: bool) -> None:
-        trees = {position: tree for position, job in enumerate(jobs) if (tree := tree_of(job)) is not None}
-        if self._together and len(trees) > 1:
-            together = [jobs[position] for position in trees]
-            engine = Engine(self._task, seed=seed, settings=self._engine_settings(lr, len(together)))
-            expressions, weights = zip(*trees.values(), strict=True)
-            scores = engine.scores(expressions, weights, test=test)
-            self._log.add([job.key(seed, test=test) for job in together], scores)
-            jobs = [job for position, job in enumerate(jobs) if position not in trees]
-        for job in jobs:
-            self._log.add([job.key(seed, test=test)], [self._alone(job, seed, test)])
-
-    def _alone(self, job: Job, seed: int, test: bool) -> Score:
-        settings = self._settings
-        changes = {**settings.recipe_changes(), "lr": job.lr}
-        return train(
-            self._task, job.loss, seed=seed, steps=settings.final_steps, optimizer=settings.optimizer,
-            device=settings.device, precision=settings.precision, channels_last=settings.channels_last, test=test,
-            **changes,
-        )  # fmt: skip
-
-    def _engine_settings(self, lr: float, population: int) -> EngineSettings:
-        settings = self._settings
-        return EngineSettings(
-            population=population, training_steps=settings.final_steps, optimizer=settings.optimizer,
-            recipe={**settings.recipe_changes(), "lr": lr}, device=settings.device, precision=settings.precision,
-            channels_last=settings.channels_last, population_mode=settings.population_mode, chunk=settings.chunk,
-            meta_steps=1, deterministic=settings.deterministic,
-        )  # fmt: skip
+            unknown = {canonical(key): job for job in jobs if (key := job.key(seed, test=test)) not in self._log}
+            for job in sorted(unknown.values(), key=lambda job: job.lr):
+                missing.setdefault((seed, job.lr), []).append(job)
+        if not missing:
+            return
+        if self._crew is None:
+            for bout in _bouts(missing, test, together=self._trainer.about()["together"]):
+                self._log.add(bout.keys(), self._trainer.scores(bout))
+        else:
+            about = self._crew.teach(functools.partial(Trainer, settings=self._settings), [self._task], "task")
+            self._spread(list(_bouts(missing, test, together=about["together"])), self._crew)
 
     @functools.cached_property
-    def _together(self) -> bool:
-        if self._settings.population_mode == "looped":
-            return False
-        if self._settings.population_mode == "auto" and chosen_device(self._settings.device).type != "cuda":
-            return False
-        engine = Engine(self._task, seed=0, settings=self._engine_settings(self.own_lr, 2))
-        return engine.plans[0].mode == "stacked"
+    def _trainer(self) -> Trainer:
+        return Trainer(self._task, settings=self._settings)
+
+    def _spread(self, bouts: Sequence[Bout], crew: Crew) -> None:
+        """Have the crew train, and log each bout when it comes in, in whatever order they do."""
+        lost: list[tuple[Bout, Failure]] = []
+
+        def take_in(rows: list[int], found: list[list[Score] | Failure]) -> None:
+            for row, scores in zip(rows, found, strict=True):
+                if isinstance(scores, Failure):
+                    lost.append((bouts[row], scores))
+                else:
+                    self._log.add(bouts[row].keys(), scores)
+
+        crew.spread(
+            len(bouts), unit=1, order=lambda rows: [bouts[row] for row in rows], name="losses", done=take_in
+        )  # fmt: skip
+        for bout, failure in lost:
+            formula, seed = bout.jobs[0].candidate.formula, bout.seed
+            raise EvomalError(f"training with {formula}, seed {seed}, failed: {failure.sentence}")
+
+
+def _bouts(missing: Mapping[tuple[int, float], list[Job]], test: bool, *, together: bool) -> Iterator[Bout]:
+    for (seed, _), jobs in missing.items():
+        if not together or len(jobs) == 1:
+            yield from (Bout((job,), seed, test, 1) for job in jobs)
+            continue
+        trees = tuple(job for job in jobs if tree_of(job) is not None)
+        others = tuple(job for job in jobs if tree_of(job) is None)
+        yield from (Bout(group, seed, test, len(jobs)) for group in (trees, others) if group)
 
 
 def description(task: Task, settings: SearchSettings) -> dict[str, Any]:

@@ -11,13 +11,23 @@ from typing import Any, Literal
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.methods import method_named
+from evomal.runs.executors import crew_if_wanted
 from evomal.runs.run_loop import Watcher
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 from evomal.verdict.arena import Arena, Job, description
-from evomal.verdict.contestants import AnyLoss, Candidate, Contestant, given, require_distinct, searched, task_loss
+from evomal.verdict.contestants import (
+    SEARCHES,
+    AnyLoss,
+    Candidate,
+    Contestant,
+    all_given,
+    require_distinct,
+    searched,
+    task_loss,
+)
 from evomal.verdict.scaled_loss import matching_factor
 from evomal.verdict.statistics import Paired, paired
 from evomal.verdict.training_log import TrainingLog
@@ -112,14 +122,14 @@ def compare(
         task = task.judged_by(resolved.metric)
     for method in methods:
         method_named(method)  # all are checked before the first searches
-    base, others = task_loss(task), [given(loss, task) for loss in losses]
+    base, others = task_loss(task), all_given(losses, task)
     others = [contestant for contestant in others if not contestant.is_same(base)]  # it takes part anyway
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
     place = None if folder is None else Path(folder)
-    with thread_count(resolved.threads):
+    with thread_count(resolved.threads), crew_if_wanted(resolved, [task], told):
         for method in methods:
             _tell(told, f"searching with {method}")
-            runs = None if place is None else place / "searches"
+            runs = None if place is None else place / SEARCHES
             others.append(
                 searched(task, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher)
             )  # fmt: skip
@@ -135,8 +145,11 @@ def compared(
 ) -> Comparison:  # fmt: skip
     """The comparison of contestants whose losses are there already."""
     chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
-    with TrainingLog(folder, description(task, settings)) as log:
-        arena = Arena(task, settings, log)
+    with (
+        TrainingLog(folder, description(task, settings)) as log,
+        crew_if_wanted(settings, [task], told) as crew,
+    ):
+        arena = Arena(task, settings, log, crew)
         entries = _entries(
             "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, told
         )
@@ -167,8 +180,7 @@ def _entries(
     """A row for each contestant, all trained."""
     jobs = {candidate.identity: job_of(candidate) for candidate in _candidates(contestants)}
     _tell(told, f"training with {len(jobs)} losses, {len(seeds)} seeds each" + _named(variant))
-    for seed in seeds:
-        arena.train(list(jobs.values()), [seed])
+    arena.train(list(jobs.values()), seeds)
     return [
         Entry(
             contestant.name,
@@ -194,13 +206,14 @@ def _tuned_rates(
     _tell(told, f"trying {trials} learning rates for each of {len(candidates)} losses")
     seeds = range(TUNING_SEEDS, TUNING_SEEDS + _TUNING_TRAININGS)
     costs: dict[str, dict[float, float]] = {identity: {} for identity in candidates}
-    for rate in tried_rates(arena.own_lr, trials):
-        jobs = [Job(candidate, rate) for candidate in candidates.values()]
-        arena.train(jobs, seeds, test=False)
-        for job in jobs:
-            scores = arena.scores(job, seeds, test=False)
-            mean = sum(_cost(score, task, validation=True) for score in scores) / len(scores)
-            costs[job.candidate.identity][rate] = mean
+    jobs = [
+        Job(candidate, rate) for rate in tried_rates(arena.own_lr, trials) for candidate in candidates.values()
+    ]  # fmt: skip
+    arena.train(jobs, seeds, test=False)
+    for job in jobs:
+        scores = arena.scores(job, seeds, test=False)
+        mean = sum(_cost(score, task, validation=True) for score in scores) / len(scores)
+        costs[job.candidate.identity][job.lr] = mean
     return {identity: min(found, key=lambda rate: (found[rate], rate)) for identity, found in costs.items()}
 
 

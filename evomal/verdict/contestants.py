@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -10,7 +10,7 @@ from torch import nn
 from evomal.engine.choices import chosen_loss
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
-from evomal.losses.catalogue import name_of
+from evomal.losses.catalogue import is_specified, name_of
 from evomal.losses.files import described
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
@@ -28,6 +28,9 @@ STRONG = {
     "regression": ("huber", "mae"),
 }
 """What a learned loss must beat besides the task's own loss."""
+
+SEARCHES = "searches"
+"""The folder of a comparison's searches, each in `METHOD-SEED` below it."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,25 @@ def given(loss: AnyLoss, task: Task) -> Contestant:
     if isinstance(loss, nn.Module):
         name = (isinstance(module, Loss) and name_of(module)) or type(module).__name__
     else:
-        name = str(loss) if str(loss) in CATALOGUE else Path(loss).stem
+        name = str(loss) if is_specified(str(loss)) else Path(loss).stem
     return Contestant(name, (candidate_of(module),))
+
+
+def all_given(losses: Sequence[AnyLoss], task: Task) -> list[Contestant]:
+    """The losses under names that tell them apart: files of one name get that of their folder as well."""
+    found = [given(loss, task) for loss in losses]
+    names = [contestant.name for contestant in found]
+    alike = [names.count(name) > 1 for name in names]
+    return [
+        replace(contestant, name=_with_folder(loss, contestant.name)) if is_alike else contestant
+        for loss, contestant, is_alike in zip(losses, found, alike, strict=True)
+    ]
+
+
+def _with_folder(loss: AnyLoss, name: str) -> str:
+    if isinstance(loss, nn.Module) or is_specified(str(loss)):
+        return name
+    return f"{Path(loss).resolve().parent.name}/{name}"
 
 
 def searched(

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.runs.executors import crew_if_wanted
 from evomal.runs.run_loop import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.comparison import Comparison, Told, compare
-from evomal.verdict.contestants import AnyLoss, searched
+from evomal.verdict.contestants import SEARCHES, AnyLoss, searched
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,22 @@ def rate_curve(
         raise InputError(f"rates must be different but got {list(rates)}")
     place = None if folder is None else Path(folder)
     searched_losses: list[AnyLoss] = list(losses)
-    if methods and not search_each:
-        if search_seeds != 1:
-            raise InputError("several search seeds are for a search at each rate: search_each")
-        for method in methods:
-            found = searched(
-                task, method, resolved, seeds=(0,), folder=None if place is None else place / "searches",
-                watcher=watcher,
-            ).candidates[0]  # fmt: skip
-            if found is not None:
-                searched_losses.append(found.loss)
     comparisons = {}
-    for rate in rates:
-        comparisons[rate] = compare(
-            task, losses=searched_losses, methods=methods if search_each else (), seeds=seeds,
-            search_seeds=search_seeds, rescale=False, settings=resolved.with_changes(lr=float(rate)),
-            folder=None if place is None else place / f"lr-{rate:g}", watcher=watcher, told=told,
-        )  # fmt: skip
+    with crew_if_wanted(resolved, [task], told):  # one crew for all rates
+        if methods and not search_each:
+            if search_seeds != 1:
+                raise InputError("several search seeds are for a search at each rate: search_each")
+            for method in methods:
+                found = searched(
+                    task, method, resolved, seeds=(0,), folder=None if place is None else place / SEARCHES,
+                    watcher=watcher,
+                ).candidates[0]  # fmt: skip
+                if found is not None:
+                    searched_losses.append(found.loss)
+        for rate in rates:
+            comparisons[rate] = compare(
+                task, losses=searched_losses, methods=methods if search_each else (), seeds=seeds,
+                search_seeds=search_seeds, rescale=False, settings=resolved.with_changes(lr=float(rate)),
+                folder=None if place is None else place / f"lr-{rate:g}", watcher=watcher, told=told,
+            )  # fmt: skip
     return RateCurve(comparisons, search_each)

@@ -9,12 +9,13 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.methods import method_named
+from evomal.runs.executors import crew_if_wanted
 from evomal.runs.run_loop import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 from evomal.verdict.comparison import Comparison, Told, compared
-from evomal.verdict.contestants import AnyLoss, Contestant, given, require_distinct, searched, task_loss
+from evomal.verdict.contestants import SEARCHES, AnyLoss, Contestant, all_given, require_distinct, searched, task_loss
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ def transfer(
         to = to.judged_by(resolved.metric)
     for method in methods:
         method_named(method)
-    base, others = task_loss(to), [given(loss, to) for loss in losses]
+    base, others = task_loss(to), all_given(losses, to)
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
-    with thread_count(resolved.threads):
+    with thread_count(resolved.threads), crew_if_wanted(resolved, [to], told):
         if source is not None:
             _require_same_kind(source, to)
-            runs = None if place is None else place / "searches"
+            runs = None if place is None else place / SEARCHES
             for method in methods:
                 if told is not None:
                     told(f"searching with {method}")

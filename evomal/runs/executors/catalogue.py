@@ -1,10 +1,35 @@
 """Executors by name."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
-from evomal.engine import Engine
+from evomal.engine import Engine, EngineSettings
 from evomal.methods import Executor
+from evomal.runs.executors.cluster import crew_of
+from evomal.runs.executors.crew import Say
+from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.executors.local import LocalExecutor
+from evomal.settings import SearchSettings
+from evomal.tasks.task import Task
 
-EXECUTORS: dict[str, Callable[[Engine], Executor]] = {"local": LocalExecutor}
-"""By the name that the setting `executor` has."""
+Opening = Callable[[Sequence[Task], int, EngineSettings, SearchSettings, Say | None], AbstractContextManager[Executor]]
+
+
+@contextlib.contextmanager
+def _local(
+    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None
+) -> Iterator[Executor]:
+    yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
+
+
+@contextlib.contextmanager
+def _ray(
+    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None
+) -> Iterator[Executor]:
+    with crew_of(settings, tasks, say) as crew:
+        yield RayExecutor(crew, tasks, seed=seed, settings=engine)
+
+
+EXECUTORS: dict[str, Opening] = {"local": _local, "ray": _ray}
+"""By the name that the setting `executor` has: each gives an executor for the time of a block."""

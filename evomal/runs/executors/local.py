@@ -10,6 +10,7 @@ from evomal.methods import Failure, Stage
 
 # Of these a candidate can be the cause, also by what a user's model asserts; else it is a defect and must be seen.
 _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
+_LONGEST = 300
 
 
 class LocalExecutor:
@@ -28,11 +29,18 @@ class LocalExecutor:
         except _CAUSED_BY_CANDIDATES as error:
             rows = list(zip(*columns, strict=True))
             if len(rows) == 1:
-                return [Failure(_one_line(error))]
+                return [Failure(one_line(error))]
             alone = (self.run(stage, *([value] for value in row), report=report) for row in rows)
             return [result for results in alone for result in results]
         return results
 
+    def record(self) -> dict[str, Any]:
+        return self._engine.record()
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    def steps(self, candidates: int) -> dict[str, int]:
+        return self._engine.steps(candidates)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, short enough for a record."""
+    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__

@@ -1,0 +1,292 @@
+"""Workers of a Ray cluster as their driver sees them: who is ready, who is busy with what, who was lost."""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evomal.errors import EvomalError
+from evomal.methods import Failure
+from evomal.runs.differences import versions
+from evomal.runs.executors.local import one_line
+from evomal.runs.executors.pieces import Backlog, Piece
+from evomal.runs.executors.shipping import folders_of_users_code, packing
+from evomal.runs.executors.worker import Ability, Answer, Worker
+
+_TICK = 0.2  # seconds between two looks at what a person wants
+_GRACE = 10.0  # seconds the first worker waits for the others before work begins
+_PATIENCE = 600.0  # seconds without any worker after which there will be none
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Hand:
+    """One worker."""
+
+    actor: Any
+    call: Any = None
+    """What it was asked for, if anything; a reference of Ray's."""
+    lesson: int = 0
+    """Number of the ability it has been told to have."""
+    is_ready: bool = False
+    """Whether it has it."""
+    piece: Piece | None = None
+    since: float = 0.0
+    place: tuple[str, str] | None = None
+    """Its device and machine."""
+    paces: list[tuple[int, float]] = field(default_factory=list)
+    """Rows and seconds of its pieces in this call."""
+
+    @property
+    def pace(self) -> float | None:
+        """Rows a second."""
+        seconds = sum(taken for _, taken in self.paces)
+        return sum(rows for rows, _ in self.paces) / max(seconds, 1e-6) if self.paces else None
+
+
+class Crew:
+    """So many workers, replaced when they are lost; all have the same ability, one after the other."""
+
+    def __init__(self, size: int, *, needs: dict[str, float], timeout: float | None, retries: int) -> None:
+        import ray
+
+        self._ray = ray
+        self._timeout, self._retries = timeout, retries
+        self._say: Say | None = None
+        self._threads = int(needs["num_cpus"])
+        self._kind = ray.remote(Worker).options(
+            **needs, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )  # fmt: skip
+        self.lesson = 0
+        """Number of the ability that was asked for last."""
+        self._taught: tuple[bytes, str, Any] = (b"", "", None)
+        self._shared: tuple[list[Any], str, Any] | None = None
+        self._about: dict[str, Any] | None = None
+        self._stillborn = 0
+        self._told = ""
+        self._size = size
+        self._hands = [self._hired() for _ in range(size)]
+
+    @contextlib.contextmanager
+    def telling(self, say: Say | None) -> Iterator[None]:
+        """Until the end of the block, what becomes of workers is told there."""
+        before, self._say, self._told = self._say, say, ""
+        try:
+            yield
+        finally:
+            self._say = before
+
+    def close(self) -> None:
+        """Let all workers go, whatever they are doing."""
+        for hand in self._hands:
+            self._kill(hand)
+        self._hands = []
+
+    def teach(self, make: Callable[[Any], Ability], shared: Sequence[Any], name: str) -> dict[str, Any]:
+        """Have every worker build this ability from what they share; what it says about itself.
+
+        What is shared goes to each machine once, and stays there for the next ability that needs the same.
+        """
+        with packing() as packed:
+            if self._shared is None or not _same(self._shared[0], shared):
+                content = packed(shared[0] if len(shared) == 1 else list(shared), name)
+                self._shared, self._taught = None, (b"", "", None)  # the old data go first
+                self._shared = (list(shared), f"{name} {self.lesson}", self._stored(content))
+            self._taught = (packed(make, name), *self._shared[1:])
+        self.lesson += 1
+        self._about, self._stillborn = None, 0
+        self._hands = self._hands or [self._hired() for _ in range(self._size)]  # after an error there are none
+        with self._closed_on_errors():
+            self._wait_for_workers()
+        assert self._about is not None
+        return self._about
+
+    def spread(
+        self, count: int, *, unit: int, order: Callable[[list[int]], Any], name: str,
+        done: Callable[[list[int], list[Any]], None] | None = None, tick: Callable[[], None] | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """A result for each of so many rows, or a Failure; `order` makes of some rows what a worker is asked for.
+
+        `done` is called with rows and their results as they come in, `tick` many times between; what they raise ends
+        the work, and the workers with it.
+        """
+        results: dict[int, Any] = {}
+        backlog = Backlog(count, unit, self._retries)
+        for hand in self._hands:
+            hand.paces.clear()
+
+        def take_in(rows: list[int], found: list[Any]) -> None:
+            results.update(zip(rows, found, strict=True))
+            if done is not None:
+                done(rows, found)
+
+        with self._closed_on_errors(), packing() as packed:
+            while len(results) < count:
+                self._hand_out(backlog, lambda rows: packed(order(rows), name))
+                for hand in self._answered():
+                    self._collect(hand, backlog, take_in)
+                for hand in self._overdue():
+                    self._lose(hand, f"it took longer than {self._timeout:g} s", backlog, take_in)
+                if tick is not None:
+                    tick()
+        self._tell_who_is_there()
+        return [results[row] for row in range(count)]
+
+    def _wait_for_workers(self) -> None:
+        """Until all are ready, or one is and the others let it wait."""
+        since = time.monotonic()
+        while not all(hand.is_ready and hand.lesson == self.lesson for hand in self._hands):
+            self._begin_lessons()
+            nobody = self._about is None
+            for hand in self._answered():
+                self._collect(hand, None, lambda *_: None)
+            if nobody and self._about is not None:
+                since = time.monotonic()
+            if time.monotonic() - since > (_PATIENCE if self._about is None else _GRACE):
+                break
+        if self._about is None:
+            raise EvomalError(f"no worker of the Ray cluster was ready within {_PATIENCE:g} s")
+        self._tell_who_is_there()
+
+    def _begin_lessons(self) -> None:
+        for hand in self._hands:
+            if hand.call is None and hand.lesson != self.lesson:
+                hand.lesson, hand.is_ready = self.lesson, False
+                hand.call = hand.actor.begin.remote(*self._taught)
+
+    def _hand_out(self, backlog: Backlog, order: Callable[[list[int]], bytes]) -> None:
+        self._begin_lessons()
+        ready = [hand for hand in self._hands if hand.is_ready and hand.lesson == self.lesson]
+        if not backlog or all(hand.call is not None for hand in ready):
+            return
+        known = [hand.pace for hand in ready if hand.pace is not None]
+        usual = sum(known) / len(known) if known else 1.0
+        paces = [usual if hand.pace is None else hand.pace for hand in ready]
+        for hand, pace in zip(ready, paces, strict=True):
+            if hand.call is None and backlog:
+                hand.piece = backlog.take(pace / sum(paces))
+                hand.call = hand.actor.work.remote(order(hand.piece.rows))
+                hand.since = time.monotonic()
+
+    def _answered(self) -> list[Hand]:
+        """Those who have an answer, after a moment at most."""
+        calls = {hand.call: hand for hand in self._hands if hand.call is not None}
+        if not calls:
+            time.sleep(_TICK)
+            return []
+        waiting = list(calls)
+        self._ray.wait(waiting, num_returns=1, timeout=_TICK)
+        answered, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        return [calls[call] for call in answered]
+
+    def _overdue(self) -> list[Hand]:
+        if self._timeout is None:
+            return []
+        now = time.monotonic()
+        busy = [(hand, hand.piece) for hand in self._hands if hand.piece is not None]
+        return [hand for hand, piece in busy if now - hand.since > self._timeout * len(piece.rows)]
+
+    def _collect(self, hand: Hand, backlog: Backlog | None, take_in: Callable[[list[int], list[Any]], None]) -> None:
+        try:
+            answer: Answer = self._ray.get(hand.call)
+        except self._ray.exceptions.RayTaskError as error:
+            if hand.piece is not None:
+                raise  # a defect, which must be seen
+            # Ray puts a traceback of the worker before it.
+            last = one_line(Exception(str(error).strip().splitlines()[-1]))
+            raise EvomalError(f"a worker could not begin: {last}") from None
+        except self._ray.exceptions.RayError as error:
+            self._lose(hand, _reason(error), backlog, take_in)
+            return
+        value, piece = answer.opened(), hand.piece
+        hand.call, hand.piece = None, None
+        if piece is None:
+            self._welcome(hand, value)
+        else:
+            hand.paces.append((len(piece.rows), time.monotonic() - hand.since))
+            take_in(piece.rows, value)
+
+    def _welcome(self, hand: Hand, value: dict[str, Any]) -> None:
+        """A worker has built what it was told to; it must be what the others have built."""
+        hand.is_ready, hand.place = True, (value["device"], value["machine"])
+        if self._about is None:
+            self._about = value["about"]
+        differing = [
+            f"{name} {theirs!r} and not {ours!r}"
+            for found, expected in ((value["versions"], versions()), (value["about"], self._about))
+            for name, theirs in found.items()
+            if theirs != (ours := expected.get(name))
+        ]
+        if differing:
+            raise EvomalError(f"a worker on {value['machine']} has {differing[0]}, so its numbers could differ")
+
+    def _lose(
+        self, hand: Hand, reason: str, backlog: Backlog | None, take_in: Callable[[list[int], list[Any]], None]
+    ) -> None:
+        """Replace a worker; what it worked on is tried again or given up."""
+        piece, place = hand.piece, hand.place
+        self._kill(hand)
+        self._hands[self._hands.index(hand)] = self._hired()
+        machine = "" if place is None else f" on {place[1]}"
+        if piece is None or backlog is None:
+            self._stillborn += 1
+            self._tell(f"a worker{machine} was lost before it began: {reason}")
+            if self._stillborn > self._retries + len(self._hands):
+                raise EvomalError(f"workers are lost before they can begin: {reason}")
+            return
+        self._stillborn = 0
+        noun = "candidate" if len(piece.rows) == 1 else "candidates"
+        self._tell(f"a worker{machine} was lost with {len(piece.rows)} {noun}: {reason}")
+        given_up: dict[int, Failure] = backlog.lose(piece, reason)
+        take_in(list(given_up), list(given_up.values()))
+
+    def _hired(self) -> Hand:
+        return Hand(self._kind.remote(self._threads, folders_of_users_code()))
+
+    def _kill(self, hand: Hand) -> None:
+        with contextlib.suppress(Exception):  # it may be gone, or the cluster
+            self._ray.kill(hand.actor, no_restart=True)
+
+    def _tell_who_is_there(self) -> None:
+        places = [hand.place for hand in self._hands if hand.is_ready and hand.place is not None]
+        devices = ", ".join(f"{count} × {device}" for device, count in Counter(device for device, _ in places).items())
+        machines = sorted({machine for _, machine in places})
+        where = machines[0] if len(machines) == 1 else f"{len(machines)} machines"
+        sentence = f"{len(places)} of {len(self._hands)} workers: {devices} on {where}"
+        if places and sentence != self._told:
+            self._told = sentence
+            self._tell(sentence)
+
+    def _tell(self, sentence: str) -> None:
+        if self._say is not None:
+            self._say(sentence)
+
+    def _stored(self, content: bytes) -> Any:
+        import numpy as np
+
+        return self._ray.put(np.frombuffer(content, np.uint8))  # which workers read where it lies, without a copy
+
+    @contextlib.contextmanager
+    def _closed_on_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(ones) == len(others) and all(one is other for one, other in zip(ones, others, strict=True))
+
+
+def _reason(error: Exception) -> str:
+    """Why a worker was lost, in the words of a record: no numbers of processes, which differ from run to run."""
+    text = f"{type(error).__name__} {error}"
+    if "OutOfMemory" in text or "running low on memory" in text:
+        return "its worker ran out of memory"
+    if "NodeDied" in text or "node has died" in text or "node was terminated" in text:
+        return "its worker's machine was lost"
+    return "its worker died"

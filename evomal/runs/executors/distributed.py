@@ -1,0 +1,99 @@
+"""Candidates on the workers of a Ray cluster, with an engine each."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from evomal.engine import Engine, EngineSettings
+from evomal.engine.engine import Report
+from evomal.engine.plans import Plan
+from evomal.expression import Expression
+from evomal.methods import Stage
+from evomal.runs.executors.crew import Crew
+from evomal.runs.executors.local import LocalExecutor
+from evomal.tasks.task import Task
+
+_STEPPED: dict[Stage, str] = {
+    "optimise": "optimise",
+    "optimise_networks": "optimise",
+    "evaluate": "evaluate",
+    "evaluate_losses": "evaluate",
+}
+"""Under which name a stage reports its steps."""
+_OF_EXPRESSIONS: tuple[Stage, ...] = ("gradient_norms", "optimise", "gains", "evaluate")
+_SIMPLE = Expression.parse("square(sub(y, f))")
+
+
+class EngineAbility:
+    """An engine in a worker."""
+
+    def __init__(self, tasks: Task | Sequence[Task], *, seed: int, settings: EngineSettings) -> None:
+        self._engine = Engine(tasks, seed=seed, settings=settings)
+        self._executor = LocalExecutor(self._engine)
+        # Kernels are loaded now, so that no candidate's time is up because of them.
+        brief = dataclasses.replace(settings, meta_steps=1, training_steps=1, filter_steps=1)
+        trial = LocalExecutor(Engine(tasks, seed=seed, settings=brief))
+        for stage in _OF_EXPRESSIONS:
+            trial.run(stage, [_SIMPLE], [[1.0] * _SIMPLE.edges])
+
+    def about(self) -> dict[str, Any]:
+        engine = self._engine
+        return {"record": engine.record(), "steps": engine.steps(1), "units": units(engine.plans, engine.device.type)}
+
+    def work(self, order: tuple[Stage, Sequence[Sequence[Any]]]) -> list[Any]:
+        stage, columns = order
+        return self._executor.run(stage, *columns)
+
+
+def units(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
+    """How many neighbouring candidates must stay together so that no bit depends on who works on what; 0: all.
+
+    Stacked, the last bits depend on how many candidates there are in a chunk, so a worker gets whole chunks, cut where
+    one engine alone would cut them. The kernels of the filters work on each candidate by itself on a CPU, which is
+    tested; elsewhere they get all, which takes milliseconds.
+    """
+    optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1
+    trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
+    filtered = 1 if device == "cpu" else 0
+    return {
+        "optimise": optimised, "evaluate": trained, "gradient_norms": filtered, "gains": filtered,
+        "optimise_networks": 1, "evaluate_losses": 1,
+    }  # fmt: skip
+
+
+class RayExecutor:
+    """Spreads candidates over a crew; the driver itself needs no engine and no GPU."""
+
+    def __init__(self, crew: Crew, tasks: Sequence[Task], *, seed: int, settings: EngineSettings) -> None:
+        self._crew, self._tasks = crew, tasks
+        self._make = functools.partial(EngineAbility, seed=seed, settings=settings)
+        self._teach()
+
+    def run(self, stage: Stage, *columns: Sequence[Any], report: Report | None = None) -> list[Any]:
+        if self._crew.lesson != self._lesson:  # a search inside this one, as by a callback, has the same workers
+            self._teach()
+        count = len(columns[0])
+        name = _STEPPED.get(stage, stage)
+        each = self._about["steps"].get(name, 0)
+
+        def order(rows: list[int]) -> tuple[Stage, list[list[Any]]]:
+            return stage, [[column[row] for row in rows] for column in columns]
+
+        return self._crew.spread(
+            count, unit=self._about["units"][stage] or count, order=order, name="candidates",
+            done=None if report is None else lambda rows, _: report(name, each * len(rows)),
+            tick=None if report is None else lambda: report(name, 0),
+        )  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = self._about["record"]
+        return record
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        return {stage: each * candidates for stage, each in self._about["steps"].items()}
+
+    def _teach(self) -> None:
+        self._about = self._crew.teach(self._make, self._tasks, "task")
+        self._lesson = self._crew.lesson

@@ -1,0 +1,125 @@
+"""Objects made fit to be sent to other processes, a user's own code included."""
+
+import contextlib
+import functools
+import inspect
+import os
+import pickle
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import evomal
+from evomal.errors import InputError
+
+_DEEPEST = 8  # names in a row, as in task.model.net.lock; behind that it would help nobody
+_MOST_PARTS = 100
+
+
+@contextlib.contextmanager
+def packing() -> Iterator[Callable[[Any, str], bytes]]:
+    """For this block, a function that makes bytes of a value of some name.
+
+    What a script, a notebook or a task's file defines goes along whole, not as a name that others cannot look up.
+    """
+    from ray import cloudpickle
+
+    known = cloudpickle.list_registry_pickle_by_value()
+    added = [module for module, _ in _users_modules() if module.__name__ not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield _packed
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def unpacked(content: Any) -> Any:
+    """The value again, in another process."""
+    return pickle.loads(content)  # from this program's own driver
+
+
+def folders_of_users_code() -> list[str]:
+    """Where modules lie that are not installed: what they import later may be found there, if the disk is shared."""
+    return sorted({folder for _, folder in _users_modules()})
+
+
+def _packed(value: Any, name: str) -> bytes:
+    from ray import cloudpickle
+
+    try:
+        content: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # what refuses to be pickled may raise anything
+        path, culprit = _culprit(value, name)
+        kind = type(culprit).__name__
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is a {kind}, which cannot be sent to a worker: {reason}") from None
+    return content
+
+
+def _users_modules() -> Iterator[tuple[ModuleType, str]]:
+    """Modules that other machines need not have, with their folders: all that are not installed."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and getattr(module, "__name__", None) == name != "__main__":
+            folder = _own_folder(file)
+            if folder is not None:
+                yield module, folder
+
+
+@functools.cache
+def _own_folder(file: str) -> str | None:
+    """The folder of a file that is not installed."""
+    path = os.path.realpath(file)
+    return None if path.startswith(_installed()) else os.path.dirname(path)
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    folders = {os.path.realpath(place) for place in places} | {os.path.realpath(os.path.dirname(evomal.__file__))}
+    return tuple(folder + os.sep for folder in folders)
+
+
+def _culprit(value: Any, name: str) -> tuple[str, Any]:
+    """The innermost part that cannot be pickled, and what leads to it."""
+    path, seen = [name], {id(value)}
+    while len(path) < _DEEPEST:
+        for inner_name, inner in list(_parts(value).items())[:_MOST_PARTS]:
+            if id(inner) not in seen and not _can_be_pickled(inner):
+                path.append(inner_name)
+                seen.add(id(inner))
+                value = inner
+                break
+        else:
+            break
+    return ".".join(path), value
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    if isinstance(value, functools.partial):
+        return {"func": value.func, **{str(index): part for index, part in enumerate(value.args)}, **value.keywords}
+    if isinstance(value, MethodType):
+        return {"__self__": value.__self__}
+    if isinstance(value, FunctionType):
+        used = inspect.getclosurevars(value)
+        return {**used.nonlocals, **used.globals}
+    if isinstance(value, Mapping):
+        return {str(key): part for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return {str(index): part for index, part in enumerate(value)}
+    return dict(getattr(value, "__dict__", {}))
+
+
+def _can_be_pickled(value: Any) -> bool:
+    from ray import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True

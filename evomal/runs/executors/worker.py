@@ -1,0 +1,88 @@
+"""What runs in a worker's own process: told once what it must be able to do, then asked for pieces of it."""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from evomal.errors import EvomalError, InputError
+from evomal.runs.differences import versions
+from evomal.runs.executors.local import one_line
+from evomal.runs.executors.shipping import unpacked
+
+
+class Ability(Protocol):
+    """What a worker can do once it has built what it needs."""
+
+    def about(self) -> dict[str, Any]:
+        """What all workers must agree on."""
+
+    def work(self, order: Any) -> list[Any]:
+        """A result for each row of the order."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A worker's answer: a value, or an error that is nobody's defect, which its driver raises again."""
+
+    value: Any = None
+    error: str | None = None
+    is_input_error: bool = False
+
+    def opened(self) -> Any:
+        """The value, or the error raised."""
+        if self.error is not None:
+            raise (InputError if self.is_input_error else EvomalError)(self.error)
+        return self.value
+
+
+class Worker:
+    """Holds one ability at a time, and what it was made of, as far as that is data worth keeping."""
+
+    def __init__(self, threads: int, folders: Sequence[str]) -> None:
+        torch.set_num_threads(threads)
+        sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
+        self._shared: tuple[str, Any] = ("", None)
+        self._ability: Ability | None = None
+
+    def begin(self, make: bytes, name: str, shared: Any) -> Answer:
+        """Build the ability that `make` describes from what all workers share, and say what it is."""
+        self._ability = None  # its memory is needed before
+        try:
+            if self._shared[0] != name:
+                self._shared = ("", None)
+                self._shared = (name, unpacked(shared))
+            self._ability = unpacked(make)(self._shared[1])
+            assert self._ability is not None
+            return Answer(
+                {
+                    "about": self._ability.about(),
+                    "versions": versions(),
+                    "device": _device(),
+                    "machine": socket.gethostname(),
+                }
+            )
+        except EvomalError as error:
+            return _refused(error)
+        except Exception as error:  # a user's code may raise anything, and may miss what is not installed here
+            return Answer(error=f"a worker could not begin: {type(error).__name__}: {one_line(error)}")
+
+    def work(self, order: bytes) -> Answer:
+        """Results of a piece."""
+        assert self._ability is not None
+        try:
+            return Answer(self._ability.work(unpacked(order)))
+        except EvomalError as error:
+            return _refused(error)
+
+
+def _refused(error: EvomalError) -> Answer:
+    return Answer(error=str(error), is_input_error=isinstance(error, InputError))
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

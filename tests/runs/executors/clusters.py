@@ -1,0 +1,76 @@
+"""A Ray cluster of two nodes on this machine, and what its workers are asked for in tests."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+NODE = {"num_cpus": 4, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+
+
+@contextlib.contextmanager
+def two_nodes():
+    """A head and a node, of four processors each as Ray counts them; nothing of it is left after."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # A socket's path may have 107 characters, and Ray's own part of it is long.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
+    try:
+        cluster.add_node(**NODE)
+        yield cluster
+    finally:
+        cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Doubling:
+    """Doubles numbers; some are worse than others."""
+
+    def __init__(self, shared, **answers):
+        self._factor, self._answers = shared, answers
+
+    def about(self):
+        return {"factor": self._factor, **self._answers}
+
+    def work(self, order):
+        return [self._doubled(number) for number in order]
+
+    def _doubled(self, number):
+        if number == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == "hangs":
+            time.sleep(1000)
+        if number == "a defect":
+            raise AttributeError("there is no such thing")
+        if isinstance(number, str):
+            raise KeyError(number)
+        return self._factor * number
+
+
+def workers(words="ray::Worker"):
+    """Numbers of this process's own workers whose title begins with these words: of its cluster, not of another's."""
+    parents, titles = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            number = int(folder.name)
+            parents[number] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            titles[number] = (folder / "cmdline").read_text()
+    found = {os.getpid()}
+    while more := {number for number, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {number for number in found if titles.get(number, "").startswith(words)}
+
+
+def begun_with(mark):
+    """Numbers of processes that have this text in their environment: those begun by whoever had, and by them."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
+    return found

@@ -1,0 +1,266 @@
+"""Searches on the workers of a cluster: the record is the local one's, whatever becomes of workers."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+from torch import nn
+
+from evomal.engine import Engine, EngineSettings
+from evomal.engine.plans import Plan
+from evomal.errors import EvomalError, InputError
+from evomal.runs import RunStore
+from evomal.runs.executors.cluster import crew_of
+from evomal.runs.executors.distributed import units
+from evomal.runs.run_loop import search
+from evomal.settings import SearchSettings
+from evomal.strategies import State
+from evomal.verdict.comparison import compare
+from evomal.verdict.tables import as_data
+from tests.engine.populations import SMOOTH, normalised, regression, weights_of
+from tests.runs.executors.clusters import NODE, workers
+from tests.searches import dump_of
+
+pytest.importorskip("ray")
+
+SETTINGS = {
+    "population": 8, "generations": 2, "meta_steps": 3, "training_steps": 600, "filter_steps": 20, "device": "cpu",
+    "population_mode": "looped", "threads": 1,
+}  # fmt: skip
+
+
+class Watcher:
+    """Does something once, when the first candidates of a stage are done."""
+
+    def __init__(self, stage="", deed=None):
+        self.said, self.steps = [], {"optimise": 0, "evaluate": 0}
+        self._stage, self._deed = stage, deed
+
+    def begun(self, *, generations, steps, recorded):
+        self.promised = steps
+
+    def report(self, stage, steps):
+        self.steps[stage] += steps
+        if stage == self._stage and steps and self._deed is not None:
+            deed, self._deed = self._deed, None
+            deed()
+
+    def told(self, generation):
+        pass
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crew(cluster):
+    """The same for all searches here that want these, as beginning them takes seconds."""
+    with crew_of(SearchSettings(**SETTINGS, **place_of(cluster)), []) as hired:
+        yield hired
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The record of the same search in this process."""
+    folder = tmp_path_factory.mktemp("local")
+    search(regression(), seed=6, folder=folder, **SETTINGS)
+    return folder
+
+
+def place_of(cluster):
+    return {"executor": "ray", "address": cluster.address, "workers": 2}
+
+
+def spread(cluster, folder, watcher=None, task=None, callback=None, **changes):
+    settings = {**SETTINGS, **place_of(cluster), **changes}
+    return search(task or regression(), seed=6, folder=folder, watcher=watcher, callback=callback, **settings)
+
+
+def require_same(folder, local):
+    """All that is recorded but where it was computed."""
+    records = []
+    for place in (folder, local):
+        first, *rest = dump_of(place).splitlines()
+        description = json.loads(first)
+        executor = description["settings"].pop("workplace")["executor"]
+        records.append((description, rest, (place / "best.json").read_bytes()))
+        assert executor == ("local" if place == local else "ray")
+    assert records[0] == records[1]
+    assert records[0][0]["settings"]["threads"] == 1
+
+
+def test_the_record_is_that_of_one_process(cluster, local, tmp_path):
+    watcher = Watcher()
+    spread(cluster, tmp_path, watcher)
+    require_same(tmp_path, local)
+    assert watcher.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
+    assert watcher.promised == 8 * (3 + 600)
+    evaluated = sum(row.state is State.EVALUATED and row.origin != "elite" for row in rows_of(local))
+    assert watcher.steps["evaluate"] == 600 * evaluated == 600 * 10
+
+
+def test_a_worker_killed_in_mid_generation_changes_nothing(cluster, local, tmp_path):
+    watcher = Watcher("evaluate", kill_a_busy_worker)
+    spread(cluster, tmp_path, watcher)
+    require_same(tmp_path, local)
+    assert any("was lost with" in sentence and sentence.endswith("its worker died") for sentence in watcher.said)
+
+
+def kill_a_busy_worker():
+    deadline = time.monotonic() + 5
+    while not (busy := workers("ray::Worker.work")):
+        assert time.monotonic() < deadline
+    os.kill(min(busy), signal.SIGKILL)
+
+
+def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_path):
+    (node,) = cluster.worker_nodes
+
+    def kill_it():
+        cluster.remove_node(node, allow_graceful=False)
+        time.sleep(2)  # its workers notice, and follow it
+
+    watcher = Watcher("evaluate", kill_it)
+    try:
+        spread(cluster, tmp_path, watcher)
+    finally:
+        cluster.add_node(**NODE)
+    require_same(tmp_path, local)
+    assert any("was lost" in sentence for sentence in watcher.said)
+
+
+def rows_of(folder):
+    with RunStore.read(folder) as store:
+        return list(store.candidates())
+
+
+def hanging_below(limit):
+    """The mean squared error, which is never had where it is lower than that."""
+
+    def measure(outputs, targets):
+        error = float(((outputs - targets) ** 2).mean())
+        if error < limit:
+            time.sleep(1000)
+        return error
+
+    return measure
+
+
+def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_on(cluster, tmp_path):
+    alone = {**SETTINGS, "generations": 1, "training_steps": 50, "filters": ("symbolic", "dead")}
+    search(regression().judged_by(hanging_below(-1)), seed=6, folder=tmp_path / "local", **alone)
+    expected = rows_of(tmp_path / "local")
+    best, second = sorted({row.fitness for row in expected})[:2]
+    task = regression().judged_by(hanging_below((best + second) / 2))
+    spread(cluster, tmp_path / "ray", task=task, worker_timeout=4, retries=0, **alone)
+    found = rows_of(tmp_path / "ray")
+    failed = [row for row in found if row.state is State.FAILED]
+    assert [row.sentence for row in failed] == [failed[0].sentence]
+    assert re.fullmatch(r"evaluate failed: it took longer than 4 s \((once|2 times)\)", failed[0].sentence)
+    assert [row.genome for row in failed] == [row.genome for row in expected if row.fitness == best]
+    others = [(row.genome, row.state, row.fitness, row.weights) for row in expected if row.fitness != best]
+    assert [(row.genome, row.state, row.fitness, row.weights) for row in found if row not in failed] == others
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_a_search_begun_on_a_cluster_goes_on_in_one_process_with_as_many_threads(cluster, local, tmp_path):
+    def stop(generation):
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        spread(cluster, tmp_path, callback=stop)
+    with RunStore.read(tmp_path) as store:
+        assert len(store.complete_chunks()) == 1
+    with pytest.raises(InputError, match="threads was 1 but is 2"):
+        search(regression(), seed=6, folder=tmp_path, **{**SETTINGS, "threads": 2})
+    search(regression(), seed=6, folder=tmp_path, **SETTINGS)
+    assert [row.fitness for row in rows_of(tmp_path)] == [row.fitness for row in rows_of(local)]
+
+
+def test_what_an_engine_refuses_is_refused_in_its_words(cluster):
+    with pytest.raises(InputError, match=r"^population_mode stacked is not possible for this model: training changes"):
+        spread(cluster, None, task=regression(normalised), population_mode="stacked", workers=1)
+
+
+def test_a_task_that_cannot_be_sent_is_one_sentence(cluster):
+    rows = (row for row in range(3))
+    with pytest.raises(InputError, match=r"^task\.model\.rows is a generator, which cannot be sent to a worker: "):
+        spread(cluster, None, task=regression(lambda: rows and nn.Linear(4, 1)), workers=1)
+
+
+def test_a_comparison_is_that_of_one_process(cluster, tmp_path):
+    found = {}
+    for place in ({}, place_of(cluster)):
+        folder = tmp_path / place.get("executor", "local")
+        settings = {**SETTINGS, "population": 4, "generations": 1, "training_steps": 20, "final_steps": 40, **place}
+        found[folder] = compare(
+            regression(), methods=["taylorglo"], losses=["mae"], seeds=2, search_seeds=2, tune_lr=2, folder=folder,
+            **settings,
+        )  # fmt: skip
+    (local, one), (spread_out, other) = found.items()
+    assert as_data(one) == as_data(other)
+    first, *rest = (local / "trainings.jsonl").read_text().splitlines()
+    assert (spread_out / "trainings.jsonl").read_text().splitlines()[0] == first
+    assert sorted((spread_out / "trainings.jsonl").read_text().splitlines()[1:]) == sorted(rest)
+    assert len(rest) == 4 * 2 + 4 * 2 * 2 + 4 * 2 + 3 * 2
+    for seed in (0, 1):
+        records = [dump_of(folder / "searches" / f"taylorglo-{seed}").splitlines()[1:] for folder in found]
+        assert records[0] == records[1]
+
+
+class Deadly(nn.L1Loss):
+    def forward(self, output, target):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_loss_that_kills_its_workers_ends_a_comparison_in_a_sentence_after_the_others(cluster, tmp_path):
+    sentence = r"^training with Deadly, seed 1000, failed: its worker died \(once\)$"
+    place = {**SETTINGS, **place_of(cluster), "retries": 0, "workers": 1}
+    with pytest.raises(EvomalError, match=sentence):
+        compare(regression(), losses=[Deadly()], seeds=1, rescale=False, final_steps=10, folder=tmp_path, **place)
+    assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(("mode", "unit"), [("looped", 1), ("stacked", 4)])
+def test_units_are_single_candidates_or_whole_chunks(mode, unit):
+    settings = EngineSettings(population=10, chunk=4, population_mode=mode, device="cpu")
+    plans = Engine(regression(), seed=0, settings=settings).plans
+    found = units(plans, "cpu")
+    assert (found["optimise"], found["evaluate"], found["gains"], found["gradient_norms"]) == (unit, unit, 1, 1)
+    assert (found["optimise_networks"], found["evaluate_losses"]) == (1, 1)
+    assert units(plans, "cuda")["gains"] == 0
+
+
+def test_units_of_several_tasks_are_cut_where_each_of_them_is():
+    plans = [Plan("stacked", "", 6, 4, 0), Plan("stacked", "", 8, 6, 0), Plan("looped", "", 1, 1, 0)]
+    assert units(plans[:2], "cpu")["evaluate"] == 12
+    assert units(plans[:2], "cpu")["optimise"] == 6
+    assert units(plans, "cpu")["optimise"] == 1
+    assert units(plans, "cpu")["evaluate"] == 12
+
+
+@pytest.mark.parametrize("mode", ["looped", "stacked"])
+def test_filters_give_each_candidate_the_same_bits_alone_and_among_others(mode):
+    trees, weights = SMOOTH * 3, weights_of(SMOOTH * 3)
+    settings = EngineSettings(population=15, filter_steps=20, population_mode=mode, device="cpu")
+    engine = Engine(regression(), seed=0, settings=settings)
+    for stage in (engine.gains, engine.gradient_norms):
+        together = stage(trees, weights)
+        assert together == [stage([tree], [row])[0] for tree, row in zip(trees, weights, strict=True)]
+
+
+def test_stacked_candidates_have_the_same_bits_in_units_of_whole_chunks():
+    trees, weights = SMOOTH * 2, weights_of(SMOOTH * 2)
+    settings = EngineSettings(
+        population=10, chunk=4, meta_steps=3, training_steps=10, population_mode="stacked", device="cpu"
+    )
+    engine = Engine(regression(), seed=0, settings=settings)
+    for stage in (engine.optimise, engine.evaluate):
+        pieces = [stage(trees[start : start + 4], weights[start : start + 4]) for start in (8, 4, 0)]
+        assert stage(trees, weights) == pieces[2] + pieces[1] + pieces[0]

@@ -1,0 +1,153 @@
+"""The commands on a cluster of their own: they start it, keep the terminal clean, and leave nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from evomal.errors import InputError
+from evomal.runs.run_loop import search
+from tests.engine.populations import regression
+from tests.runs.executors.clusters import begun_with
+from tests.searches import ROOT, dump_of
+
+pytest.importorskip("ray")
+
+FILE = """
+import torch
+from evomal import Task
+from beside import WIDTH
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, WIDTH)
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+def make():
+    rows = torch.sin(torch.arange(270.0)).reshape(90, 3).numpy()
+    return Task.from_arrays(rows, (rows.sum(1) > 0).astype(int), model=Net)
+
+SETTINGS = dict(
+    population=4, generations=1, meta_steps=2, training_steps=20, filter_steps=10, device="cpu", threads=1,
+    population_mode="looped", filters=("symbolic",),
+)
+
+if __name__ == "__main__":
+    import sys
+    from evomal.runs.run_loop import search
+
+    search(make(), folder=sys.argv[1], executor="ray", workers=1, **SETTINGS)
+    print("done")
+"""
+TYPED = [
+    "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=2", "--set", "training_steps=20",
+    "--set", "filter_steps=10", "--set", "threads=1", "--set", "population_mode=looped", "--set", "filters=symbolic",
+    "--device", "cpu",
+]  # fmt: skip
+
+
+@pytest.fixture
+def users_folder(tmp_path):
+    (tmp_path / "beside.py").write_text("WIDTH = 2\n")
+    (tmp_path / "mine.py").write_text(FILE)
+    return tmp_path
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """Runs a command to its end in a process group of its own, of which nothing may be left."""
+
+    def run(*command, cwd, meanwhile=None):
+        mark = f"EVOMAL_TEST={tmp_path}"
+        process = subprocess.Popen(
+            [sys.executable, *map(str, command)], cwd=cwd, text=True, stdout=-1, stderr=-1, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "EVOMAL_TEST": str(tmp_path)},
+        )  # fmt: skip
+        if meanwhile is not None:
+            meanwhile(process)
+        out, err = process.communicate(timeout=200)
+        deadline = time.monotonic() + 120
+        while begun_with(mark) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not begun_with(mark)
+        return process.returncode, out, err
+
+    return run
+
+
+def candidates_of(folder):
+    return dump_of(folder).splitlines()[1:]
+
+
+def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_record(finished, users_folder):
+    code, out, err = finished(
+        "-m", "evomal", "search", "mine.py:make", *TYPED, "--executor", "ray", "--workers", "2", "--out", "command",
+        "--json", cwd=users_folder,
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["tasks"] == ["own"]
+    name = os.uname().nodename
+    assert err.splitlines()[0] in (f"evomal: {n} of 2 workers: {n} × cpu on {name}" for n in (1, 2))
+    assert all(line.startswith(("evomal: ", "generation ")) for line in err.splitlines())
+    code, out, err = finished("mine.py", "script", cwd=users_folder)
+    assert (code, out, err) == (0, "done\n", "")
+    code, _, err = finished("-m", "evomal", "search", "mine.py:make", *TYPED, "--out", "local", cwd=users_folder)
+    assert code == 0, err
+    assert candidates_of(users_folder / "command") == candidates_of(users_folder / "local")
+    assert candidates_of(users_folder / "script") == candidates_of(users_folder / "local")
+
+
+@pytest.mark.long
+def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folder):
+    def interrupt(process):
+        deadline = time.monotonic() + 100
+        while not (users_folder / "run" / "best.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+
+    code, out, err = finished(
+        "-m", "evomal", "search", "mine.py:make", *TYPED, "--set", "generations=1000", "--executor", "ray",
+        "--workers", "1", "--out", "run", cwd=users_folder, meanwhile=interrupt,
+    )  # fmt: skip
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-2:] == [
+        "stopping after this step; once more stops at once",
+        "evomal: interrupted; go on with `evomal resume run`",
+    ]
+    budget = ["--set", "max_evaluations=1"]
+    code, _, err = finished("-m", "evomal", "resume", "run", *budget, "--executor", "local", cwd=users_folder)
+    assert code == 0, err
+
+
+@pytest.mark.long  # Ray's agents look for a cluster that is gone for a minute before they end
+def test_a_killed_driver_leaves_no_processes(finished, users_folder):
+    def kill(process):
+        deadline = time.monotonic() + 100
+        while not (users_folder / "run" / "best.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.kill()
+
+    code, *_ = finished(
+        "-m", "evomal", "search", "mine.py:make", *TYPED, "--set", "generations=1000", "--executor", "ray",
+        "--workers", "1", "--out", "run", cwd=users_folder, meanwhile=kill,
+    )  # fmt: skip
+    assert code == -signal.SIGKILL
+
+
+def test_without_ray_it_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"^executor ray needs Ray, which is not installed: install evomal\[ray\]$"):
+        search(regression(), executor="ray")
+
+
+def test_where_no_cluster_is_it_is_one_sentence():
+    with pytest.raises(InputError) as caught:
+        search(regression(), executor="ray", address="127.0.0.1:1")
+    assert str(caught.value) == "no Ray cluster answers at 127.0.0.1:1: [Errno 111] Connection refused"
