@@ -1,9 +1,7 @@
 """Trained models to look into: every loss with the same seeds, one training after the other."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +10,12 @@ from torch import nn
 from evomal.engine import Score, train
 from evomal.engine.choices import chosen_device
 from evomal.errors import InputError
-from evomal.losses import CATALOGUE
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.randomness import generator
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Part, Task
 from evomal.verdict.comparison import EVALUATION_SEEDS, SHARES
-from evomal.verdict.contestants import STRONG, AnyLoss, Contestant, given, require_distinct
+from evomal.verdict.contestants import STRONG, AnyLoss, Contestant, all_given, require_distinct
 
 FIRST_SEED = EVALUATION_SEEDS
 """No search has seen it, and `evomal compare` begins with it too."""
@@ -47,22 +44,6 @@ def usual_losses(task: Task) -> list[str]:
     return [TASK_LOSSES[task.kind], *STRONG[task.kind]]
 
 
-def distinct_losses(losses: Sequence[AnyLoss], task: Task) -> list[Contestant]:
-    """The losses under names that tell them apart: files of one name get that of their folder as well."""
-    if not losses:
-        raise InputError("at least one loss must be given but got none")
-    found = [given(loss, task) for loss in losses]
-    names = [contestant.name for contestant in found]
-    told_apart = [
-        replace(contestant, name=_with_folder(loss))
-        if names.count(contestant.name) > 1 and _is_file(loss)
-        else contestant
-        for loss, contestant in zip(losses, found, strict=True)
-    ]
-    require_distinct(told_apart)
-    return told_apart
-
-
 def trained_models(
     task: Task,
     losses: Sequence[AnyLoss],
@@ -83,7 +64,10 @@ def trained_models(
     if steps is not None:
         whole_number("steps", steps, at_least=1)
     chosen_device(device)
-    contestants = distinct_losses(losses, task)
+    if not losses:
+        raise InputError("at least one loss must be given but got none")
+    contestants = all_given(losses, task)
+    require_distinct(contestants)
     return _trained_one_by_one(task, contestants, range(seed, seed + seeds), steps, device, curve_points, told)
 
 
@@ -139,13 +123,3 @@ def shown_metric(value: float, metric: str) -> str:
 def counted(number: int, noun: str) -> str:
     """So many of something."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _is_file(loss: AnyLoss) -> bool:
-    return not isinstance(loss, nn.Module) and str(loss) not in CATALOGUE
-
-
-def _with_folder(loss: AnyLoss) -> str:
-    assert isinstance(loss, (str, os.PathLike))
-    path = Path(loss).resolve()
-    return f"{path.parent.name}/{path.stem}"

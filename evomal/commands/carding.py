@@ -1,19 +1,17 @@
 """`evomal card`: one page about one loss file."""
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evomal.commands.searching import AsJson
-from evomal.errors import InputError
+from evomal.commands.json_output import AsJson, echo_json
 from evomal.report.card import Card, loss_card
 from evomal.report.card_text import terminal_lines
 from evomal.report.loss_plot import draw_loss
 from evomal.report.style import save_figure
-from evomal.whole_files import write_whole
+from evomal.whole_files import made_folder, write_whole
 
 
 def show_card(
@@ -25,18 +23,14 @@ def show_card(
     card = loss_card(file)
     files = [] if out is None else _written(card, out)
     if as_json:
-        typer.echo(json.dumps({**card.as_data(), "files": [str(path) for path in files]}, indent=2))
+        echo_json({**card.as_data(), "files": [str(path) for path in files]})
         return
     for line in (*terminal_lines(card), *(f"wrote {path}" for path in files)):
         typer.echo(line)
 
 
 def _written(card: Card, folder: Path) -> list[Path]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
-    base = folder / f"{_harmless(card.name)}-card"
+    base = made_folder(folder) / f"{_harmless(card.name)}-card"
     figures = save_figure(draw_loss(card.shape), base, card.shape.columns())
     texts = {".html": card.html(), ".md": card.markdown(f"{base.name}.svg")}
     paths = [base.with_name(base.name + suffix) for suffix in texts]

@@ -9,14 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from evomal.commands.chosen_tasks import chosen_task
-from evomal.commands.searching import AsJson, DataFolder, chosen_settings
+from evomal.commands.comma_lists import listed_losses, listed_rates
+from evomal.commands.json_output import AsJson, echo_json
+from evomal.commands.searching import (
+    Address,
+    DataFolder,
+    ExecutorName,
+    GpusPerWorker,
+    Workers,
+    chosen_settings,
+    workplace_texts,
+)
 from evomal.commands.watching import TerminalWatcher
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
-from evomal.tasks import Hardships, Task
+from evomal.tasks import Hardships
 from evomal.verdict import tables
 from evomal.verdict.comparison import Comparison, compare
-from evomal.verdict.contestants import STRONG
 from evomal.verdict.learning_rates import rate_curve
 from evomal.verdict.transfer import transfer
 from evomal.whole_files import write_whole
@@ -53,6 +62,10 @@ def compare_losses(
     config: Config = None,
     changes: Changes = None,
     device: Device = None,
+    executor: ExecutorName = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     out: Out = None,
     label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
     outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
@@ -60,18 +73,19 @@ def compare_losses(
     as_json: AsJson = False,
 ) -> None:
     """Compare losses, given or searched for, over the same seeds; the test split is touched once, at the end."""
-    settings = chosen_settings(config, preset, changes, device)
+    place = workplace_texts(executor, address, workers, gpus_per_worker)
+    settings = chosen_settings(config, preset, [*(changes or []), *place], device)
     chosen = chosen_task(task, model, data, Hardships(label_noise=label_noise, outliers=outliers))
     common: dict[str, Any] = {
-        "methods": _methods(methods), "losses": _losses(losses, chosen), "seeds": seeds, "search_seeds": search_seeds,
-        "settings": settings, "folder": out,
+        "methods": _methods(methods), "losses": listed_losses(losses or "", chosen), "seeds": seeds,
+        "search_seeds": search_seeds, "settings": settings, "folder": out,
     }  # fmt: skip
     if search_each and rates is None:
         raise InputError("--search-each is for --rates: it searches at each of them")
     with _stoppable(out) as watcher:
         common |= {"watcher": watcher, "told": watcher.announce}
         if rates is not None:
-            curve = rate_curve(chosen, rates=_rates(rates), search_each=search_each, **common)
+            curve = rate_curve(chosen, rates=listed_rates(rates), search_each=search_each, **common)
             _show_each({f"lr {rate:g}": found for rate, found in curve.comparisons.items()}, out, as_json=as_json)
         else:
             _show(compare(chosen, tune_lr=tune_lr, rescale=rescale, **common), out, "comparison", as_json=as_json)
@@ -92,19 +106,24 @@ def transfer_losses(
     config: Config = None,
     changes: Changes = None,
     device: Device = None,
+    executor: ExecutorName = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     out: Out = None,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Use losses on a task they were not learned on, beside that task's own loss."""
-    settings = chosen_settings(config, preset, changes, device)
+    place = workplace_texts(executor, address, workers, gpus_per_worker)
+    settings = chosen_settings(config, preset, [*(changes or []), *place], device)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses that are there, or a task to learn them on")
     target = chosen_task(to, model, data, Hardships())
     learned_on = None if source is None else chosen_task(source, source_model, data, Hardships())
     with _stoppable(out) as watcher:
         found = transfer(
-            target, losses=_losses(loss, target), source=learned_on, methods=_methods(methods), seeds=seeds,
+            target, losses=listed_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
             watcher=watcher, told=watcher.announce,
         )  # fmt: skip
@@ -142,7 +161,7 @@ def _show_each(comparisons: dict[str, Comparison], out: Path | None, *, as_json:
         write_whole(out / "learning-rates.md", text.encode())
         write_whole(out / "learning-rates.json", (json.dumps(content, indent=2) + "\n").encode())
     if as_json:
-        typer.echo(json.dumps(content, indent=2))
+        echo_json(content)
         return
     for name, found in comparisons.items():
         typer.echo(f"{name}\n{tables.text(found)}")
@@ -154,17 +173,3 @@ def _methods(names: str | None) -> list[str]:
     if names == "all":
         return [name for name in METHODS if name != "baseline"]  # which takes part anyway
     return [name.strip() for name in names.split(",") if name.strip() and name.strip() != "baseline"]
-
-
-def _losses(names: str | None, task: Task) -> list[str]:
-    found: list[str] = []
-    for name in (names or "").split(","):
-        found += STRONG[task.kind] if name.strip() == "strong" else [name.strip()] if name.strip() else []
-    return found
-
-
-def _rates(text: str) -> list[float]:
-    try:
-        return [float(rate) for rate in text.split(",")]
-    except ValueError:
-        raise InputError(f"rates must be numbers, comma-separated, but got {text!r}") from None

@@ -1,12 +1,12 @@
 """`evomal search --dry-run`: what would be done, and what it is expected to take."""
 
-import json
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from evomal.commands.json_output import echo_json
 from evomal.runs.estimates import Estimate, estimate
 from evomal.settings import SearchSettings
 from evomal.tasks import Task
@@ -23,7 +23,7 @@ def show_estimate(
     values = settings.model_dump(mode="json")
     if as_json:
         about: dict[str, Any] = {"tasks": [task.name for task in tasks], "method": method, "seed": seed}
-        typer.echo(json.dumps({**about, "folder": str(folder), "settings": values, **_as_data(expected)}, indent=2))
+        echo_json({**about, "folder": str(folder), "settings": values, **_as_data(expected)})
         return
     for task in tasks:
         model = task.record.get("model", "own model")

@@ -1,6 +1,5 @@
 """`evomal search`, `resume`, `runs` and `methods`."""
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
 from evomal.commands.estimating import show_estimate
+from evomal.commands.json_output import AsJson, echo_json
 from evomal.commands.watching import TerminalWatcher
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
@@ -22,7 +22,12 @@ from evomal.strategies import State
 from evomal.strategies.proposals import size_of
 from evomal.tasks import Hardships, Task
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where the work is done: local or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of a Ray cluster: auto or HOST:PORT (default: one is started here).")
+]
+Workers = Annotated[int | None, typer.Option(help="Ray workers (default: as many as there is room for).")]
+GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each Ray worker; 0.5: two share one.")]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
 
 
@@ -39,7 +44,10 @@ def search_losses(
         str | None, typer.Option(help="Losses to begin with: names or files, comma-separated.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    executor: Annotated[str | None, typer.Option(help="Where candidates are worked on: local.")] = None,
+    executor: ExecutorName = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done, and what it would take.")
     ] = False,
@@ -52,8 +60,7 @@ def search_losses(
     as_json: AsJson = False,
 ) -> None:
     """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
-    given = list(changes or [])
-    given += [] if executor is None else [f"executor={executor}"]
+    given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
     given += [] if seed_with is None else [f"seed_with={','.join(map(_whole, seed_with.split(',')))}"]
     settings = chosen_settings(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
@@ -80,11 +87,23 @@ def chosen_settings(
     return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
 
 
+def workplace_texts(
+    executor: str | None, address: str | None, workers: int | None, gpus_per_worker: float | None
+) -> list[str]:
+    """What was typed of where the work is done, as settings."""
+    typed = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
+    return [f"{key}={value}" for key, value in typed.items() if value is not None]
+
+
 def resume_search(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="A budget as key=value: max_time, max_evaluations, patience, …")
     ] = None,
+    executor: ExecutorName = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     data: DataFolder = None,
     force: Annotated[
         bool,
@@ -98,7 +117,11 @@ def resume_search(
     with RunStore.read(folder) as store:
         recorded = store.settings
     try:
-        settings = SearchSettings(**recorded["settings"], **recorded["budgets"]).with_texts(changes or [])
+        # Another executor has workers of its own.
+        place = recorded["workplace"] if executor in (None, recorded["workplace"]["executor"]) else {}
+        settings = SearchSettings(**recorded["settings"], **recorded["budgets"], **place).with_texts(
+            [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
+        )
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
     except KeyError as error:
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
@@ -123,7 +146,7 @@ def list_runs(
             }
         )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     for row in rows:
         best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
@@ -147,7 +170,7 @@ def list_methods(as_json: AsJson = False) -> None:
     """List the methods of search."""
     if as_json:
         rows = [{"name": name, "purpose": method.purpose} for name, method in METHODS.items()]
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     for name, method in METHODS.items():
         typer.echo(f"{name}\n    {method.purpose}")
@@ -171,7 +194,7 @@ def _run(
     metric = settings.metric or tasks[0].metric.name
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": metric}
-        typer.echo(json.dumps({**about, **_as_data(result)}, indent=2))
+        echo_json({**about, **_as_data(result)})
     else:
         _show(result, metric)
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from evomal.errors import InputError
-from evomal.losses import CATALOGUE, Loss, load_loss, named_loss
+from evomal.losses import CATALOGUE, Loss, load_loss
+from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.zoo_model import ZooModel
 from evomal.tasks.task import Recipe, Task
@@ -40,14 +41,15 @@ def chosen_device(device: str) -> torch.device:
 
 
 def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
-    """The loss itself, or the one of that name or in that file, fit for the task's kind."""
+    """The loss itself, or the one of that name (with options: `focal:gamma=3`) or in that file, fit for the task."""
     if isinstance(loss, nn.Module):
         module = loss
-    elif str(loss) in CATALOGUE:
-        kinds = CATALOGUE[str(loss)].make.kinds  # type: ignore[attr-defined]
+    elif is_specified(str(loss)):
+        name = str(loss).partition(":")[0]
+        kinds = CATALOGUE[name].make.kinds  # type: ignore[attr-defined]
         if task.kind not in kinds:
-            raise InputError(f"the task is {task.kind}, but {loss} is for {', '.join(kinds)}")
-        module = named_loss(str(loss), kind=task.kind)
+            raise InputError(f"the task is {task.kind}, but {name} is for {', '.join(kinds)}")
+        module = specified_loss(str(loss), kind=task.kind)
     elif os.path.exists(loss):
         module = load_loss(loss)
     else:

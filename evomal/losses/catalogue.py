@@ -74,6 +74,27 @@ def named_loss(name: str, **options: Any) -> Loss:
     return make(**options)
 
 
+def is_specified(spec: str) -> bool:
+    """Whether a text begins with the name of a loss, as opposed to that of a file."""
+    return spec.partition(":")[0] in CATALOGUE
+
+
+def specified_loss(spec: str, **contract: Any) -> Loss:
+    """The loss that a text names, such as `focal` or `focal:gamma=3`; several options are separated by commas."""
+    name, _, listed = spec.partition(":")
+    return named_loss(name, **dict(_option(spec, part) for part in listed.split(",") if part), **contract)
+
+
+def _option(spec: str, part: str) -> tuple[str, float | bool]:
+    option, _, text = (piece.strip() for piece in part.partition("="))
+    if text in ("true", "false"):
+        return option, text == "true"
+    try:
+        return option, float(text)
+    except ValueError:
+        raise InputError(f"{spec}: {option} must be a number but got {text!r}") from None
+
+
 def name_of(loss: Loss) -> str | None:
     """The name under which a loss of this class is listed, if it is."""
     return next((row.name for row in _ROWS if row.make is type(loss)), None)

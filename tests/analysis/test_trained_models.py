@@ -7,7 +7,6 @@ import torch
 import evomal
 from evomal.analysis.trained_models import (
     counted,
-    distinct_losses,
     fixed_rows,
     mean_and_deviation,
     metric_words,
@@ -16,7 +15,6 @@ from evomal.analysis.trained_models import (
     usual_losses,
 )
 from evomal.errors import InputError
-from evomal.losses import save_loss
 from evomal.tasks.task import Part, Recipe
 from tests.engine.populations import classification, dropping, regression
 
@@ -53,20 +51,6 @@ def test_everything_is_checked_before_the_first_training():
         assert str(refusal.value) == sentence
     with pytest.raises(InputError, match=r"^seeds must be at least 1 but got 0$"):
         trained_models(regression(), ["mse"], seeds=0)
-
-
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
-    files = []
-    for folder in ("first", "second"):
-        (tmp_path / folder).mkdir()
-        files.append(tmp_path / folder / "best.json")
-        save_loss(evomal.ExpressionLoss("square(sub(f, y))", kind="regression"), files[-1])
-    other = tmp_path / "other.json"
-    save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), other)
-    names = [contestant.name for contestant in distinct_losses([*files, other, "mse"], regression())]
-    assert names == ["first/best", "second/best", "other", "mse"]
-    with pytest.raises(InputError, match=r"^contestants must have different names but 'first/best' stands twice$"):
-        distinct_losses([files[0], files[0]], regression())
 
 
 def test_usual_losses_are_the_task_s_own_and_its_rivals():
