@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint bench clean
+.PHONY: help setup demo test test-long lint bench figures clean
 
 help:
 	@echo "make demo       learn a loss for the Diabetes data and compare it"
 	@echo "make test       lint, type-check and test"
 	@echo "make test-long  the checks that take minutes"
 	@echo "make bench      measure speed and memory, as ratios within one run"
+	@echo "make figures    the figures of README.md, from nine short searches"
 	@echo "make setup      only make .venv with the evomal command"
 
 setup: $(VENV)/.installed
@@ -51,6 +52,21 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/forest.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/executors.py
+
+# One thread each, so that every machine searches alike; searches that are there already are drawn as they are.
+FIGURES := runs/figures
+figures: export OMP_NUM_THREADS := 1
+figures: $(VENV)/.installed
+	for method in evomal gp-lfl random; do for seed in 0 1 2; do \
+	  test -e $(FIGURES)/$$method-$$seed/run.sqlite || $(BIN)/evomal search diabetes --model mlp:hidden=64 \
+	    --method $$method --seed $$seed --set threads=1 --out $(FIGURES)/$$method-$$seed || exit 1; done; done
+	$(BIN)/evomal analyse shapes $(FIGURES)/evomal-0/best.json --out $(FIGURES)/drawn
+	$(BIN)/evomal analyse curves $(FIGURES) --out $(FIGURES)/drawn
+	$(BIN)/evomal analyse landscape diabetes --model mlp:hidden=64 --losses mse,$(FIGURES)/evomal-0/best.json \
+	  --seeds 3 --steps 500 --out $(FIGURES)/drawn
+	cp $(FIGURES)/drawn/shapes.svg docs/figures/learned-loss.svg
+	cp $(FIGURES)/drawn/curves.svg docs/figures/search-curves.svg
+	cp $(FIGURES)/drawn/landscape.svg docs/figures/landscape.svg
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

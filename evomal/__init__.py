@@ -8,6 +8,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss, save_loss
 from evomal.losses.exporting import export
+from evomal.report import notebook as _notebook  # noqa: F401  (by which losses and results show themselves there)
 from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Task, load_task
 from evomal.verdict.comparison import compare

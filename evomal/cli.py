@@ -2,8 +2,6 @@
 
 import dataclasses
 import importlib.metadata
-import json
-import math
 import statistics
 import sys
 import textwrap
@@ -13,8 +11,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from evomal.commands import carding, comparing, searching
+from evomal.commands import (
+    analysing_losses,
+    analysing_runs,
+    analysing_trainings,
+    carding,
+    comparing,
+    reporting,
+    searching,
+)
 from evomal.commands.chosen_tasks import chosen_task
+from evomal.commands.json_output import AsJson, echo_json
 from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.losses import CATALOGUE, load_loss
@@ -31,8 +38,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def main() -> None:
@@ -81,7 +86,7 @@ def list_losses(as_json: AsJson = False) -> None:
         options = {name: getattr(loss, name) for name in loss.option_names}
         rows.append({"name": row.name, "formula": row.formula, "options": options, "purpose": row.purpose})
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     console = Console(highlight=False)
     for entry in rows:
@@ -109,7 +114,7 @@ def list_tasks(as_json: AsJson = False) -> None:
         for name, task in TASKS.items()
     ]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     console = Console(highlight=False)
     for name, task in TASKS.items():
@@ -129,7 +134,7 @@ def list_models(as_json: AsJson = False) -> None:
         for name, model in MODELS.items()
     ]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     console = Console(highlight=False)
     for name, model in MODELS.items():
@@ -145,6 +150,17 @@ app.command("methods")(searching.list_methods)
 app.command("compare")(comparing.compare_losses)
 app.command("transfer")(comparing.transfer_losses)
 app.command("card")(carding.show_card)
+app.command("report")(reporting.write_report)
+
+analyse_app = typer.Typer(help="Draw one of the paper's figures, from runs, losses or tasks.", no_args_is_help=True)
+app.add_typer(analyse_app, name="analyse")
+for kinds in (
+    analysing_losses.KINDS,
+    analysing_runs.KINDS,
+    analysing_trainings.KINDS,
+):
+    for kind, command in kinds.items():
+        analyse_app.command(kind)(command)
 
 data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -214,7 +230,7 @@ def train_models(
     )
     results = [_trained_task(task, loss, seeds, settings, shown=not as_json) for task in chosen]
     if as_json:
-        typer.echo(json.dumps(_finite(results[0] if len(results) == 1 else results), indent=2))
+        echo_json(results[0] if len(results) == 1 else results)
 
 
 def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings, *, shown: bool) -> dict[str, Any]:
@@ -237,15 +253,6 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings,
         typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
     return {**record, "scores": [dataclasses.asdict(score) for score in scores]}
-
-
-def _finite(content: Any) -> Any:
-    """The content with null for numbers that JSON does not have."""
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _scored(score: Score, metric: str) -> str:
@@ -271,7 +278,7 @@ def export_loss(
     if out is not None:
         write_whole(out, content)
     if as_json:
-        typer.echo(json.dumps({"format": to, "file": None if out is None else str(out), "text": content.decode()}))
+        echo_json({"format": to, "file": None if out is None else str(out), "text": content.decode()})
     elif out is None:
         typer.echo(content.decode(), nl=False)
     else:

@@ -66,17 +66,24 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
     Multilabel: over the label's probability, at y of 1 and 0. Regression: over f - y from -3 to 3, at y of -1, 0 and 1.
     """
     positions = shape_positions(loss.kind, points=points, classes=classes)
-    places = positions if loss.kind == "regression" else np.log(positions) - np.log1p(-positions)
-    lines = _lines(loss, classes)
+    places, lines = _places(loss.kind, positions), _lines(loss, classes)
+    curves, outputs = loss_curves(loss, positions, classes=classes)
     return LossShape(
         kind=loss.kind,
         classes=classes,
         positions=positions,
-        curves=tuple(Curve(line.name, *line.evaluated(places)) for line in lines),
-        outputs=_outputs(loss, positions),
+        curves=curves,
+        outputs=outputs,
         references=_references(loss.kind, classes, places),
         range_of_validity=tuple(properties_of(loss.kind, classes, [scanned(line, places) for line in lines])),
     )
+
+
+def loss_curves(loss: Loss, positions: FloatArray, *, classes: int = 10) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
+    """The curves of a shape and those of its outputs alone, without the properties, which take far longer."""
+    places = _places(loss.kind, positions)
+    curves = tuple(Curve(line.name, *line.evaluated(places)) for line in _lines(loss, classes))
+    return curves, _outputs(loss, positions)
 
 
 def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
@@ -93,6 +100,11 @@ def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
 def error_curves(loss: Loss, errors: FloatArray) -> tuple[Curve, ...]:
     """A regression loss over the error: one curve for each of three targets."""
     return tuple(Curve(line.name, *line.evaluated(errors)) for line in _lines(loss, classes=0))
+
+
+def _places(kind: Kind, positions: FloatArray) -> FloatArray:
+    """Where lines are evaluated that belong to the positions: errors, or log-odds."""
+    return positions if kind == "regression" else np.log(positions) - np.log1p(-positions)
 
 
 def _lines(loss: Loss, classes: int) -> list[Line]:

@@ -9,33 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sympy
-
 from evomal.analysis.shapes import LossShape, loss_shape
 from evomal.errors import InputError
-from evomal.expression.symbolic import rounded
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss, NeuralLoss, TaylorLoss, load_loss
 from evomal.losses.catalogue import name_of
 from evomal.losses.contract import Provenance
 from evomal.losses.exporting import export
 from evomal.losses.files import described
-from evomal.methods import readable
-from evomal.methods.ml3 import NETWORK
 from evomal.report.card_page import html_page
 from evomal.report.card_text import markdown_text
 from evomal.report.harmless import cut, printable
+from evomal.report.typeset import formula_text, mathml, symbols_of
+from evomal.verdict.contestants import SEARCHES
 
 _LONGEST_INCLUDED = 100_000
-_LONGEST_LATEX, _LONGEST_TYPESET = 500, 90
+_LONGEST_LATEX = 500
 _LONGEST_ENTRY, _LONGEST_NODE = 120, 24
 _MOST_PARAMETERS, _MOST_ENTRIES = 30, 16
-
-_SYMBOLS = {
-    "classification": "f: probability of a class, y: 1 for the target and 0 for the others, summed over the classes",
-    "multilabel": "f: probability of a label, y: 1 where it applies and 0 where not",
-    "regression": "f: output, y: target",
-}
-_SYMBOLS_OF_NAMED = {**_SYMBOLS, "classification": "p: probability of the target, C: number of classes"}
 
 
 @dataclass(frozen=True)
@@ -145,13 +135,14 @@ class Card:
 def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str | None = None) -> Card:
     """The card of a loss file.
 
-    Comparison and transfer are Markdown; where none is given, `comparison.md` or `transfer.md` beside the file is read.
+    Comparison and transfer are Markdown; where none is given, `comparison.md` or `transfer.md` beside the file is read,
+    or that of the comparison which searched for the loss.
     """
     path = Path(path)
     loss = load_loss(path)
     subject, written, parameters = _content(loss)
     document = described(loss)
-    formula = _formula(loss)
+    formula = formula_text(loss)
     return Card(
         file=path.name,
         kind=document["kind"],
@@ -159,10 +150,10 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         subject=f"{subject} for {loss.kind}",
         formula=formula,
         written=written,
-        symbols=(_SYMBOLS if name_of(loss) is None else _SYMBOLS_OF_NAMED)[loss.kind],
+        symbols=symbols_of(loss),
         parameters=parameters,
         latex=None if isinstance(loss, NeuralLoss) else str(export(loss, "latex")),
-        mathml=_mathml(loss, formula),
+        mathml=mathml(loss, formula),
         options=document["options"],
         shape=loss_shape(loss, classes=_classes(loss)),
         provenance=loss.provenance,
@@ -191,37 +182,6 @@ def _content(loss: Loss) -> tuple[str, str, tuple[tuple[str, float], ...]]:
     return "A hand-made loss", f"{name}: {CATALOGUE[name].purpose}", ()
 
 
-def _formula(loss: Loss) -> str:
-    if isinstance(loss, ExpressionLoss):
-        weights = None if loss.weights is None else loss.weights.tolist()
-        try:
-            formula = loss.expression.formula(weights)
-        except Exception:  # SymPy fails in many ways, and none may cost the card.
-            formula = str(loss.expression)
-        return f"softplus({formula})" if loss.activation == "softplus" else formula
-    if isinstance(loss, TaylorLoss):
-        return readable(tuple(loss.theta.tolist()), ())
-    return readable(NETWORK if isinstance(loss, NeuralLoss) else str(name_of(loss)), ())
-
-
-def _mathml(loss: Loss, formula: str) -> str | None:
-    """The formula as browsers typeset it by themselves, where it fits on a line: they do not break mathematics."""
-    if len(formula) > _LONGEST_TYPESET or isinstance(loss, NeuralLoss):
-        return None
-    try:
-        if isinstance(loss, ExpressionLoss):
-            weights = None if loss.weights is None else loss.weights.tolist()
-            form = rounded(loss.expression.simplify(weights, epsilon=0))
-            if str(form) not in formula:  # the formula needs its ε, which MathML would spell out
-                return None
-            form = sympy.log(1 + sympy.exp(form)) if loss.activation == "softplus" else form
-        else:
-            form = rounded(sympy.expand(loss.sympy()) if isinstance(loss, TaylorLoss) else loss.sympy())
-        return str(sympy.mathml(form, printer="presentation"))
-    except Exception:  # SymPy fails in many ways, and the text is there in any case.
-        return None
-
-
 def _classes(loss: Loss) -> int:
     """As many as the loss has class weights for, within what can be sampled quickly."""
     return 10 if loss.weight is None else min(max(len(loss.weight), 2), 1_000)
@@ -230,6 +190,8 @@ def _classes(loss: Loss) -> int:
 def _beside(path: Path, name: str) -> str | None:
     beside = path.with_name(name)
     try:
+        if not beside.exists() and path.absolute().parent.parent.name == SEARCHES:
+            beside = path.absolute().parents[2] / name  # the comparison that the search was made for
         if not beside.exists():
             return None
         with beside.open(encoding="utf-8") as file:

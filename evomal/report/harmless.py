@@ -7,8 +7,6 @@ goes through one of the three ways out, `printable`, `in_html` and `in_markdown`
 import html
 import re
 
-from markdown_it import MarkdownIt
-
 LONGEST_FORMULA = 1_200
 """Characters, in a card; what is longer is cut."""
 
@@ -37,6 +35,8 @@ def included_in_html(text: str | None, sentence: str) -> str:
     """Markdown within HTML, or the sentence where there is none."""
     if text is None:
         return f"<p>{in_html(sentence)}</p>"
+    from markdown_it import MarkdownIt  # later, as losses show themselves in notebooks that never need it
+
     # Neither links nor images nor HTML: what is not named here stays text, and text is escaped.
     renderer = MarkdownIt("zero").enable(["table", "heading", "list", "emphasis", "backticks", "escape"])
     return str(renderer.render(_below_a_heading(text)))

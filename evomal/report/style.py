@@ -27,6 +27,11 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 
 INK, GREY = "#1b1f24", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+COLOUR_NAMES = {
+    BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple", ORANGE: "orange", SKY: "sky",
+    GREY: "grey",
+}  # fmt: skip
+"""By which a page may give them other values, where it is dark."""
 LINE_STYLES: tuple[tuple[str, Any], ...] = (
     (BLUE, "-"),
     (VERMILLION, (0, (4, 1.6))),
@@ -122,13 +127,25 @@ def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, 
     return paths
 
 
-def inline_svg(figure: "Figure", description: str) -> str:
-    """The figure as an element to stand in a page: without background, its ink in the colour of the page's text."""
+def inline_svg(figure: "Figure", description: str, prefix: str = "") -> str:
+    """The figure as an element to stand in a page: without background, its ink in the colour of the page's text.
+
+    Several on one page need prefixes of their own for the names inside them.
+    """
     text = _rendered(figure, "svg", facecolor="none").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text, flags=re.DOTALL)
-    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
+    text = _renamed(text.replace("xlink:href", "href"), prefix).replace(INK, "currentColor")
+    for colour, name in COLOUR_NAMES.items():
+        text = text.replace(colour, f"var(--{name}, {colour})")
     return text.replace("<svg", f'<svg role="img" aria-label="{description}"', 1).strip()
+
+
+def _renamed(text: str, prefix: str) -> str:
+    """Only names that something refers to, under the prefix."""
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", text)
+    return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
 
 
 def _rendered(figure: "Figure", suffix: str, **options: Any) -> bytes:

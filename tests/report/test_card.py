@@ -120,6 +120,18 @@ def test_without_a_comparison_the_card_says_how_to_get_one(loss_file):
         assert sentence in card.markdown()
 
 
+def test_a_loss_searched_for_by_a_comparison_finds_it(loss_file, tmp_path):
+    folder = tmp_path / "mine" / "searches" / "evomal-0"
+    folder.mkdir(parents=True)
+    copied = folder / "best.json"
+    copied.write_bytes(loss_file.read_bytes())
+    assert loss_card(copied).comparison is None
+    (tmp_path / "mine" / "comparison.md").write_text(COMPARISON)
+    assert loss_card(copied).comparison == COMPARISON.strip()
+    (folder / "comparison.md").write_text("nearer")
+    assert loss_card(copied).comparison == "nearer"
+
+
 def test_texts_beside_the_file_are_taken_unless_others_are_given(loss_file):
     loss_file.with_name("comparison.md").write_text(COMPARISON)
     loss_file.with_name("transfer.md").write_text("\n")

@@ -1,7 +1,7 @@
 """The page of a card stands alone, whatever a stranger writes."""
 
 from evomal.report import loss_card
-from evomal.report.style import LINE_STYLES
+from evomal.report.style import COLOUR_NAMES, LINE_STYLES
 from tests.report.cards import HARMLESS, Tags
 
 
@@ -26,5 +26,9 @@ def test_a_page_refers_to_nothing_outside_and_forbids_scripts(loss_file):
     assert "url(" not in style
     assert "@import" not in style
     assert "prefers-color-scheme: dark" in style
-    assert all(f'[style*="{colour}"]' in style for colour, _ in LINE_STYLES)  # lighter on a dark page
+    dark = style.partition("prefers-color-scheme: dark")[2].partition("* {")[0]
+    for colour, _ in LINE_STYLES:  # lighter on a dark page
+        assert f"--{COLOUR_NAMES[colour]}: {colour};" in style
+        assert f"--{COLOUR_NAMES[colour]}: " in dark
+        assert colour not in dark
     assert "size: A4" in style

@@ -1,0 +1,83 @@
+"""How losses, results of searches, comparisons show themselves in notebooks.
+
+Imported by evomal itself, so that everything heavy is imported only when something is shown.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from evomal.losses.contract import Loss
+from evomal.runs.results import Best, SearchResult
+from evomal.verdict.comparison import Comparison
+
+_BOX = '<div style="max-width: 46rem">{}</div>'
+
+
+def loss_html(loss: Loss) -> str:
+    """The formula, typeset where it fits, above the shape."""
+    from evomal.analysis.shapes import loss_shape
+    from evomal.report.harmless import in_html
+    from evomal.report.loss_plot import draw_loss
+    from evomal.report.page import in_code
+    from evomal.report.style import inline_svg
+    from evomal.report.typeset import formula_text, mathml, symbols_of
+
+    formula = formula_text(loss)
+    # Outputs of a notebook share a page, on which names inside figures must differ.
+    prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
+    description = "value and gradient of the loss, beside the task loss"
+    parts = [
+        f"<p><b>{in_html(type(loss).__name__)}</b> for {in_html(loss.kind)}</p>",
+        mathml(loss, formula) or "",
+        f"<p>{in_code(formula)}<br>{in_html(symbols_of(loss))}</p>",
+        inline_svg(draw_loss(loss_shape(loss)), description, prefix),
+    ]
+    return _BOX.format("".join(parts))
+
+
+def best_html(best: Best) -> str:
+    """What it came to and where it was found, above the loss itself."""
+    size = "" if best.expression is None else f", of {best.expression.size} nodes"
+    return f"<p>value {best.value:.4g}, found in generation {best.generation + 1}{size}</p>{loss_html(best.loss())}"
+
+
+def result_html(result: SearchResult) -> str:
+    """The best loss, below what became of the candidates."""
+    from evomal.report.harmless import in_html
+
+    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"
+    generations = len(result.history)
+    ended = f"{generations} generation{'' if generations == 1 else 's'}: {result.ending}"
+    about = f"<p>{in_html(ended)}<br>candidates: {in_html(counts)}</p>"
+    return about + ("<p>nothing survived</p>" if result.best is None else best_html(result.best))
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Verdicts in words, then the table."""
+    from evomal.report.harmless import in_html, included_in_html
+    from evomal.verdict import tables
+
+    sentences = [found.sentence for found in comparison.verdicts.values()]
+    said = {f"- {sentence}" for sentence in sentences}
+    rest = "\n".join(line for line in tables.markdown(comparison).splitlines() if line not in said)
+    verdicts = "".join(f"<p><b>{in_html(sentence)}</b></p>" for sentence in sentences)
+    return f'<div style="overflow-x: auto">{verdicts}{included_in_html(rest, "")}</div>'
+
+
+def _shown_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:
+    def _repr_html_(thing: Any) -> str | None:
+        try:
+            return make(thing)
+        except Exception:  # The notebook shows the plain text then, and nobody loses a result to its display.
+            return None
+
+    return _repr_html_
+
+
+_MAKERS: dict[type, Callable[[Any], str]] = {
+    Loss: loss_html, Best: best_html, SearchResult: result_html, Comparison: comparison_html,
+}  # fmt: skip
+# Set from here, as the classes' own packages may not know that there are reports.
+for _kind, _make in _MAKERS.items():
+    setattr(_kind, "_repr_html_", _shown_by(_make))  # noqa: B010  (a type checker would not know the attribute)

@@ -1,0 +1,56 @@
+"""The table of the best losses."""
+
+from evomal.analysis.best_losses import best_losses
+from evomal.analysis.chosen_runs import chosen_runs
+from evomal.report.loss_table import loss_table, metric_value, metric_words, shown_value, table_sentence
+from tests.analysis.records import record, row
+from tests.report.cards import Tags
+from tests.report.reports import ROWS, SQUARE
+
+LONG = "add(square(sub(f, y)), add(square(sub(f, y)), add(tanh(sub(y, f)), abs(sub(max(y, 1), tanh(f))))))"
+
+
+def table_of(folder, **options):
+    (best,) = best_losses(chosen_runs([folder]))
+    return Tags(loss_table(best, **options)), best
+
+
+def test_shares_are_in_percent_and_other_metrics_as_they_are():
+    assert (metric_words("error_rate"), shown_value(0.10567, "error_rate")) == ("error rate (%)", "10.57")
+    assert (metric_words("mse"), shown_value(0.10567, "mse")) == ("mse", "0.1057")
+    assert metric_value(0.10567, "error_rate") == "error rate 10.57 %"
+    assert metric_value(0.10567, "mse") == "mse 0.1057"
+
+
+def test_a_row_has_its_rank_value_shape_size_formula_generation_and_origin(tmp_path):
+    page, best = table_of(record(tmp_path, ROWS), with_runs=False)
+    head = "rankvalidation mseshapesizeformulagenerationorigin"
+    assert head + "10.254Abs(f - y)2mutation20.542.25*(f - y)**21initial" in page.text.replace("\n", "")
+    assert [page.count(tag) for tag in ("tr", "svg", "details")] == [3, 2, 0]
+    assert {found["scope"] for tag, found in page.elements if tag == "th"} == {"col"}
+    shapes = [found["aria-label"] for tag, found in page.elements if tag == "svg"]
+    assert shapes == ["value over the error f − y from -3 to 3, at y of −1, 0 and 1"] * 2
+    assert table_sentence(best) == (
+        "The best 2 distinct losses of 2 that were trained with; losses with one shape or one formula count once; "
+        "shapes: value over the error f − y from -3 to 3, at y of −1, 0 and 1, each on a scale of its own."
+    )
+
+
+def test_several_runs_say_of_which_a_loss_is(tmp_path):
+    page, _ = table_of(record(tmp_path, ROWS, method="random", seed=7), with_runs=True)
+    assert "originmethodseed" in page.text
+    assert "mutationrandom7" in page.text
+
+
+def test_a_long_formula_is_cut_and_opens_to_the_whole(tmp_path):
+    page, best = table_of(record(tmp_path, [row(0, 0, 0.1, genome=LONG, weights=[1.23456] * 23)]), with_runs=False)
+    formula = best.rows[0].formula
+    assert len(formula) > 90
+    assert page.count("details") == page.count("summary") == 1
+    assert f"{formula[:89]}…{formula}" in page.text
+
+
+def test_a_table_scrolls_in_a_box_that_has_a_name(tmp_path):
+    page, _ = table_of(record(tmp_path, [row(0, 0, 0.1, genome=SQUARE)]), with_runs=False)
+    (box,) = [found for tag, found in page.elements if tag == "div"]
+    assert box == {"class": "scroll", "role": "region", "tabindex": "0", "aria-label": "the best distinct losses"}

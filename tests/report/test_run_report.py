@@ -1,0 +1,139 @@
+"""What a report says of whole runs, and of runs with something missing."""
+
+import json
+
+import pytest
+
+from evomal.errors import InputError
+from evomal.report.run_report import run_report
+from evomal.runs import RunStore
+from tests.analysis.records import row
+from tests.report.reports import ABSOLUTE, ROWS, written_run
+
+FIGURES_OF_A_RUN = ["Shape", "Search", "Filters", "Size against fitness", "Ancestry", "Run time"]
+
+
+def test_one_run_is_told_with_its_best_loss(tmp_path):
+    report = run_report(written_run(tmp_path / "a"))
+    assert report.title == "planted, linear: evomal"
+    assert report.subject.startswith("One search, seed 0, begun 20")
+    assert report.subject.endswith(" UTC; complete: all generations are done.")
+    assert report.warnings == ()
+    (formula,) = report.formulas
+    assert (formula.text, formula.written, formula.symbols) == ("Abs(f - y)", ABSOLUTE, "f: output, y: target")
+    assert formula.sentence == "Validation mse 0.25, size 4, found in generation 2 by mutation (evomal, seed 0)."
+    assert [shown.title for shown in report.figures()] == FIGURES_OF_A_RUN
+    assert [shown.is_narrow for shown in report.figures()] == [False, False, False, True, False, False]
+
+
+def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):
+    report = run_report(written_run(tmp_path / "a"))
+    assert report.setting_sentence() == "Preset quick; * marks what was set otherwise."
+    entries = dict(report.setting_entries())
+    assert (entries["population *"], entries["threads *"], entries["generations"]) == ("2", "1", "10")
+    assert entries["filters"] == "symbolic, dead, rejection, gradient"
+    assert ("hardships", "label_noise 0.0") in report.task_entries()
+    environment = dict(report.environment_entries())
+    assert (environment["device"], environment["threads"], environment["torch"]) == ("cpu", "1", "2.13.0")
+
+
+def test_commands_repeat_the_run_and_have_its_loss_judged(tmp_path):
+    report = run_report(written_run(tmp_path / "a"))
+    assert report.commands[0].text == (
+        "evomal search diabetes --model mlp:hidden=8 --seed 0 --set population=2 --set threads=1 "
+        f"--out {tmp_path / 'a-again'}"
+    )
+    assert report.compare_command() == (
+        f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'} --tune-lr 5 "
+        f"--out {tmp_path / 'a'}"
+    )
+
+
+def test_several_runs_are_told_together(tmp_path):
+    written_run(tmp_path / "a")
+    written_run(tmp_path / "b", seed=1)
+    written_run(tmp_path / "c", ROWS[:2], method="random", complete=False)
+    report = run_report(tmp_path)
+    assert (report.title, report.subject) == (
+        "planted, linear: evomal, random",
+        "3 searches: 2 complete, 1 interrupted.",
+    )
+    assert report.run is None
+    assert report.compare_command() is None
+    assert [shown.title for shown in report.figures()] == ["Shape", "Search", "Filters", "Run time"]
+    assert [row[:1] + row[2:] for row in report.run_rows()] == [
+        ("a", "evomal", "0", "complete", "2", "2", "mse 0.25"),
+        ("b", "evomal", "1", "complete", "2", "2", "mse 0.25"),
+        ("c", "random", "0", "interrupted", "1", "1", "mse 0.5"),
+    ]
+    assert report.warnings == (
+        f"The search random, seed 0 was interrupted: 1 of 10 generations are recorded; "
+        f"evomal resume {tmp_path / 'c'} goes on with it.",
+        "The search random, seed 0 has one generation only, so that nothing was bred.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "complete", "sentences"),
+    [
+        (ROWS[:2], True, ["has one generation only, so that nothing was bred."]),
+        (ROWS, False, ["was interrupted: 2 of 10 generations are recorded; evomal resume {folder} goes on with it."]),
+        (
+            [row(0, 0), row(0, 1), row(0, 2, state="dead gradient")], True,
+            ["trained with no loss: nothing survived (2 rejected, 1 dead gradient)."],
+        ),
+        (
+            [], False,
+            [
+                "was interrupted: 0 of 10 generations are recorded; evomal resume {folder} goes on with it.",
+                "has not recorded any candidate yet.",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said(tmp_path, rows, complete, sentences):
+    report = run_report(written_run(tmp_path / "a", rows, complete=complete))
+    assert list(report.warnings) == [f"This search {text.format(folder=tmp_path / 'a')}" for text in sentences]
+    assert bool(report.formulas) == any(candidate.state == "evaluated" for candidate in rows)
+    assert [shown.title for shown in report.figures()][-5:] == FIGURES_OF_A_RUN[1:]
+
+
+def test_failures_are_told_the_most_frequent_first(tmp_path):
+    from dataclasses import replace
+
+    failed = [replace(row(0, number, state="failed"), sentence="no memory" if number else "odd") for number in range(3)]
+    report = run_report(written_run(tmp_path / "a", [*failed, row(0, 3, 0.5)]))
+    assert report.warnings[1:] == ("This search had 2 failures: no memory", "This search had 1 failure: odd")
+
+
+def test_a_running_search_is_told_as_running(tmp_path):
+    written_run(tmp_path / "a", complete=False)
+    with RunStore.open(tmp_path / "a"):
+        assert run_report(tmp_path / "a").warnings == (
+            "This search is still running: 2 of 10 generations are recorded.",
+        )
+
+
+def test_a_search_of_a_comparison_has_the_comparison_s_verdict(tmp_path):
+    written_run(tmp_path / "searches" / "evomal-0")
+    (tmp_path / "comparison.md").write_text("Compared.\n")
+    assert run_report(tmp_path / "searches" / "evomal-0").verdicts.verdicts[0].text == "Compared."
+    assert run_report(tmp_path).verdicts.verdicts[0].text == "Compared."
+
+
+def test_a_comparison_of_given_losses_needs_no_runs(tmp_path):
+    verdicts = {"huber": {"kind": "gain", "sentence": "huber beats mse"}}
+    (tmp_path / "comparison.json").write_text(json.dumps({"verdicts": verdicts}))
+    report = run_report(tmp_path)
+    assert (report.title, report.subject) == (
+        f"Comparison in {tmp_path.name}", "Losses that were given, no searches.",
+    )  # fmt: skip
+    assert report.figures() == []
+    assert report.as_data()["verdicts"] == [{"kind": "gain", "sentence": "huber beats mse"}]
+
+
+def test_a_folder_without_either_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match="holds neither a run nor a comparison"):
+        run_report(tmp_path)
+    with pytest.raises(InputError, match="is not a folder"):
+        run_report(tmp_path / "none")
