@@ -26,6 +26,7 @@ from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
+from evomal.report.harmless import printable
 from evomal.tasks import MODELS, TASKS, Hardships, Task
 from evomal.tasks.datasets import DATASETS, data_folder, dataset_named, fetch
 from evomal.whole_files import write_whole
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def _fail(reason: object, code: int) -> NoReturn:
-    typer.echo(f"evomal: {reason}", err=True)
+    typer.echo(printable(f"evomal: {reason}"), err=True)
     sys.exit(code)
 
 

@@ -95,6 +95,8 @@ def draw(found: dict[tuple[str, int], Score], folder: Path, steps: int) -> None:
         "training_loss": [round(point.training_loss, 4) for *_, point, _ in rows],
         "validation_error": [round(point.validation, 4) for *_, point, _ in rows],
         "test_error": [round(score.test, 4) for *_, score in rows],
+        "test_ece": [round(score.metrics["ece"], 4) for *_, score in rows],
+        "test_nll": [round(score.metrics["nll"], 4) for *_, score in rows],
     }
     save_figure(figure, folder / "smoothing", columns)
 

@@ -185,3 +185,9 @@ def test_losses_named_in_the_catalogue_are_public():
     public = [getattr(evomal.losses, name) for name in evomal.losses.__all__]
     assert all(row.make in public for row in CATALOGUE.values())
     assert isinstance(evomal.losses.named_loss("focal", gamma=1.0), FocalLoss)
+
+
+def test_an_error_is_one_line_whatever_a_file_is_called(run, tmp_path):
+    code, out, err = run("card", tmp_path / "two\nlines\x1b[31m.json")
+    assert (code, out) == (2, "")
+    assert err == f"evomal: {tmp_path}/two?lines?[31m.json: there is no such file\n"

@@ -93,8 +93,8 @@ def test_all_agree_on_the_best(columns, searches, tmp_path):
         best = best_of(store.candidates())
     curves, front, family = (columns(kind, searches / "evomal-1", tmp_path) for kind in ("curves", "front", "ancestry"))
     assert min(curves["mean"]) == best.fitness
-    assert [value for value, is_on in zip(front["mse"], front["on front"], strict=True) if is_on][-1] == best.fitness
-    assert (family["mse"][-1], family["genome"][-1]) == (best.fitness, best.genome)
+    assert [value for value, is_on in zip(front["value"], front["on front"], strict=True) if is_on][-1] == best.fitness
+    assert (family["value"][-1], family["genome"][-1]) == (best.fitness, best.genome)
     assert (family["generation"][-1], family["place"][-1]) == (best.generation + 1, best.index)
 
 
@@ -144,13 +144,12 @@ def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noq
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_runs_end_in_a_sentence_and_a_figure(run, tmp_path, kind):  # noqa: F811
-    (tmp_path / "none").mkdir()
     record(tmp_path / "empty", [], complete=False)
     record(tmp_path / "rejected", [row(0, 0), row(0, 1, state="failed")])
     described = {"method": STRANGE, "task": STRANGE, "metric": STRANGE}
     odd = [row(0, 0, 1e308, genome=STRANGE), row(0, 1, -1e308, genome="abs($"), row(1, 0, 2.0, parents=[7, 0])]
     record(tmp_path / "strange", odd, **described)
-    for name in ("none", "empty", "rejected", "strange"):
+    for name in ("empty", "rejected", "strange"):
         # Saved for good, so that whatever is drawn is rendered too.
         code, out, err = run("analyse", kind, tmp_path / name, "--out", tmp_path / "figures")
         assert (code, err) == (0, "")
@@ -184,3 +183,12 @@ def test_one_run_is_asked_for_by_name(run, tmp_path, kind):  # noqa: F811
     code, out, err = run("analyse", kind, tmp_path, "--out", tmp_path / "figures")
     assert (code, out) == (2, "")
     assert err == f"evomal: one run was expected but got 2: name one of them, such as {tmp_path / 'a'}\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_without_runs_is_bad_input_and_nothing_is_written(run, tmp_path, kind):  # noqa: F811
+    (tmp_path / "none").mkdir()
+    for form in ([], ["--json"]):
+        code, out, err = run("analyse", kind, tmp_path / "none", "--out", tmp_path / "figures", *form)
+        assert (code, out, err) == (2, "", f"evomal: there is no run in {tmp_path / 'none'}\n")
+    assert not (tmp_path / "figures").exists()

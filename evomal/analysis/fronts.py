@@ -65,7 +65,8 @@ class Front:
         """A row for each loss."""
         return {
             "size": [point.size for point in self.points],
-            self.metric: [point.value for point in self.points],
+            "value": [point.value for point in self.points],
+            "metric": [self.metric] * len(self.points),
             "generation": [point.generation for point in self.points],
             "place": [point.candidate.index for point in self.points],
             "on front": [point.is_on_front for point in self.points],

@@ -29,7 +29,7 @@ def show_figure(
     """Save a figure as `out/name.*`, then print what it shows in a few lines, or its data as JSON."""
     files = [str(path) for path in save_figure(figure, made_folder(out) / name, columns)]
     if as_json:
-        echo_json({"kind": name, "data": columns, "files": files})
+        echo_json({"kind": name, "summary": list(summary), "data": columns, "files": files})
         return
     for line in (*summary, *(f"wrote {path}" for path in files)):
         typer.echo(line)

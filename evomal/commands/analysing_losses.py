@@ -56,6 +56,8 @@ def show_shapes(
         summary = _surface_summary(surfaces)
         show_figure("surfaces", draw_surfaces(surfaces), surfaces.columns(), summary, out=out, as_json=as_json)
         return
+    if family and len(set(family)) < len(family):
+        raise InputError(f"{next(name for name in family if family.count(name) > 1)} is named twice")
     shapes = shape_panels(chosen, family or (() if chosen else FAMILIES), classes=classes)
     show_figure("shapes", draw_shape_panels(shapes), shapes.columns(), _shape_summary(shapes), out=out, as_json=as_json)
 

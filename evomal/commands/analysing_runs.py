@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from evomal.analysis.ancestry import Ancestry, ancestry
-from evomal.analysis.chosen_runs import chosen_runs, counted
+from evomal.analysis.chosen_runs import Runs, chosen_runs, counted
 from evomal.analysis.filter_shares import FilterShares, filter_shares
 from evomal.analysis.fronts import Front, front
 from evomal.analysis.run_times import RunTimes, run_times
 from evomal.analysis.search_curves import SearchCurves, search_curves
 from evomal.commands.analysing import FIGURES, Out, show_figure
 from evomal.commands.json_output import AsJson
+from evomal.errors import InputError
 from evomal.report.ancestry_plot import change_lines, draw_ancestry
 from evomal.report.filter_shares_plot import draw_filter_shares
 from evomal.report.front_plot import draw_front
@@ -33,38 +34,44 @@ Folder = Annotated[Path, typer.Argument(help="The folder of a run.", show_defaul
 
 def show_curves(folders: Folders, out: Out = FIGURES, as_json: AsJson = False) -> None:
     """The best so far against generations and evaluations, a line a method."""
-    data = search_curves(chosen_runs(folders, progress=True))
+    data = search_curves(_runs(folders))
     lines = _curve_lines(data)
     show_figure("curves", draw_search_curves(data), data.columns(), lines, out=out, as_json=as_json)
 
 
 def show_filters(folders: Folders, out: Out = FIGURES, as_json: AsJson = False) -> None:
     """What became of candidates, by generation."""
-    data = filter_shares(chosen_runs(folders, progress=True))
+    data = filter_shares(_runs(folders))
     lines = _filter_lines(data)
     show_figure("filters", draw_filter_shares(data), data.columns(), lines, out=out, as_json=as_json)
 
 
 def show_runtime(folders: Folders, out: Out = FIGURES, as_json: AsJson = False) -> None:
     """What searches took, by method and stage."""
-    data = run_times(chosen_runs(folders, progress=True))
+    data = run_times(_runs(folders))
     lines = _time_lines(data)
     show_figure("runtime", draw_run_times(data), data.columns(), lines, out=out, as_json=as_json)
 
 
 def show_front(folder: Folder, out: Out = FIGURES, as_json: AsJson = False) -> None:
     """Size against fitness of every loss that a run trained."""
-    data = front(chosen_runs([folder]))
-    # Simplifying the formulas takes time, which JSON need not.
-    lines = [] if as_json else _front_lines(data)
+    data = front(_runs([folder]))
+    lines = _front_lines(data)
     show_figure("front", draw_front(data), data.columns(), lines, out=out, as_json=as_json)
 
 
 def show_ancestry(folder: Folder, out: Out = FIGURES, as_json: AsJson = False) -> None:
     """How the best formula of a run came about."""
-    data = ancestry(chosen_runs([folder]))
+    data = ancestry(_runs([folder]))
     lines = _ancestry_lines(data)
     show_figure("ancestry", draw_ancestry(data), data.columns(), lines, out=out, as_json=as_json)
+
+
+def _runs(folders: Sequence[Path]) -> Runs:
+    runs = chosen_runs(folders, progress=True)
+    if not runs.runs:
+        raise InputError(runs.sentence)
+    return runs
 
 
 KINDS: dict[str, Callable[..., None]] = {

@@ -37,6 +37,7 @@ Losses = Annotated[
         help="Losses by name or file, comma-separated; strong: the usual rivals (default: the task's, strong)."
     ),
 ]
+OneSeed = Annotated[int, typer.Option(help="The evaluation seed.", min=0)]
 FirstSeed = Annotated[int, typer.Option(help="The first evaluation seed.", min=0)]
 Steps = Annotated[int | None, typer.Option(help="Training steps (default: the task's).")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -97,7 +98,7 @@ def show_representation(
     losses: Losses = None,
     model: Model = None,
     samples: Annotated[int, typer.Option(help="Test rows to lay out.")] = 1000,
-    seed: FirstSeed = FIRST_SEED,
+    seed: OneSeed = FIRST_SEED,
     steps: Steps = None,
     device: Device = "auto",
     data: DataFolder = None,

@@ -117,17 +117,35 @@ def resume_search(
     with RunStore.read(folder) as store:
         recorded = store.settings
     try:
+        given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
         # Another executor has workers of its own.
-        place = recorded["workplace"] if executor in (None, recorded["workplace"]["executor"]) else {}
-        settings = SearchSettings(**recorded["settings"], **recorded["budgets"], **place).with_texts(
-            [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
+        place = (
+            recorded["workplace"] if _last_named("executor", given) in (None, recorded["workplace"]["executor"]) else {}
         )
+        settings = SearchSettings(**recorded["settings"], **recorded["budgets"], **place).with_texts(given)
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
+        if settings.executor != recorded["workplace"]["executor"] and not force:
+            _require_as_many_threads(settings, recorded["threads"], folder)
     except KeyError as error:
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
     if source is None:
         raise InputError(f"{folder}: was begun from Python, so that evomal.search with its tasks must go on with it")
     _run(tasks_from(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
+
+
+def _last_named(key: str, texts: list[str]) -> str | None:
+    """What was typed last for a setting."""
+    pairs = (text.partition("=") for text in texts)
+    return next((value.strip() for name, _, value in reversed(list(pairs)) if name.strip() == key), None)
+
+
+def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Path) -> None:
+    """Raise before a cluster is started that the record would refuse."""
+    if settings.threads not in (None, recorded):
+        raise InputError(
+            f"{folder}: threads was {recorded} but is {settings.threads}, the number of each worker: "
+            f"go on with --set threads={recorded}"
+        )
 
 
 def list_runs(

@@ -11,7 +11,7 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Brief, Executor, Judge, Method
-from evomal.runs.executors import EXECUTORS, Say
+from evomal.runs.executors import EXECUTORS, Say, Tick
 from evomal.settings import SearchSettings
 from evomal.strategies import Strategy
 from evomal.tasks.task import Task
@@ -34,11 +34,13 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepared(
-    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int, say: Say | None = None
-) -> Iterator[Prepared]:
+    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int, say: Say | None = None,
+    tick: Tick | None = None,
+) -> Iterator[Prepared]:  # fmt: skip
     """Everything checked and in place, nothing computed yet; workers are there for the time of the block."""
     judged = _judged(tasks, settings)
-    with EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say) as executor:
+    opened = EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say, tick)
+    with opened as executor:
         brief = Brief(settings, seed, judged[0].kind)
         yield Prepared(judged, executor, _strategy(method, brief), method.judge(brief, executor))
 

@@ -45,6 +45,11 @@ class Watcher(Protocol):
         """Something to know meanwhile: which workers there are, and what became of them."""
 
 
+def ticking(watcher: Watcher | None) -> Callable[[], None] | None:
+    """What asks a watcher again and again whether to go on, while there is nothing to report."""
+    return None if watcher is None else lambda: watcher.report("evaluate", 0)
+
+
 def search(
     task: Task | Sequence[Task],
     *,
@@ -69,7 +74,7 @@ def search(
     chosen = method_named(method)
     resolved = SearchSettings.given(settings, preset, changes)
     say = None if watcher is None else lambda sentence: watcher.say(sentence)
-    with thread_count(resolved.threads), prepared(task, chosen, resolved, seed, say) as parts:
+    with thread_count(resolved.threads), prepared(task, chosen, resolved, seed, say, ticking(watcher)) as parts:
         run = _Run(parts, chosen, resolved, seed, source)
         if folder is None:
             return run.to_the_end(None, callback, watcher)
@@ -213,6 +218,8 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 
 
 _FREE = {"budgets", "source", "workplace"}
+_RESOLVED = {"settings.threads"}
+"""Settings whose meaning is recorded beside them: left open they are the same as named."""
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
@@ -238,7 +245,9 @@ def _that_matter(differing: Sequence[Difference]) -> list[Difference]:
     return [
         entry
         for entry in differing
-        if entry.key.split(".")[0] not in _FREE and entry.key.removeprefix("settings.") not in keys - {entry.key}
+        if entry.key.split(".")[0] not in _FREE
+        and entry.key not in _RESOLVED
+        and entry.key.removeprefix("settings.") not in keys - {entry.key}
     ]
 
 

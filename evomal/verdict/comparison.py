@@ -12,7 +12,7 @@ from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher
+from evomal.runs.run_loop import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task
@@ -31,13 +31,13 @@ from evomal.verdict.contestants import (
 from evomal.verdict.scaled_loss import matching_factor
 from evomal.verdict.statistics import Paired, paired
 from evomal.verdict.training_log import TrainingLog
+from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, cost_of, tuned
 from evomal.verdict.words import POINTS, Evidence, Verdict, verdict
 
-EVALUATION_SEEDS, TUNING_SEEDS = 1000, 2000
-"""Where the seeds of final trainings and of tuning begin: a search, whose seeds begin at 0, sees neither."""
+EVALUATION_SEEDS = 1000
+"""Where the seeds of final trainings begin: a search, whose seeds begin at 0, does not see them."""
 SHARES = ("error_rate", "ece")
 """Metrics that are shares, and are shown in percent."""
-_TUNING_TRAININGS = 2  # seeds for each learning rate that is tried
 
 Variant = Literal["plain", "tuned", "rescaled"]
 Told = Callable[[str], None]
@@ -63,7 +63,7 @@ class Entry:
 
     def costs(self, task: Task) -> list[list[float]]:
         """What each loss came to in each seed, as something to be minimised; inf where it came to nothing."""
-        return [[math.inf] if loss is None else [_cost(score, task) for score in loss.scores] for loss in self.losses]
+        return [[math.inf] if loss is None else [cost_of(score, task) for score in loss.scores] for loss in self.losses]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class Comparison:
     seeds: tuple[int, ...]
     search_seeds: tuple[int, ...]
     trials: int
-    """Learning rates tried for each loss in the variant `tuned`; 0 where none were."""
+    """Learning rates asked for in the variant `tuned`; 0 where none were."""
+    rates: tuple[float, ...]
+    """Those that were tried, for every loss: more than asked for, where the baseline's best was at an end."""
     baseline: str
     entries: tuple[Entry, ...]
     differences: dict[tuple[str, Variant], Paired]
@@ -126,7 +128,7 @@ def compare(
     others = [contestant for contestant in others if not contestant.is_same(base)]  # it takes part anyway
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
     place = None if folder is None else Path(folder)
-    with thread_count(resolved.threads), crew_if_wanted(resolved, [task], told):
+    with thread_count(resolved.threads), crew_if_wanted(resolved, [task], told, ticking(watcher)):
         for method in methods:
             _tell(told, f"searching with {method}")
             runs = None if place is None else place / SEARCHES
@@ -145,6 +147,9 @@ def compared(
 ) -> Comparison:  # fmt: skip
     """The comparison of contestants whose losses are there already."""
     chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
+    (baseline,) = base.candidates
+    assert baseline is not None  # the task's own loss is there
+    tuning = Tuning((), {})
     with (
         TrainingLog(folder, description(task, settings)) as log,
         crew_if_wanted(settings, [task], told) as crew,
@@ -154,21 +159,21 @@ def compared(
             "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, told
         )
         if tune_lr:
-            rates = _tuned_rates([base, *others], arena, tune_lr, task, told)
+            candidates = {candidate.identity: candidate for candidate in _candidates([base, *others])}
+            _tell(told, f"trying {tune_lr} learning rates or more for each of {len(candidates)} losses")
+            tuning = tuned(list(candidates.values()), baseline, arena, tune_lr, task)
             entries += _entries(
-                "tuned", [base, *others], lambda candidate: Job(candidate, rates[candidate.identity]), arena, chosen,
-                told,
+                "tuned", [base, *others], lambda candidate: Job(candidate, tuning.best[candidate.identity]), arena,
+                chosen, told,
             )  # fmt: skip
         if rescale and others:
-            (baseline,) = base.candidates
-            assert baseline is not None
             entries += _entries(
                 "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen, told
             )  # fmt: skip
     differences = _differences(entries, base.name, task)
     return Comparison(
         task=task, steps=settings.final_steps, seeds=tuple(chosen), search_seeds=tuple(range(search_seeds)),
-        trials=tune_lr, baseline=base.name, entries=tuple(entries), differences=differences,
+        trials=tune_lr, rates=tuning.rates, baseline=base.name, entries=tuple(entries), differences=differences,
         verdicts=_verdicts(others, base, entries, differences, task), folder=folder,
     )  # fmt: skip
 
@@ -198,27 +203,8 @@ def _trained(job: Job, arena: Arena, seeds: Sequence[int]) -> Trained:
     return Trained(job.candidate.formula, job.lr, job.factor, arena.scores(job, seeds))
 
 
-def _tuned_rates(
-    contestants: Sequence[Contestant], arena: Arena, trials: int, task: Task, told: Told | None
-) -> dict[str, float]:
-    """For each loss the rate with the least mean validation cost; one at which a seed diverges is not taken."""
-    candidates = {candidate.identity: candidate for candidate in _candidates(contestants)}
-    _tell(told, f"trying {trials} learning rates for each of {len(candidates)} losses")
-    seeds = range(TUNING_SEEDS, TUNING_SEEDS + _TUNING_TRAININGS)
-    costs: dict[str, dict[float, float]] = {identity: {} for identity in candidates}
-    jobs = [
-        Job(candidate, rate) for rate in tried_rates(arena.own_lr, trials) for candidate in candidates.values()
-    ]  # fmt: skip
-    arena.train(jobs, seeds, test=False)
-    for job in jobs:
-        scores = arena.scores(job, seeds, test=False)
-        mean = sum(_cost(score, task, validation=True) for score in scores) / len(scores)
-        costs[job.candidate.identity][job.lr] = mean
-    return {identity: min(found, key=lambda rate: (found[rate], rate)) for identity, found in costs.items()}
-
-
 def _rescaled(candidate: Candidate, baseline: Candidate, task: Task, arena: Arena) -> Job:
-    seeds = list(range(TUNING_SEEDS, TUNING_SEEDS + _TUNING_TRAININGS))
+    seeds = list(range(TUNING_SEEDS, TUNING_SEEDS + TUNING_TRAININGS))
     return Job(candidate, arena.own_lr, matching_factor(task, candidate.loss, baseline.loss, seeds=seeds))
 
 
@@ -228,19 +214,6 @@ def _candidates(contestants: Sequence[Contestant]) -> list[Candidate]:
 
 def _named(variant: Variant) -> str:
     return "" if variant == "plain" else f", {variant}"
-
-
-def tried_rates(own: float, trials: int) -> list[float]:
-    """So many rates, evenly spaced by their ratio from a tenth to ten times the task's own."""
-    if trials == 1:
-        return [own]
-    return [float(f"{own * 10 ** (2 * index / (trials - 1) - 1):.4g}") for index in range(trials)]
-
-
-def _cost(score: Score, task: Task, *, validation: bool = False) -> float:
-    value = score.validation if validation else score.test
-    cost = task.metric.cost(value)
-    return cost if math.isfinite(cost) and not score.diverged else math.inf
 
 
 def _differences(entries: Sequence[Entry], baseline: str, task: Task) -> dict[tuple[str, Variant], Paired]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher
+from evomal.runs.run_loop import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.comparison import Comparison, Told, compare
@@ -53,7 +53,7 @@ def rate_curve(
     place = None if folder is None else Path(folder)
     searched_losses: list[AnyLoss] = list(losses)
     comparisons = {}
-    with crew_if_wanted(resolved, [task], told):  # one crew for all rates
+    with crew_if_wanted(resolved, [task], told, ticking(watcher)):  # one crew for all rates
         if methods and not search_each:
             if search_seeds != 1:
                 raise InputError("several search seeds are for a search at each rate: search_each")

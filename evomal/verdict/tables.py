@@ -17,7 +17,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     return {
         "task": task.name, "record": dict(task.record), "metric": task.metric.name,
         "lower_is_better": task.metric.lower_is_better, "steps": comparison.steps, "seeds": list(comparison.seeds),
-        "search_seeds": list(comparison.search_seeds), "trials": comparison.trials, "baseline": comparison.baseline,
+        "search_seeds": list(comparison.search_seeds), "trials": comparison.trials, "rates": list(comparison.rates),
+        "baseline": comparison.baseline,
         "rows": [_row(entry, comparison) for entry in comparison.entries],
         "verdicts": {
             name: {"kind": found.kind, "sentence": found.sentence} for name, found in comparison.verdicts.items()
@@ -34,7 +35,7 @@ def markdown(comparison: Comparison) -> str:
         "the same variant with its 95 % bootstrap interval; p by Wilcoxon's signed-rank test unless it says sign"
     )
     if comparison.trials:
-        head += f"; tuned: the best of {comparison.trials} learning rates on validation, for every loss alike"
+        head += f"; tuned: the best of {_rates(comparison)} on validation, for every loss alike"
     lines = [
         f"{head}.",
         "",
@@ -136,6 +137,7 @@ def _value(score: Score, comparison: Comparison) -> str:
 def _sentences(comparison: Comparison) -> list[str]:
     """Verdicts first; then what diverged, and why, and what was not found."""
     sentences = [found.sentence for found in comparison.verdicts.values()]
+    sentences += [note for entry in comparison.entries if (note := _at_an_end(entry, comparison)) is not None]
     for entry in comparison.entries:
         for number, loss in enumerate(entry.losses):
             who = f"{entry.name}, {entry.variant}" + (f", search {number}" if len(entry.losses) > 1 else "")
@@ -144,6 +146,24 @@ def _sentences(comparison: Comparison) -> list[str]:
                 continue
             sentences += [f"{who}, seed {score.seed}: {score.sentence}" for score in loss.scores if score.diverged]
     return sentences
+
+
+def _rates(comparison: Comparison) -> str:
+    first, last = comparison.rates[0], comparison.rates[-1]
+    return f"{len(comparison.rates)} learning rates" + (f" from {first:g} to {last:g}" if first < last else "")
+
+
+def _at_an_end(entry: Entry, comparison: Comparison) -> str | None:
+    """Where the best rate may lie beyond those that were tried."""
+    if entry.variant != "tuned" or len(comparison.rates) < 2:
+        return None
+    ends = (comparison.rates[0], comparison.rates[-1])
+    found = [loss.lr for loss in entry.losses if loss is not None]
+    count = sum(lr in ends for lr in found)
+    if not count:
+        return None
+    who = f"{count} of {len(found)} losses are" if len(found) > 1 else "the best rate is"
+    return f"{entry.name}, tuned: {who} at an end of the rates tried, so another may be better"
 
 
 def _tested(score: Score) -> float:

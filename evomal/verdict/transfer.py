@@ -10,7 +10,7 @@ from typing import Any
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher
+from evomal.runs.run_loop import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -61,7 +61,7 @@ def transfer(
     base, others = task_loss(to), all_given(losses, to)
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
-    with thread_count(resolved.threads), crew_if_wanted(resolved, [to], told):
+    with thread_count(resolved.threads), crew_if_wanted(resolved, [to], told, ticking(watcher)):
         if source is not None:
             _require_same_kind(source, to)
             runs = None if place is None else place / SEARCHES

@@ -20,7 +20,7 @@ def test_the_front_is_what_nothing_beats(tmp_path):
     data = front(chosen_runs([record(tmp_path, rows)]))
     assert [(point.size, point.value, point.generation) for point in data.best] == [(3, 6, 1), (4, 5, 1), (6, 2, 2)]
     assert data.columns()["size"] == [3, 3, 4, 4, 5, 6]
-    assert data.columns()["mse"] == [6.0, 9.0, 5.0, 5.0, 5.0, 2.0]
+    assert data.columns()["value"] == [6.0, 9.0, 5.0, 5.0, 5.0, 2.0]
     assert data.columns()["on front"] == [True, False, True, False, False, True]
     assert data.unit == "nodes"
 

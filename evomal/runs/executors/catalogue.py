@@ -7,27 +7,31 @@ from contextlib import AbstractContextManager
 from evomal.engine import Engine, EngineSettings
 from evomal.methods import Executor
 from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.crew import Say
+from evomal.runs.executors.crew import Say, Tick
 from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.executors.local import LocalExecutor
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 
-Opening = Callable[[Sequence[Task], int, EngineSettings, SearchSettings, Say | None], AbstractContextManager[Executor]]
+Opening = Callable[
+    [Sequence[Task], int, EngineSettings, SearchSettings, Say | None, Tick | None], AbstractContextManager[Executor]
+]
 
 
 @contextlib.contextmanager
 def _local(
-    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None
-) -> Iterator[Executor]:
+    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None,
+    tick: Tick | None,
+) -> Iterator[Executor]:  # fmt: skip
     yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
 
 
 @contextlib.contextmanager
 def _ray(
-    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None
-) -> Iterator[Executor]:
-    with crew_of(settings, tasks, say) as crew:
+    tasks: Sequence[Task], seed: int, engine: EngineSettings, settings: SearchSettings, say: Say | None,
+    tick: Tick | None,
+) -> Iterator[Executor]:  # fmt: skip
+    with crew_of(settings, tasks, say, tick) as crew:
         yield RayExecutor(crew, tasks, seed=seed, settings=engine)
 
 

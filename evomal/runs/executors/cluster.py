@@ -5,17 +5,21 @@ import logging
 import math
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from evomal.errors import InputError
-from evomal.runs.executors.crew import Crew, Say
+from evomal.runs.executors.crew import Crew, Say, Tick
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
 
 _MEBIBYTE = 2**20
 _CONNECTING = 10.0  # seconds
+_SETTINGS_FRAME = 4
+_FRAME_HEAD, _FRAME_KIND = 9, 3  # bytes of a frame's head, and the one among them that says its kind
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS_FRAME, 0, 0, 0, 0, 0])
 _LEAST_STORE = 96 * _MEBIBYTE  # Ray wants 75
 
 # Ray prints these on standard output, which is for results, however quiet it is told to be.
@@ -28,8 +32,13 @@ _open: ContextVar[tuple[dict[str, Any], Crew] | None] = ContextVar("open", defau
 
 
 @contextlib.contextmanager
-def crew_of(settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None) -> Iterator[Crew]:
+def crew_of(
+    settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None, tick: Tick | None = None
+) -> Iterator[Crew]:
     """Workers as the settings want them, for this block; a block inside another has the same ones.
+
+    What becomes of them is told to `say`; `tick` is called a few times a second while they are waited for, and may
+    raise to end that.
 
     Without an address a cluster is started on this machine and shut down after. Where the program is connected to a
     cluster already, that one is used and left as it is.
@@ -37,7 +46,7 @@ def crew_of(settings: SearchSettings, tasks: Sequence[Task], say: Say | None = N
     place = settings.model_dump(include={*WORKPLACE, "threads", "device"})
     outer = _open.get()
     if outer is not None and outer[0] == place:
-        with outer[1].telling(say):
+        with outer[1].telling(say, tick):
             yield outer[1]
         return
     with _connected(settings, tasks) as ray:
@@ -45,7 +54,7 @@ def crew_of(settings: SearchSettings, tasks: Sequence[Task], say: Say | None = N
         crew = Crew(size, needs=needs, timeout=settings.worker_timeout, retries=settings.retries)
         token = _open.set((place, crew))
         try:
-            with crew.telling(say):
+            with crew.telling(say, tick):
                 yield crew
         finally:
             _open.reset(token)
@@ -53,26 +62,65 @@ def crew_of(settings: SearchSettings, tasks: Sequence[Task], say: Say | None = N
 
 
 @contextlib.contextmanager
-def crew_if_wanted(settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None) -> Iterator[Crew | None]:
+def crew_if_wanted(
+    settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None, tick: Tick | None = None
+) -> Iterator[Crew | None]:
     """The same where the settings ask for Ray, and nobody where the work is done in this process."""
     if settings.executor == "local":
         yield None
         return
-    with crew_of(settings, tasks, say) as crew:
+    with crew_of(settings, tasks, say, tick) as crew:
         yield crew
 
 
 @contextlib.contextmanager
 def _connected(settings: SearchSettings, tasks: Sequence[Task]) -> Iterator[Any]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_THE_CREW)
+    ray = _CONNECTION.join(settings, tasks)
     try:
-        import ray
-    except ImportError:
-        raise InputError("executor ray needs Ray, which is not installed: install evomal[ray]") from None
-    if ray.is_initialized():
         yield ray
-        return
+    finally:
+        _CONNECTION.leave()
+
+
+class _Connection:
+    """The one connection to a cluster that Ray allows a program: searches in several threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._is_own = False
+        """Whether it was made here, and so ends with its last user."""
+
+    def join(self, settings: SearchSettings, tasks: Sequence[Task]) -> Any:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_THE_CREW)
+        try:
+            import ray
+        except ImportError:
+            raise InputError("executor ray needs Ray, which is not installed: install evomal[ray]") from None
+        with self._lock:
+            if ray.is_initialized():
+                _require_same_cluster(settings.address, ray.get_runtime_context().gcs_address)
+            else:
+                _connect(ray, settings, tasks)
+                self._is_own = True
+            self._users += 1
+        return ray
+
+    def leave(self) -> None:
+        import ray
+
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._is_own:
+                self._is_own = False
+                ray.shutdown()
+
+
+_CONNECTION = _Connection()
+
+
+def _connect(ray: Any, settings: SearchSettings, tasks: Sequence[Task]) -> None:
     # What goes wrong is told by this program; Ray would tell it in many lines, and the lines of every worker.
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "include_dashboard": None}
     if settings.address is None:
@@ -82,25 +130,59 @@ def _connected(settings: SearchSettings, tasks: Sequence[Task]) -> Iterator[Any]
         _require_listener(settings.address)
     try:
         ray.init(address=settings.address or "local", **quiet)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
+    except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         place = "could be started here" if settings.address is None else f"answers at {settings.address}"
         raise InputError(f"no Ray cluster {place}: {reason}") from None
+
+
+def _require_same_cluster(address: str | None, connected: str) -> None:
+    """Raise where another cluster is asked for than the one that the program is connected to."""
+    if address in (None, "auto", connected):
+        return
+    assert address is not None
+    (host, port), (other, other_port) = _host_and_port(address), _host_and_port(connected)
+    if port != other_port or not _addresses(host) & _addresses(other):
+        raise InputError(
+            f"address is {address}, but this program is connected to the Ray cluster at {connected}: leave address "
+            "out, or end that connection with ray.shutdown()"
+        )
+
+
+def _addresses(host: str) -> set[str]:
+    """Of a host; all that lead back to this machine are one."""
     try:
-        yield ray
-    finally:
-        ray.shutdown()
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
+    from ray.util import get_node_ip_address
+
+    here = {"127.0.0.1", "::1", get_node_ip_address()}
+    return found | here if found & here else found
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _require_listener(address: str) -> None:
-    """Raise at once where nobody listens: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
+    """Raise soon where nobody listens, or someone else than Ray: Ray itself would try for minutes."""
     if address == "auto":
         return
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECTING).close()
+        with socket.create_connection(_host_and_port(address), timeout=_CONNECTING) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+                return  # only its own clients are answered
+            # Ray speaks gRPC, which is HTTP/2: whoever does answers this greeting with its settings.
+            connection.sendall(_GREETING)
+            answer = connection.recv(_FRAME_HEAD)
+    except TimeoutError:
+        raise InputError(f"no Ray cluster answers at {address}: nothing came within {_CONNECTING:g} s") from None
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray cluster answers at {address}: {error}") from None
+    if len(answer) < _FRAME_HEAD or answer[_FRAME_KIND] != _SETTINGS_FRAME:
+        raise InputError(f"no Ray cluster answers at {address}: what listens there is something else")
 
 
 def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tuple[int, dict[str, float]]:
@@ -112,9 +194,13 @@ def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tupl
     needs = {"num_cpus": float(threads), "num_gpus": gpus}
     room = sum(_room(node, needs) for node in nodes)
     if room == 0:
-        wanted = f"{threads:g} processors" + (f" and {gpus:g} GPUs" if gpus else "")
+        wanted = _counted(threads, "processor") + (f" and {_counted(gpus, 'GPU')}" if gpus else "")
         raise InputError(f"a worker needs {wanted}, but no node of the cluster has them")
     return settings.workers or room, needs
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _room(node: dict[str, float], needs: dict[str, float]) -> int:

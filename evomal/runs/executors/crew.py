@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,16 @@ from evomal.runs.executors.worker import Ability, Answer, Worker
 
 _TICK = 0.2  # seconds between two looks at what a person wants
 _GRACE = 10.0  # seconds the first worker waits for the others before work begins
+_SILENCE = 20.0  # seconds without any worker after which that is told
 _PATIENCE = 600.0  # seconds without any worker after which there will be none
+_LONGEST = 60
 
 Say = Callable[[str], None]
+Tick = Callable[[], None]
+"""Called a few times a second while workers are waited for; what it raises ends that, and the workers with it."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Hand:
     """One worker."""
 
@@ -33,8 +37,11 @@ class Hand:
     """Number of the ability it has been told to have."""
     is_ready: bool = False
     """Whether it has it."""
+    was_missed: bool = False
+    """Whether the others have begun without it, and will not wait again."""
     piece: Piece | None = None
     since: float = 0.0
+    """When it was asked."""
     place: tuple[str, str] | None = None
     """Its device and machine."""
     paces: list[tuple[int, float]] = field(default_factory=list)
@@ -50,12 +57,15 @@ class Hand:
 class Crew:
     """So many workers, replaced when they are lost; all have the same ability, one after the other."""
 
-    def __init__(self, size: int, *, needs: dict[str, float], timeout: float | None, retries: int) -> None:
+    def __init__(
+        self, size: int, *, needs: dict[str, float], timeout: float | None, retries: int, patience: float = _PATIENCE
+    ) -> None:
         import ray
 
         self._ray = ray
-        self._timeout, self._retries = timeout, retries
+        self._timeout, self._retries, self._patience = timeout, retries, patience
         self._say: Say | None = None
+        self._tick: Tick | None = None
         self._threads = int(needs["num_cpus"])
         self._kind = ray.remote(Worker).options(
             **needs, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
@@ -67,17 +77,27 @@ class Crew:
         self._about: dict[str, Any] | None = None
         self._stillborn = 0
         self._told = ""
-        self._size = size
+        self._told_once: set[str] = set()
+        self._seen_ready = time.monotonic()
+        self.size = size
+        """How many workers there are to be."""
         self._hands = [self._hired() for _ in range(size)]
 
     @contextlib.contextmanager
-    def telling(self, say: Say | None) -> Iterator[None]:
-        """Until the end of the block, what becomes of workers is told there."""
-        before, self._say, self._told = self._say, say, ""
+    def telling(self, say: Say | None, tick: Tick | None = None) -> Iterator[None]:
+        """Until the end of the block, what becomes of workers is told there; a tick replaces that of a block around."""
+        before = self._say, self._tick
+        self._say, self._tick, self._told = say, tick or self._tick, ""
         try:
             yield
         finally:
-            self._say = before
+            self._say, self._tick = before
+
+    def tell_once(self, sentence: str) -> None:
+        """Tell this, unless it was told before."""
+        if sentence not in self._told_once:
+            self._told_once.add(sentence)
+            self._tell(sentence)
 
     def close(self) -> None:
         """Let all workers go, whatever they are doing."""
@@ -95,23 +115,25 @@ class Crew:
                 content = packed(shared[0] if len(shared) == 1 else list(shared), name)
                 self._shared, self._taught = None, (b"", "", None)  # the old data go first
                 self._shared = (list(shared), f"{name} {self.lesson}", self._stored(content))
-            self._taught = (packed(make, name), *self._shared[1:])
-        self.lesson += 1
-        self._about, self._stillborn = None, 0
-        self._hands = self._hands or [self._hired() for _ in range(self._size)]  # after an error there are none
+            taught = (packed(make, name), *self._shared[1:])
+        self._stillborn = 0
+        if self._about is None or taught[:2] != self._taught[:2]:
+            self.lesson += 1
+            self._about, self._taught = None, taught
         with self._closed_on_errors():
+            self._begin_waiting()
             self._wait_for_workers()
         assert self._about is not None
         return self._about
 
     def spread(
         self, count: int, *, unit: int, order: Callable[[list[int]], Any], name: str,
-        done: Callable[[list[int], list[Any]], None] | None = None, tick: Callable[[], None] | None = None,
+        done: Callable[[list[int], list[Any]], None] | None = None,
     ) -> list[Any]:  # fmt: skip
         """A result for each of so many rows, or a Failure; `order` makes of some rows what a worker is asked for.
 
-        `done` is called with rows and their results as they come in, `tick` many times between; what they raise ends
-        the work, and the workers with it.
+        `done` is called with rows and their results as they come in; what it raises ends the work, and the workers
+        with it.
         """
         results: dict[int, Any] = {}
         backlog = Backlog(count, unit, self._retries)
@@ -124,42 +146,66 @@ class Crew:
                 done(rows, found)
 
         with self._closed_on_errors(), packing() as packed:
+            self._begin_waiting()
             while len(results) < count:
                 self._hand_out(backlog, lambda rows: packed(order(rows), name))
                 for hand in self._answered():
                     self._collect(hand, backlog, take_in)
                 for hand in self._overdue():
                     self._lose(hand, f"it took longer than {self._timeout:g} s", backlog, take_in)
-                if tick is not None:
-                    tick()
+                self._look_around()
         self._tell_who_is_there()
         return [results[row] for row in range(count)]
+
+    def _begin_waiting(self) -> None:
+        self._hands = self._hands or [self._hired() for _ in range(self.size)]  # after an error there are none
+        self._seen_ready = time.monotonic()
 
     def _wait_for_workers(self) -> None:
         """Until all are ready, or one is and the others let it wait."""
         since = time.monotonic()
-        while not all(hand.is_ready and hand.lesson == self.lesson for hand in self._hands):
+        while not (ready := self._ready()) or any(hand not in ready and not hand.was_missed for hand in self._hands):
             self._begin_lessons()
-            nobody = self._about is None
             for hand in self._answered():
                 self._collect(hand, None, lambda *_: None)
-            if nobody and self._about is not None:
+            self._look_around()
+            if not ready:
                 since = time.monotonic()
-            if time.monotonic() - since > (_PATIENCE if self._about is None else _GRACE):
+            elif time.monotonic() - since > _GRACE:
                 break
-        if self._about is None:
-            raise EvomalError(f"no worker of the Ray cluster was ready within {_PATIENCE:g} s")
+        ready = self._ready()
+        for hand in self._hands:
+            hand.was_missed = hand not in ready
         self._tell_who_is_there()
+
+    def _ready(self) -> list[Hand]:
+        return [hand for hand in self._hands if hand.is_ready and hand.lesson == self.lesson]
+
+    def _look_around(self) -> None:
+        """Ask what a person wants, and whether there is anybody to wait for."""
+        if self._tick is not None:
+            self._tick()
+        now = time.monotonic()
+        if self._ready():
+            self._seen_ready = now
+        elif now - self._seen_ready > self._patience:
+            raise EvomalError(f"no worker of the Ray cluster was ready within {self._patience:g} s")
+        elif now - self._seen_ready > min(_SILENCE, self._patience / 2):
+            self._tell_if_new(f"0 of {self.size} workers: waiting until there is room for one, and it has begun")
+        for hand in list(self._hands):
+            if hand.call is not None and hand.piece is None and now - hand.since > self._patience:
+                self._replace(hand)
+                self._tell(f"a worker was given up: it had not begun within {self._patience:g} s")
 
     def _begin_lessons(self) -> None:
         for hand in self._hands:
             if hand.call is None and hand.lesson != self.lesson:
-                hand.lesson, hand.is_ready = self.lesson, False
+                hand.lesson, hand.is_ready, hand.since = self.lesson, False, time.monotonic()
                 hand.call = hand.actor.begin.remote(*self._taught)
 
     def _hand_out(self, backlog: Backlog, order: Callable[[list[int]], bytes]) -> None:
         self._begin_lessons()
-        ready = [hand for hand in self._hands if hand.is_ready and hand.lesson == self.lesson]
+        ready = self._ready()
         if not backlog or all(hand.call is not None for hand in ready):
             return
         known = [hand.pace for hand in ready if hand.pace is not None]
@@ -193,6 +239,9 @@ class Crew:
         try:
             answer: Answer = self._ray.get(hand.call)
         except self._ray.exceptions.RayTaskError as error:
+            if self._is_outdated(hand):
+                hand.call = None
+                return
             if hand.piece is not None:
                 raise  # a defect, which must be seen
             # Ray puts a traceback of the worker before it.
@@ -200,6 +249,9 @@ class Crew:
             raise EvomalError(f"a worker could not begin: {last}") from None
         except self._ray.exceptions.RayError as error:
             self._lose(hand, _reason(error), backlog, take_in)
+            return
+        if self._is_outdated(hand):
+            hand.call = None
             return
         value, piece = answer.opened(), hand.piece
         hand.call, hand.piece = None, None
@@ -209,31 +261,29 @@ class Crew:
             hand.paces.append((len(piece.rows), time.monotonic() - hand.since))
             take_in(piece.rows, value)
 
+    def _is_outdated(self, hand: Hand) -> bool:
+        """Whether its answer is about a lesson that was replaced meanwhile."""
+        return hand.piece is None and hand.lesson != self.lesson
+
     def _welcome(self, hand: Hand, value: dict[str, Any]) -> None:
         """A worker has built what it was told to; it must be what the others have built."""
-        hand.is_ready, hand.place = True, (value["device"], value["machine"])
+        hand.is_ready, hand.was_missed, hand.place = True, False, (value["device"], value["machine"])
         if self._about is None:
             self._about = value["about"]
-        differing = [
-            f"{name} {theirs!r} and not {ours!r}"
-            for found, expected in ((value["versions"], versions()), (value["about"], self._about))
-            for name, theirs in found.items()
-            if theirs != (ours := expected.get(name))
-        ]
-        if differing:
-            raise EvomalError(f"a worker on {value['machine']} has {differing[0]}, so its numbers could differ")
+        differing = _differing(value["versions"], versions()) or _differing(value["about"], self._about)
+        if differing is not None:
+            raise EvomalError(f"a worker on {value['machine']} has {differing}, so its numbers could differ")
 
     def _lose(
         self, hand: Hand, reason: str, backlog: Backlog | None, take_in: Callable[[list[int], list[Any]], None]
     ) -> None:
         """Replace a worker; what it worked on is tried again or given up."""
         piece, place = hand.piece, hand.place
-        self._kill(hand)
-        self._hands[self._hands.index(hand)] = self._hired()
+        self._replace(hand)
         machine = "" if place is None else f" on {place[1]}"
         if piece is None or backlog is None:
             self._stillborn += 1
-            self._tell(f"a worker{machine} was lost before it began: {reason}")
+            self._tell(f"a worker{machine} was lost{' before it began' if place is None else ''}: {reason}")
             if self._stillborn > self._retries + len(self._hands):
                 raise EvomalError(f"workers are lost before they can begin: {reason}")
             return
@@ -243,6 +293,12 @@ class Crew:
         given_up: dict[int, Failure] = backlog.lose(piece, reason)
         take_in(list(given_up), list(given_up.values()))
 
+    def _replace(self, hand: Hand) -> None:
+        self._kill(hand)
+        successor = self._hired()
+        successor.was_missed = hand.was_missed
+        self._hands[self._hands.index(hand)] = successor
+
     def _hired(self) -> Hand:
         return Hand(self._kind.remote(self._threads, folders_of_users_code()))
 
@@ -251,12 +307,16 @@ class Crew:
             self._ray.kill(hand.actor, no_restart=True)
 
     def _tell_who_is_there(self) -> None:
-        places = [hand.place for hand in self._hands if hand.is_ready and hand.place is not None]
+        places = [hand.place for hand in self._ready() if hand.place is not None]
         devices = ", ".join(f"{count} × {device}" for device, count in Counter(device for device, _ in places).items())
         machines = sorted({machine for _, machine in places})
         where = machines[0] if len(machines) == 1 else f"{len(machines)} machines"
         sentence = f"{len(places)} of {len(self._hands)} workers: {devices} on {where}"
-        if places and sentence != self._told:
+        if places:
+            self._tell_if_new(sentence)
+
+    def _tell_if_new(self, sentence: str) -> None:
+        if sentence != self._told:
             self._told = sentence
             self._tell(sentence)
 
@@ -280,6 +340,23 @@ class Crew:
 
 def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
     return len(ones) == len(others) and all(one is other for one, other in zip(ones, others, strict=True))
+
+
+def _differing(found: Any, expected: Any, path: str = "") -> str | None:
+    """The first value inside the one that is another inside the other: its name and both."""
+    if isinstance(found, Mapping) and isinstance(expected, Mapping):
+        pairs = [(str(key), found.get(key), expected.get(key)) for key in {**expected, **found}]
+    elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(found, expected, strict=True))]
+    else:
+        return None if found == expected else f"{path} {_shown(found)} and not {_shown(expected)}"
+    inner = (_differing(theirs, ours, f"{path}.{name}" if path else name) for name, theirs, ours in pairs)
+    return next((text for text in inner if text is not None), None)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _reason(error: Exception) -> str:

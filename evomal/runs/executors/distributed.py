@@ -8,11 +8,11 @@ from typing import Any
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.engine import Report
-from evomal.engine.plans import Plan
 from evomal.expression import Expression
 from evomal.methods import Stage
 from evomal.runs.executors.crew import Crew
 from evomal.runs.executors.local import LocalExecutor
+from evomal.runs.executors.units import units
 from evomal.tasks.task import Task
 
 _STEPPED: dict[Stage, str] = {
@@ -47,22 +47,6 @@ class EngineAbility:
         return self._executor.run(stage, *columns)
 
 
-def units(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
-    """How many neighbouring candidates must stay together so that no bit depends on who works on what; 0: all.
-
-    Stacked, the last bits depend on how many candidates there are in a chunk, so a worker gets whole chunks, cut where
-    one engine alone would cut them. The kernels of the filters work on each candidate by itself on a CPU, which is
-    tested; elsewhere they get all, which takes milliseconds.
-    """
-    optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1
-    trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
-    filtered = 1 if device == "cpu" else 0
-    return {
-        "optimise": optimised, "evaluate": trained, "gradient_norms": filtered, "gains": filtered,
-        "optimise_networks": 1, "evaluate_losses": 1,
-    }  # fmt: skip
-
-
 class RayExecutor:
     """Spreads candidates over a crew; the driver itself needs no engine and no GPU."""
 
@@ -70,6 +54,7 @@ class RayExecutor:
         self._crew, self._tasks = crew, tasks
         self._make = functools.partial(EngineAbility, seed=seed, settings=settings)
         self._teach()
+        self._tell_of_idle_workers(settings.population)
 
     def run(self, stage: Stage, *columns: Sequence[Any], report: Report | None = None) -> list[Any]:
         if self._crew.lesson != self._lesson:  # a search inside this one, as by a callback, has the same workers
@@ -84,7 +69,6 @@ class RayExecutor:
         return self._crew.spread(
             count, unit=self._about["units"][stage] or count, order=order, name="candidates",
             done=None if report is None else lambda rows, _: report(name, each * len(rows)),
-            tick=None if report is None else lambda: report(name, 0),
         )  # fmt: skip
 
     def record(self) -> dict[str, Any]:
@@ -97,3 +81,15 @@ class RayExecutor:
     def _teach(self) -> None:
         self._about = self._crew.teach(self._make, self._tasks, "task")
         self._lesson = self._crew.lesson
+
+    def _tell_of_idle_workers(self, population: int) -> None:
+        """Say so where the model is stacked in fewer chunks than there are workers."""
+        wanted, unit = min(self._crew.size, population), self._about["units"]["evaluate"]
+        chunks = math.ceil(population / unit)
+        if chunks >= wanted:
+            return
+        noun, verb = ("chunk", "has") if chunks == 1 else ("chunks", "have")
+        self._crew.tell_once(
+            f"the model is stacked in {chunks} {noun} of {min(unit, population)}, so {chunks} of {self._crew.size} "
+            f"workers {verb} work: --set chunk={population // wanted} or --set population_mode=looped uses more"
+        )

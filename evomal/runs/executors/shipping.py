@@ -8,6 +8,7 @@ import pickle
 import site
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -18,6 +19,10 @@ from evomal.errors import InputError
 _DEEPEST = 8  # names in a row, as in task.model.net.lock; behind that it would help nobody
 _MOST_PARTS = 100
 
+_lock = threading.Lock()
+_lent: list[ModuleType] = []
+_packers = 0
+
 
 @contextlib.contextmanager
 def packing() -> Iterator[Callable[[Any, str], bytes]]:
@@ -27,15 +32,23 @@ def packing() -> Iterator[Callable[[Any, str], bytes]]:
     """
     from ray import cloudpickle
 
-    known = cloudpickle.list_registry_pickle_by_value()
-    added = [module for module, _ in _users_modules() if module.__name__ not in known]
-    for module in added:
-        cloudpickle.register_pickle_by_value(module)
+    global _packers
+    with _lock:
+        known = cloudpickle.list_registry_pickle_by_value()
+        added = [module for module, _ in _users_modules() if module.__name__ not in known]
+        for module in added:
+            cloudpickle.register_pickle_by_value(module)
+        _lent.extend(added)
+        _packers += 1
     try:
         yield _packed
     finally:
-        for module in added:
-            cloudpickle.unregister_pickle_by_value(module)
+        with _lock:
+            _packers -= 1
+            if _packers == 0:  # searches in other threads may still need them
+                for module in _lent:
+                    cloudpickle.unregister_pickle_by_value(module)
+                _lent.clear()
 
 
 def unpacked(content: Any) -> Any:
@@ -107,12 +120,28 @@ def _parts(value: Any) -> dict[str, Any]:
         return {"__self__": value.__self__}
     if isinstance(value, FunctionType):
         used = inspect.getclosurevars(value)
-        return {**used.nonlocals, **used.globals}
+        return {**used.nonlocals, **used.globals, **_defaults(value)}
     if isinstance(value, Mapping):
         return {str(key): part for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, set, frozenset)):
         return {str(index): part for index, part in enumerate(value)}
-    return dict(getattr(value, "__dict__", {}))
+    if isinstance(value, type):
+        return {name: part for name, part in vars(value).items() if not inspect.isdatadescriptor(part)}
+    slots = {name for kind in type(value).__mro__ for name in _slots(kind)}
+    own = {name: getattr(value, name) for name in sorted(slots) if hasattr(value, name)}
+    # A class of a script goes along whole, so that its methods may be to blame.
+    return {**own, **getattr(value, "__dict__", {}), type(value).__name__: type(value)}
+
+
+def _slots(kind: type) -> list[str]:
+    slots = vars(kind).get("__slots__", ())
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    """Of the parameters that have one, by their names."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
 def _can_be_pickled(value: Any) -> bool:

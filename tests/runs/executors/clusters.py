@@ -52,6 +52,21 @@ class Doubling:
         return self._factor * number
 
 
+class Slow(Doubling):
+    """Doubles numbers; of those who build it the second takes long, which the files in a folder tell."""
+
+    def __init__(self, shared, *, folder, seconds):
+        super().__init__(shared, tag=Path(folder).name)
+        number = 0
+        while number < 5:
+            with contextlib.suppress(FileExistsError):
+                (Path(folder) / str(number)).touch(exist_ok=False)
+                break
+            number += 1
+        if number == 1:
+            time.sleep(seconds)
+
+
 def workers(words="ray::Worker"):
     """Numbers of this process's own workers whose title begins with these words: of its cluster, not of another's."""
     parents, titles = {}, {}

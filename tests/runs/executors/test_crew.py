@@ -1,15 +1,18 @@
 """Workers that are asked, lost, replaced, and let go."""
 
+import functools
 import os
+import time
 
 import pytest
 
 from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure
+from evomal.runs.executors import crew as module
 from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.crew import _reason
+from evomal.runs.executors.crew import Crew, _differing, _reason
 from evomal.settings import SearchSettings
-from tests.runs.executors.clusters import Doubling, workers
+from tests.runs.executors.clusters import Doubling, Slow, workers
 
 ray = pytest.importorskip("ray")
 
@@ -46,6 +49,15 @@ def test_the_same_workers_are_taught_something_else(crew):
     assert workers() == before
 
 
+def test_what_all_can_do_already_is_not_taught_again(crew):
+    crew.teach(Doubling, [3], "number")
+    lesson = crew.lesson
+    assert crew.teach(Doubling, [3], "number") == {"factor": 3}
+    assert crew.lesson == lesson
+    assert crew.teach(functools.partial(Doubling, own=1), [3], "number") == {"factor": 3, "own": 1}
+    assert crew.lesson == lesson + 1
+
+
 def test_a_block_inside_another_has_the_same_workers(crew, cluster):
     settings = SearchSettings(executor="ray", address=cluster.address, workers=2, worker_timeout=2.0, retries=1)
     with crew_of(settings.with_changes(population=7), []) as inner:
@@ -68,6 +80,42 @@ def test_who_hangs_is_given_up_and_the_others_are_done(crew):
 def test_rows_that_must_stay_together_are_cut_only_to_find_who_is_to_blame(crew):
     crew.teach(Doubling, [2], "number")
     assert asked(crew, [1, "dies", 3], unit=3) == [2, Failure("its worker died (2 times)"), 6]
+
+
+def second_is_slow(folder, name, seconds):
+    (folder / name).mkdir()
+    return functools.partial(Slow, folder=str(folder / name), seconds=seconds)
+
+
+def test_a_worker_still_beginning_is_missed_once_and_taught_the_next_ability_when_it_can_be(
+    crew, tmp_path, monkeypatch
+):
+    crew.teach(Doubling, [2], "number")  # so that both are there
+    monkeypatch.setattr(module, "_GRACE", 1.5)
+    assert crew.teach(second_is_slow(tmp_path, "one", 4), [2], "number")["tag"] == "one"
+    assert sorted(hand.was_missed for hand in crew._hands) == [False, True]
+    since = time.monotonic()
+    assert crew.teach(second_is_slow(tmp_path, "two", 0), [2], "number")["tag"] == "two"
+    assert time.monotonic() - since < 1.4
+    deadline = time.monotonic() + 30
+    while len(crew._ready()) < 2:
+        assert asked(crew, [1, 2, 3]) == [2, 4, 6]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not any(hand.was_missed for hand in crew._hands)
+
+
+def test_a_worker_that_hangs_while_it_begins_is_replaced(crew, tmp_path, monkeypatch):
+    crew.teach(Doubling, [2], "number")
+    monkeypatch.setattr(module, "_GRACE", 0.5)
+    crew.teach(second_is_slow(tmp_path, "one", 1000), [2], "number")
+    (late,) = [hand for hand in crew._hands if hand.was_missed]
+    crew.said.clear()
+    with monkeypatch.context() as short:
+        short.setattr(crew, "_patience", 0.1)
+        assert asked(crew, [1, 2]) == [2, 4]
+    assert late not in crew._hands
+    assert crew.said[0] == "a worker was given up: it had not begun within 0.1 s"
 
 
 def test_an_ability_that_cannot_be_built_is_one_sentence(cluster):
@@ -93,6 +141,58 @@ def differing(shared):
     return Doubling(shared, own=os.getpid())
 
 
+@pytest.mark.parametrize(
+    ("found", "expected", "words"),
+    [
+        ({"a": 1}, {"a": 1}, None),
+        ({"a": {"b": [1, {"c": 2}]}}, {"a": {"b": [1, {"c": 3}]}}, "a.b.1.c 2 and not 3"),
+        ({}, {"numba": "0.6"}, "numba None and not '0.6'"),
+        ({"numba": "0.6"}, {}, "numba '0.6' and not None"),
+        ({"a": [1, 2]}, {"a": [1]}, "a [1, 2] and not [1]"),
+        ({"a": "x" * 100}, {"a": 1}, f"a '{'x' * 58}… and not 1"),
+    ],
+)
+def test_the_innermost_that_differs_is_named_and_not_at_length(found, expected, words):
+    assert _differing(found, expected) == words
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.fixture
+def nobody(crew):
+    """A crew for which the cluster has no room."""
+    hired = Crew(2, needs={"num_cpus": 100.0, "num_gpus": 0.0}, timeout=None, retries=1, patience=1.0)
+    yield hired
+    hired.close()
+
+
+def test_without_room_for_a_worker_it_is_told_and_then_given_up(nobody):
+    said = []
+    with nobody.telling(said.append):
+        for wait in (lambda: nobody.teach(Doubling, [2], "number"), lambda: asked(nobody, [1])):
+            with pytest.raises(EvomalError, match=r"^no worker of the Ray cluster was ready within 1 s$"):
+                wait()
+    assert said == ["0 of 2 workers: waiting until there is room for one, and it has begun"]
+    assert nobody._hands == []
+
+
+def test_a_stop_is_noticed_while_workers_are_waited_for(nobody):
+    ticks = []
+
+    def tick():
+        ticks.append(time.monotonic())
+        if len(ticks) == 3:
+            raise StoppedError
+
+    for wait in (lambda: nobody.teach(Doubling, [2], "number"), lambda: asked(nobody, [1])):
+        ticks.clear()
+        with nobody.telling(None, tick), nobody.telling(None), pytest.raises(StoppedError):
+            wait()
+        assert ticks[2] - ticks[0] < 1
+
+
 def test_a_defect_is_seen_and_ends_the_workers(cluster):
     with crew_of(SearchSettings(executor="ray", address=cluster.address, workers=1), []) as crew:
         crew.teach(Doubling, [2], "number")
@@ -115,7 +215,7 @@ def test_what_ray_raises_is_told_in_a_few_words(error, reason):
 
 
 @pytest.mark.parametrize(
-    ("changes", "needs"), [({"threads": 5}, "5 processors"), ({"gpus_per_worker": 0.5}, "1 processors and 0.5 GPUs")]
+    ("changes", "needs"), [({"threads": 5}, "5 processors"), ({"gpus_per_worker": 0.5}, "1 processor and 0.5 GPUs")]
 )
 def test_a_worker_that_fits_nowhere_is_one_sentence(cluster, changes, needs):
     settings = SearchSettings(executor="ray", address=cluster.address, **changes)

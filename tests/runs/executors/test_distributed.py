@@ -4,17 +4,20 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 
 import pytest
 from torch import nn
 
+from evomal.commands.watching import TerminalWatcher
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, InputError
 from evomal.runs import RunStore
 from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.distributed import units
+from evomal.runs.executors.distributed import RayExecutor
+from evomal.runs.executors.units import units
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.strategies import State
@@ -22,6 +25,7 @@ from evomal.verdict.comparison import compare
 from evomal.verdict.tables import as_data
 from tests.engine.populations import SMOOTH, normalised, regression, weights_of
 from tests.runs.executors.clusters import NODE, workers
+from tests.runs.executors.test_local import raising_at
 from tests.searches import dump_of
 
 pytest.importorskip("ray")
@@ -38,11 +42,13 @@ class Watcher:
     def __init__(self, stage="", deed=None):
         self.said, self.steps = [], {"optimise": 0, "evaluate": 0}
         self._stage, self._deed = stage, deed
+        self.promised, self.asked_before, self.asked = None, 0, 0
 
     def begun(self, *, generations, steps, recorded):
-        self.promised = steps
+        self.promised, self.asked_before = steps, self.asked
 
     def report(self, stage, steps):
+        self.asked += 1
         self.steps[stage] += steps
         if stage == self._stage and steps and self._deed is not None:
             deed, self._deed = self._deed, None
@@ -98,6 +104,7 @@ def test_the_record_is_that_of_one_process(cluster, local, tmp_path):
     require_same(tmp_path, local)
     assert watcher.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
     assert watcher.promised == 8 * (3 + 600)
+    assert watcher.asked_before > 0
     evaluated = sum(row.state is State.EVALUATED and row.origin != "elite" for row in rows_of(local))
     assert watcher.steps["evaluate"] == 600 * evaluated == 600 * 10
 
@@ -194,15 +201,18 @@ def test_a_task_that_cannot_be_sent_is_one_sentence(cluster):
         spread(cluster, None, task=regression(lambda: rows and nn.Linear(4, 1)), workers=1)
 
 
-def test_a_comparison_is_that_of_one_process(cluster, tmp_path):
-    found = {}
+def test_a_comparison_is_that_of_one_process(cluster, crew, tmp_path):
+    found, told, watcher, lessons = {}, [], Watcher(), crew.lesson
     for place in ({}, place_of(cluster)):
         folder = tmp_path / place.get("executor", "local")
         settings = {**SETTINGS, "population": 4, "generations": 1, "training_steps": 20, "final_steps": 40, **place}
         found[folder] = compare(
             regression(), methods=["taylorglo"], losses=["mae"], seeds=2, search_seeds=2, tune_lr=2, folder=folder,
-            **settings,
+            watcher=watcher, told=lambda sentence: told.append((sentence, watcher.asked)), **settings,
         )  # fmt: skip
+    (asked,) = [asked for sentence, asked in told if sentence.endswith("rescaled")][1:]
+    assert watcher.asked > asked  # also while the crew trains
+    assert crew.lesson == lessons + 3  # two searches, and the trainings of all variants
     (local, one), (spread_out, other) = found.items()
     assert as_data(one) == as_data(other)
     first, *rest = (local / "trainings.jsonl").read_text().splitlines()
@@ -225,6 +235,72 @@ def test_a_loss_that_kills_its_workers_ends_a_comparison_in_a_sentence_after_the
     with pytest.raises(EvomalError, match=sentence):
         compare(regression(), losses=[Deadly()], seeds=1, rescale=False, final_steps=10, folder=tmp_path, **place)
     assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == 2
+
+
+def test_stacked_the_record_is_that_of_one_process_also_where_a_candidate_raises(cluster, tmp_path):
+    stacked = {**SETTINGS, "generations": 1, "training_steps": 50, "population_mode": "stacked", "chunk": 2}
+    search(regression(), seed=6, folder=tmp_path / "clean", **stacked)
+    fitnesses = [row.fitness for row in rows_of(tmp_path / "clean") if row.state is State.EVALUATED]
+    task = regression().judged_by(raising_at(fitnesses[1]))
+    search(task, seed=6, folder=tmp_path / "local", **stacked)
+    spread(cluster, tmp_path / "ray", task=task, **stacked)
+    require_same(tmp_path / "ray", tmp_path / "local")
+    failed = [row for row in rows_of(tmp_path / "ray") if row.state is State.FAILED]
+    assert [row.sentence for row in failed] == ["evaluate failed: an odd error"]
+
+
+class NeverInWorkers:
+    """A model that is built in the process that made this only."""
+
+    def __init__(self):
+        self._home = os.getpid()
+
+    def __call__(self):
+        if os.getpid() != self._home:
+            time.sleep(1000)
+        return nn.Linear(4, 1)
+
+
+def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
+    begin = time.monotonic()
+    pressed = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    with TerminalWatcher() as watcher, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the handler is there by now
+        pressed.start()
+        spread(cluster, tmp_path, watcher, task=regression(NeverInWorkers()))
+    assert 1 < time.monotonic() - begin < 8
+    assert capsys.readouterr().err == "evomal: stopping after this step; once more stops at once\n"
+
+
+class IdleCrew:
+    """Workers who are not there; what they are told of is kept."""
+
+    lesson = 1
+
+    def __init__(self, size, unit):
+        self.size, self.told, self._unit = size, [], unit
+
+    def teach(self, make, shared, name):
+        return {"units": {"evaluate": self._unit}}
+
+    def tell_once(self, sentence):
+        self.told.append(sentence)
+
+
+@pytest.mark.parametrize(
+    ("workers", "unit", "words"),
+    [
+        (2, 6, "1 chunk of 6, so 1 of 2 workers has work: --set chunk=3 or"),
+        (9, 25, "1 chunk of 6, so 1 of 9 workers has work: --set chunk=1 or"),
+        (4, 3, "2 chunks of 3, so 2 of 4 workers have work: --set chunk=1 or"),
+        (2, 3, None),
+        (9, 1, None),
+    ],
+)
+def test_who_has_fewer_chunks_than_workers_is_told_how_to_have_more(workers, unit, words):
+    crew = IdleCrew(workers, unit)
+    RayExecutor(crew, [], seed=0, settings=EngineSettings(population=6))
+    sentence = f"the model is stacked in {words} --set population_mode=looped uses more"
+    assert crew.told == ([] if words is None else [sentence])
 
 
 @pytest.mark.parametrize(("mode", "unit"), [("looped", 1), ("stacked", 4)])

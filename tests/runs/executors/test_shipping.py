@@ -1,5 +1,6 @@
 """What is sent to workers: a user's own code goes along, and what cannot go is named."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -81,6 +82,16 @@ def test_rays_own_pickling_is_as_it_was(users_file):
     assert ray.cloudpickle.list_registry_pickle_by_value() == before
 
 
+def test_who_is_done_first_takes_nothing_from_who_still_packs(users_file):
+    before = ray.cloudpickle.list_registry_pickle_by_value()
+    task_from_file(f"{users_file}:make")
+    with contextlib.ExitStack() as longer:
+        with packing():
+            longer.enter_context(packing())  # as by a search in another thread
+        assert "task_of_shipping" in ray.cloudpickle.list_registry_pickle_by_value()
+    assert ray.cloudpickle.list_registry_pickle_by_value() == before
+
+
 def test_values_come_back_as_they_were():
     task = unpacked(packed(regression(), "task"))
     assert torch.equal(task.train.inputs, regression().train.inputs)
@@ -102,6 +113,46 @@ def with_a_global():
 def with_a_variable():
     waiting = threading.Event()
     return lambda: waiting and nn.Linear(4, 1)
+
+
+class Slots:
+    __slots__ = ("handle",)
+
+    def __init__(self):
+        self.handle = LOCK
+
+    def __call__(self):
+        return nn.Linear(4, 1)
+
+
+class Default:
+    def __call__(self, handle=LOCK):
+        return nn.Linear(4, 1)
+
+
+def with_a_set():
+    several = {LOCK}
+    return lambda: several and nn.Linear(4, 1)
+
+
+def with_a_keyword(*, handle=LOCK):
+    return nn.Linear(4, 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        (Slots(), "handle"),
+        (Default(), "Default.__call__.handle"),
+        (lambda handle=LOCK: nn.Linear(4, 1), "handle"),
+        (with_a_keyword, "handle"),
+        (with_a_set(), "several.0"),
+    ],
+)
+def test_what_cannot_be_sent_is_named_wherever_it_hides(model, path):
+    with pytest.raises(InputError) as caught:
+        packed(regression(model), "task")
+    assert str(caught.value).startswith(f"task.model.{path} is a lock, which cannot be sent to a worker: ")
 
 
 @pytest.mark.parametrize(

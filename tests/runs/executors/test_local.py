@@ -1,0 +1,80 @@
+"""One engine in this process: who raises is found, and the others have the numbers that they have without it."""
+
+import itertools
+
+import pytest
+
+from evomal.engine import Engine, EngineSettings
+from evomal.methods import Failure
+from evomal.runs.executors import LocalExecutor
+from evomal.threads import thread_count
+from tests.engine.populations import SMOOTH, regression, weights_of
+
+TREES, WEIGHTS = SMOOTH[:4] * 2, weights_of(SMOOTH[:4] * 2)
+
+
+def raising_at(limit):
+    """The mean squared error, which cannot be had where it is that."""
+
+    def measure(outputs, targets):
+        error = float(((outputs - targets) ** 2).mean())
+        if abs(error - limit) < 1e-6:
+            raise ValueError("an odd error")
+        return error
+
+    return measure
+
+
+def executor(limit, mode="stacked"):
+    settings = EngineSettings(
+        population=8, chunk=2, meta_steps=3, training_steps=20, population_mode=mode, device="cpu"
+    )
+    engine = Engine(regression().judged_by(raising_at(limit)), seed=0, settings=settings)
+    sizes, evaluate = [], engine.evaluate
+
+    def counted(trees, weights):
+        sizes.append(len(trees))
+        return evaluate(trees, weights)
+
+    engine.evaluate = counted
+    return LocalExecutor(engine), sizes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As a worker has it; more would only wait for each other."""
+    with thread_count(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(one_thread):
+    return executor(-1)[0].run("evaluate", TREES, WEIGHTS)
+
+
+def test_only_the_chunk_of_who_raises_is_done_one_by_one(undisturbed):
+    whole, sizes = executor(undisturbed[3].value)
+    found = whole.run("evaluate", TREES, WEIGHTS)
+    assert sizes == [8, 2, 2, 1, 1, 2, 2]
+    assert found[3] == Failure("an odd error")
+    assert found[:2] + found[4:] == undisturbed[:2] + undisturbed[4:]
+    (alone,) = executor(-1)[0].run("evaluate", TREES[2:3], WEIGHTS[2:3])
+    assert found[2] == alone
+
+
+@pytest.mark.parametrize("bounds", [(0, 8), (0, 4, 8), (0, 2, 4, 6, 8), (0, 2, 8)])
+def test_numbers_do_not_depend_on_the_pieces_that_workers_get_when_a_candidate_raises(undisturbed, bounds):
+    limit = undisturbed[3].value
+    expected = executor(limit)[0].run("evaluate", TREES, WEIGHTS)
+    found = []
+    for start, stop in itertools.pairwise(bounds):
+        found += executor(limit)[0].run("evaluate", TREES[start:stop], WEIGHTS[start:stop])
+    assert found == expected
+
+
+def test_looped_all_are_done_one_by_one(undisturbed):
+    clean = executor(-1, "looped")[0].run("evaluate", TREES, WEIGHTS)
+    whole, sizes = executor(clean[5].value, "looped")
+    found = whole.run("evaluate", TREES, WEIGHTS)
+    assert sizes == [8] + [1] * 8
+    assert found == [*clean[:5], Failure("an odd error"), *clean[6:]]

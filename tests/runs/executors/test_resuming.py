@@ -1,0 +1,65 @@
+"""`evomal resume` with another executor: what is kept of the record's workplace, and what is refused at once."""
+
+import contextlib
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+
+from evomal.runs import RunStore
+from tests.test_cli import run  # noqa: F401  (a fixture)
+from tests.test_cli_search import SHORT
+
+
+@pytest.fixture
+def begun(run, tmp_path):  # noqa: F811
+    """A local search that has ended after its first generation."""
+    assert run("search", "diabetes", "--out", tmp_path / "mine", *SHORT, "--set", "max_evaluations=1")[0] == 0
+    return tmp_path / "mine"
+
+
+def test_a_run_is_moved_to_a_cluster_only_with_its_own_threads(run, begun):  # noqa: F811
+    threads = torch.get_num_threads()
+    place = ["--executor", "ray", "--address", "127.0.0.1:1"]
+    code, out, err = run("resume", begun, *place, "--set", f"threads={threads + 1}")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"evomal: {begun}: threads was {threads} but is {threads + 1}, the number of each worker: go on with "
+        f"--set threads={threads}\n"
+    )
+    pytest.importorskip("ray")
+    code, _, err = run("resume", begun, *place, "--set", f"threads={threads}")
+    assert (code, err) == (2, "evomal: no Ray cluster answers at 127.0.0.1:1: [Errno 111] Connection refused\n")
+
+
+def test_threads_that_are_named_are_those_that_were_left_open(run, begun):  # noqa: F811
+    assert run("resume", begun, "--set", f"threads={torch.get_num_threads()}", "--set", "max_evaluations=2")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "workers"),
+    [
+        (("--executor", "local"), None),
+        (("--set", "executor=local"), None),
+        (("--set", "executor=ray", "--set", "executor = local"), None),
+        (("--set", "executor=ray"), 3),
+        ((), 3),
+    ],
+)
+def test_workers_are_kept_only_where_the_executor_is(run, begun, typed, workers):  # noqa: F811
+    with RunStore.read(begun) as store:
+        recorded = store.settings
+    of_cluster = {
+        **recorded,
+        "settings": {**recorded["settings"], "threads": 1},
+        "threads": 1,
+        "workplace": {**recorded["workplace"], "executor": "ray", "workers": 3},
+    }
+    reading = contextlib.nullcontext(SimpleNamespace(settings=of_cluster))
+    with (
+        mock.patch("evomal.commands.searching.RunStore.read", return_value=reading),
+        mock.patch("evomal.commands.searching._run") as gone_on,
+    ):
+        assert run("resume", begun, *typed)[0] == 0
+    assert gone_on.call_args.args[2].workers == workers

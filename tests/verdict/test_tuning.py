@@ -1,0 +1,100 @@
+"""Which learning rates are tried, against costs that are known at every rate."""
+
+import math
+
+import pytest
+
+from evomal.engine import Score
+from evomal.verdict import tables
+from evomal.verdict.comparison import Comparison, Entry, Trained
+from evomal.verdict.contestants import given
+from evomal.verdict.tuning import TUNING_SEEDS, tried_rates, tuned
+from tests.engine.populations import regression
+
+TASK = regression()
+BASELINE, OTHER = (given(name, TASK).candidates[0] for name in ("mse", "mae"))
+
+
+class KnownArena:
+    """Every loss has a best rate; the cost is the distance to it in powers of ten."""
+
+    own_lr = 0.01
+
+    def __init__(self, best, *, diverging_from=math.inf):
+        self.best, self.diverging_from, self.trained = best, diverging_from, []
+
+    def train(self, jobs, seeds, *, test):
+        assert not test
+        assert list(seeds) == [TUNING_SEEDS, TUNING_SEEDS + 1]
+        self.trained += [(job.candidate.identity, job.lr) for job in jobs]
+
+    def scores(self, job, seeds, *, test):
+        cost = abs(math.log10(job.lr / self.best[job.candidate.identity]))
+        outcome = "diverged" if job.lr >= self.diverging_from else "trained"
+        return [Score(math.nan, cost, {}, [], seed=seed, steps=1, outcome=outcome) for seed in seeds]
+
+
+def rates_of(best, trials=5, **options):
+    arena = KnownArena({BASELINE.identity: best, OTHER.identity: 0.01}, **options)
+    found = tuned([BASELINE, OTHER], BASELINE, arena, trials, TASK)
+    assert sorted(arena.trained) == sorted(
+        (candidate.identity, rate) for candidate in (BASELINE, OTHER) for rate in found.rates
+    )  # each once, and the same ones for both
+    return found.rates, found.best[BASELINE.identity]
+
+
+def test_the_rates_tried_are_spaced_by_their_ratio():
+    assert tried_rates(0.01, 1) == [0.01]
+    assert tried_rates(0.01, 3) == [0.001, 0.01, 0.1]
+    assert tried_rates(0.01, 5) == [0.001, 0.003162, 0.01, 0.03162, 0.1]
+
+
+def test_a_best_within_the_rates_ends_it():
+    assert rates_of(0.03) == ((0.001, 0.003162, 0.01, 0.03162, 0.1), 0.03162)
+
+
+def test_rates_are_added_while_the_baseline_s_best_is_at_an_end():
+    rates, best = rates_of(0.3)
+    assert rates == pytest.approx((0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0), rel=1e-3)
+    assert best == pytest.approx(0.3162, rel=1e-3)
+    rates, best = rates_of(1e-4, trials=3)
+    assert rates == pytest.approx((1e-5, 1e-4, 1e-3, 1e-2, 1e-1))
+    assert best == pytest.approx(1e-4)
+
+
+def test_it_ends_after_four_more():
+    rates, best = rates_of(1e6)
+    assert len(rates) == 9
+    assert best == rates[-1] == pytest.approx(10, rel=1e-3)
+
+
+def test_a_rate_at_which_it_diverges_is_an_end_that_holds():
+    rates, best = rates_of(1e6, diverging_from=0.3)
+    assert best == 0.1
+    assert rates[-1] == pytest.approx(0.3162, rel=1e-3)
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_one_or_two_rates_stay_as_they_are(trials):
+    assert len(rates_of(1e6, trials=trials)[0]) == trials
+
+
+def test_a_loss_left_at_an_end_is_pointed_out():
+    def trained(*rates):
+        score = Score(1.0, 1.0, {"mse": 1.0}, [], seed=1000, steps=1)
+        return tuple(Trained("f", rate, 1.0, (score,)) for rate in rates)
+
+    entries = (
+        Entry("mse", "tuned", trained(0.01)), Entry("mae", "tuned", trained(0.1)),
+        Entry("evomal", "tuned", trained(0.01, 0.001, 0.1)),
+    )  # fmt: skip
+    comparison = Comparison(
+        task=TASK, steps=1, seeds=(1000,), search_seeds=(0, 1, 2), trials=3, rates=(0.001, 0.01, 0.1), baseline="mse",
+        entries=entries, differences={}, verdicts={},
+    )  # fmt: skip
+    text = tables.markdown(comparison)
+    assert "tuned: the best of 3 learning rates from 0.001 to 0.1 on validation" in text
+    assert "- mae, tuned: the best rate is at an end of the rates tried, so another may be better" in text
+    assert "- evomal, tuned: 2 of 3 losses are at an end of the rates tried, so another may be better" in text
+    assert "mse, tuned: the" not in text
+    assert tables.as_data(comparison)["rates"] == [0.001, 0.01, 0.1]
