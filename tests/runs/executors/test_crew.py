@@ -20,7 +20,7 @@ ray = pytest.importorskip("ray")
 @pytest.fixture(scope="module")
 def crew(cluster):
     said = []
-    settings = SearchSettings(executor="ray", address=cluster.address, workers=2, worker_timeout=2.0, retries=1)
+    settings = SearchSettings(executor="ray", address=cluster.address, workers=2, retries=1)
     with crew_of(settings, [], said.append) as hired:
         hired.said = said
         yield hired
@@ -43,6 +43,7 @@ def test_rows_come_back_in_order_and_are_told_as_they_come(crew):
 
 
 def test_the_same_workers_are_taught_something_else(crew):
+    crew.teach(Doubling, [2], "number")
     before = workers()
     assert crew.teach(Doubling, [3], "number") == {"factor": 3}
     assert asked(crew, [1, 2]) == [3, 6]
@@ -59,7 +60,7 @@ def test_what_all_can_do_already_is_not_taught_again(crew):
 
 
 def test_a_block_inside_another_has_the_same_workers(crew, cluster):
-    settings = SearchSettings(executor="ray", address=cluster.address, workers=2, worker_timeout=2.0, retries=1)
+    settings = SearchSettings(executor="ray", address=cluster.address, workers=2, retries=1)
     with crew_of(settings.with_changes(population=7), []) as inner:
         assert inner is crew
 
@@ -71,10 +72,11 @@ def test_who_kills_workers_is_given_up_and_the_others_are_done(crew):
     assert sum("was lost with" in sentence and "its worker died" in sentence for sentence in crew.said) == 2
 
 
-def test_who_hangs_is_given_up_and_the_others_are_done(crew):
+def test_who_hangs_is_given_up_and_the_others_are_done(crew, monkeypatch):
     crew.teach(Doubling, [2], "number")
+    monkeypatch.setattr(crew, "_timeout", 4.0)  # long enough for the others on a busy machine
     numbers = [1, 2, "hangs", 4, 5, 6]
-    assert asked(crew, numbers) == [2, 4, Failure("it took longer than 2 s (2 times)"), 8, 10, 12]
+    assert asked(crew, numbers) == [2, 4, Failure("it took longer than 4 s (2 times)"), 8, 10, 12]
 
 
 def test_rows_that_must_stay_together_are_cut_only_to_find_who_is_to_blame(crew):
@@ -92,12 +94,13 @@ def test_a_worker_still_beginning_is_missed_once_and_taught_the_next_ability_whe
 ):
     crew.teach(Doubling, [2], "number")  # so that both are there
     monkeypatch.setattr(module, "_GRACE", 1.5)
-    assert crew.teach(second_is_slow(tmp_path, "one", 4), [2], "number")["tag"] == "one"
+    assert crew.teach(second_is_slow(tmp_path, "one", 10), [2], "number")["tag"] == "one"
     assert sorted(hand.was_missed for hand in crew._hands) == [False, True]
+    monkeypatch.setattr(module, "_GRACE", 1000)
     since = time.monotonic()
     assert crew.teach(second_is_slow(tmp_path, "two", 0), [2], "number")["tag"] == "two"
-    assert time.monotonic() - since < 1.4
-    deadline = time.monotonic() + 30
+    assert time.monotonic() - since < 500  # it is not waited for a second time
+    deadline = time.monotonic() + 100
     while len(crew._ready()) < 2:
         assert asked(crew, [1, 2, 3]) == [2, 4, 6]
         assert time.monotonic() < deadline
@@ -178,7 +181,8 @@ def test_without_room_for_a_worker_it_is_told_and_then_given_up(nobody):
     assert nobody._hands == []
 
 
-def test_a_stop_is_noticed_while_workers_are_waited_for(nobody):
+def test_a_stop_is_noticed_while_workers_are_waited_for(nobody, monkeypatch):
+    monkeypatch.setattr(nobody, "_patience", 1000.0)
     ticks = []
 
     def tick():
@@ -190,7 +194,7 @@ def test_a_stop_is_noticed_while_workers_are_waited_for(nobody):
         ticks.clear()
         with nobody.telling(None, tick), nobody.telling(None), pytest.raises(StoppedError):
             wait()
-        assert ticks[2] - ticks[0] < 1
+        assert ticks[2] - ticks[0] < 100
 
 
 def test_a_defect_is_seen_and_ends_the_workers(cluster):
