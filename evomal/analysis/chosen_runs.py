@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from evomal.analysis.counting import counted
 from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS
@@ -118,12 +119,6 @@ def size_or_none(candidate: RecordedCandidate) -> int | None:
         return candidate.size
     except (InputError, TypeError, ValueError):
         return None
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with the noun, in the plural where it takes one."""
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number} {noun}{ending}"
 
 
 def _places(folders: Sequence[Path]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evomal.analysis.trained_models import counted
+from evomal.analysis.counting import counted
 from evomal.errors import InputError
 from evomal.verdict import tables
 from evomal.verdict.learning_rates import RateCurve

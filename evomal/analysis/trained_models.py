@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from evomal.analysis.counting import counted
 from evomal.engine import Score, train
 from evomal.engine.choices import chosen_device
 from evomal.errors import InputError
@@ -118,8 +119,3 @@ def metric_scale(metric: str) -> float:
 def shown_metric(value: float, metric: str) -> str:
     """The value for a person."""
     return f"{100 * value:.2f} %" if metric in SHARES else f"{value:.4g}"
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of something."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from evomal.analysis.ancestry import Ancestry, ancestry
-from evomal.analysis.chosen_runs import Runs, chosen_runs, counted
+from evomal.analysis.chosen_runs import Runs, chosen_runs
+from evomal.analysis.counting import counted
 from evomal.analysis.filter_shares import FilterShares, filter_shares
 from evomal.analysis.fronts import Front, front
 from evomal.analysis.run_times import RunTimes, run_times

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from evomal.analysis.counting import counted
 from evomal.analysis.landscapes import STAYING, Landscapes, landscapes
 from evomal.analysis.rate_curves import RateCurves, rate_curves, recorded_rate_curves
 from evomal.analysis.representations import Representations, representations
-from evomal.analysis.trained_models import FIRST_SEED, counted, shown_metric, usual_losses
+from evomal.analysis.trained_models import FIRST_SEED, shown_metric, usual_losses
 from evomal.analysis.training_curves import TrainingCurves, training_curves
 from evomal.commands import analysing
 from evomal.commands.chosen_tasks import chosen_task

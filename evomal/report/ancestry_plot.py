@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evomal.analysis.ancestry import Ancestor, Ancestry, Change
-from evomal.analysis.chosen_runs import counted
+from evomal.analysis.counting import counted
 from evomal.report.harmless import cut
 from evomal.report.style import BLUE, GREY, VERMILLION, figure_style, in_figure, new_figure, sentence_figure
 from evomal.report.value_axis import counting_axis, cut_axis, label_of

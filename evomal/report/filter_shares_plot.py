@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evomal.analysis.chosen_runs import counted
+from evomal.analysis.counting import counted
 from evomal.analysis.filter_shares import FilterShares, OutcomeShares
 from evomal.report.bands import add_note
 from evomal.report.harmless import cut

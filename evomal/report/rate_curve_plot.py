@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evomal.analysis.counting import counted
 from evomal.analysis.rate_curves import RateCurves, RateLine
-from evomal.analysis.trained_models import counted, metric_scale, metric_words
+from evomal.analysis.trained_models import metric_scale, metric_words
 from evomal.report.bands import (
     Band,
     add_legend,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from evomal.analysis.ancestry import ancestry
 from evomal.analysis.best_losses import BestLosses, RankedLoss, best_losses
-from evomal.analysis.chosen_runs import Run, Runs, chosen_runs, counted
+from evomal.analysis.chosen_runs import Run, Runs, chosen_runs
+from evomal.analysis.counting import counted
 from evomal.analysis.filter_shares import filter_shares
 from evomal.analysis.fronts import front
 from evomal.analysis.recorded_losses import classes_of

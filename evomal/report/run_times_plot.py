@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evomal.analysis.chosen_runs import counted
+from evomal.analysis.counting import counted
 from evomal.analysis.run_times import MethodTimes, RunTimes
 from evomal.report.bands import add_note
 from evomal.report.harmless import cut

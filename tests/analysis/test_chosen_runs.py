@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 import evomal
-from evomal.analysis.chosen_runs import UNKNOWN, chosen_runs, counted, size_or_none
+from evomal.analysis.chosen_runs import UNKNOWN, chosen_runs, size_or_none
+from evomal.analysis.counting import counted
 from evomal.errors import InputError
 from evomal.runs import RunStore
 from tests.analysis.records import record, row, settings

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import evomal
+from evomal.analysis.counting import counted
 from evomal.analysis.trained_models import (
-    counted,
     fixed_rows,
     mean_and_deviation,
     metric_words,

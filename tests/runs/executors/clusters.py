@@ -89,3 +89,23 @@ def begun_with(mark):
             if mark.encode() in (folder / "environ").read_bytes():
                 found.add(int(folder.name))
     return found
+
+
+USERS_TASK = """
+import torch
+from evomal import Task
+from beside import WIDTH
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, WIDTH)
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+def make():
+    rows = torch.sin(torch.arange(270.0)).reshape(90, 3).numpy()
+    return Task.from_arrays(rows, (rows.sum(1) > 0).astype(int), model=Net)
+"""
+"""A task of a user's own, in a file that imports from another beside it."""

@@ -12,28 +12,14 @@ import pytest
 from evomal.errors import InputError
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
-from tests.runs.executors.clusters import begun_with
+from tests.runs.executors.clusters import USERS_TASK, begun_with
 from tests.searches import ROOT, dump_of
 
 pytest.importorskip("ray")
 
-FILE = """
-import torch
-from evomal import Task
-from beside import WIDTH
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(3, WIDTH)
-
-    def forward(self, inputs):
-        return self.layer(inputs)
-
-def make():
-    rows = torch.sin(torch.arange(270.0)).reshape(90, 3).numpy()
-    return Task.from_arrays(rows, (rows.sum(1) > 0).astype(int), model=Net)
-
+FILE = (
+    USERS_TASK
+    + """
 SETTINGS = dict(
     population=4, generations=1, meta_steps=2, training_steps=20, filter_steps=10, device="cpu", threads=1,
     population_mode="looped", filters=("symbolic",),
@@ -46,6 +32,7 @@ if __name__ == "__main__":
     search(make(), folder=sys.argv[1], executor="ray", address=sys.argv[2], workers=1, **SETTINGS)
     print("done")
 """
+)
 TYPED = [
     "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=2", "--set", "training_steps=20",
     "--set", "filter_steps=10", "--set", "threads=1", "--set", "population_mode=looped", "--set", "filters=symbolic",

@@ -13,6 +13,7 @@ from evomal.errors import InputError
 from evomal.runs.executors.shipping import folders_of_users_code, packing, unpacked
 from evomal.tasks.user_files import task_from_file
 from tests.engine.populations import regression
+from tests.runs.executors.clusters import USERS_TASK
 
 ray = pytest.importorskip("ray")
 
@@ -24,30 +25,11 @@ def packed(value, name):
         return pack(value, name)
 
 
-FILE = """
-import torch
-from evomal import Task
-from HELPER import WIDTH
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(3, WIDTH)
-
-    def forward(self, inputs):
-        return self.layer(inputs)
-
-def make():
-    rows = torch.arange(90.0).reshape(30, 3).numpy()
-    return Task.from_arrays(rows, [0, 1] * 15, model=Net)
-"""
-
-
 @pytest.fixture
 def users_file(tmp_path, monkeypatch):
     """A task in a file of its own that imports another beside it; both names are forgotten after."""
     (tmp_path / "helper_of_shipping.py").write_text("WIDTH = 2\n")
-    (tmp_path / "task_of_shipping.py").write_text(FILE.replace("HELPER", "helper_of_shipping"))
+    (tmp_path / "task_of_shipping.py").write_text(USERS_TASK.replace("beside", "helper_of_shipping"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path / "task_of_shipping.py"
     for name in ("helper_of_shipping", "task_of_shipping"):
@@ -65,7 +47,7 @@ def test_a_task_of_a_users_file_is_whole_where_the_file_is_not(users_file, tmp_p
     found = subprocess.run(
         [sys.executable, "-c", code, str(content)], cwd="/", capture_output=True, text=True, check=True, timeout=100
     )
-    shown = "Net(\n  (layer): Linear(in_features=3, out_features=2, bias=True)\n) 18 False\n"
+    shown = "Net(\n  (layer): Linear(in_features=3, out_features=2, bias=True)\n) 54 False\n"
     assert found.stdout == shown
 
 
