@@ -8,7 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-NODE = {"num_cpus": 4, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+SEAT = {"seat": 1}
+"""Every node has one, so that workers who need one are each on a node of their own."""
+NODE = {"num_cpus": 4, "object_store_memory": 80 * 2**20, "include_dashboard": False, "resources": SEAT}
 
 
 @contextlib.contextmanager

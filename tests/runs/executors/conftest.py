@@ -2,6 +2,8 @@
 
 import pytest
 
+from evomal.runs.executors import crew
+
 
 @pytest.fixture(scope="session")
 def cluster():
@@ -11,3 +13,11 @@ def cluster():
 
     with two_nodes() as started:
         yield started
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient():
+    """However busy the machine is, work begins when all workers are there; tests of the opposite say so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crew, "_GRACE", 500.0)
+        yield

@@ -166,7 +166,7 @@ class StoppedError(Exception):
 @pytest.fixture
 def nobody(crew):
     """A crew for which the cluster has no room."""
-    hired = Crew(2, needs={"num_cpus": 100.0, "num_gpus": 0.0}, timeout=None, retries=1, patience=1.0)
+    hired = Crew(2, needs={"num_cpus": 100.0, "num_gpus": 0.0}, timeout=None, retries=1, patience=2.0)
     yield hired
     hired.close()
 
@@ -175,7 +175,7 @@ def test_without_room_for_a_worker_it_is_told_and_then_given_up(nobody):
     said = []
     with nobody.telling(said.append):
         for wait in (lambda: nobody.teach(Doubling, [2], "number"), lambda: asked(nobody, [1])):
-            with pytest.raises(EvomalError, match=r"^no worker of the Ray cluster was ready within 1 s$"):
+            with pytest.raises(EvomalError, match=r"^no worker of the Ray cluster was ready within 2 s$"):
                 wait()
     assert said == ["0 of 2 workers: waiting until there is room for one, and it has begun"]
     assert nobody._hands == []
