@@ -51,7 +51,7 @@ def users_folder(tmp_path):
 def finished(tmp_path):
     """Runs a command to its end in a process group of its own, of which nothing may be left."""
 
-    def run(*command, cwd, meanwhile=None, patience=10):
+    def run(*command, cwd, meanwhile=None):
         mark = f"EVOMAL_TEST={tmp_path}"
         process = subprocess.Popen(
             [sys.executable, *map(str, command)], cwd=cwd, text=True, stdout=-1, stderr=-1, start_new_session=True,
@@ -63,7 +63,7 @@ def finished(tmp_path):
             out, err = process.communicate(timeout=200)
         finally:
             process.kill()  # which does nothing where it has ended
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + 120
         while begun_with(mark) and time.monotonic() < deadline:
             time.sleep(0.2)
         assert not begun_with(mark)
@@ -131,7 +131,7 @@ def test_a_killed_driver_leaves_no_processes(finished, users_folder):
 
     code, *_ = finished(
         "-m", "evomal", "search", "mine.py:make", *TYPED, "--set", "generations=1000", "--executor", "ray",
-        "--workers", "1", "--out", "run", cwd=users_folder, meanwhile=kill, patience=120,
+        "--workers", "1", "--out", "run", cwd=users_folder, meanwhile=kill,
     )  # fmt: skip
     assert code == -signal.SIGKILL
 
