@@ -23,8 +23,8 @@ from rich.table import Table
 from torch.func import functional_call
 from torch.profiler import ProfilerActivity, profile
 
+from evomal.engine import Engine, EngineSettings
 from evomal.engine.choices import initial_model
-from evomal.engine.engine import Engine, EngineSettings
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.precision import Precision
 from evomal.engine.training import outputs_of

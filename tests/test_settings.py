@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evomal.engine.engine import EngineSettings
+from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import PopulationMode
 from evomal.engine.precision import Precision
 from evomal.errors import InputError

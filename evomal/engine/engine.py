@@ -2,90 +2,33 @@
 
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
 
 from evomal.engine.choices import check_recipe, chosen_device, initial_model
-from evomal.engine.forest.programs import fitting_width
-from evomal.engine.meta_gradient import Tangent
-from evomal.engine.network_losses import NetworkLosses
-from evomal.engine.plans import Plan, PopulationMode, planned
-from evomal.engine.population_training import LoopedTraining, PopulationTraining, StackedTraining, trained
-from evomal.engine.precision import Precision, check_precision, matrix_arithmetic, repeatable
+from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.plans import Plan, planned
+from evomal.engine.population_training import StackedTraining, trained
+from evomal.engine.precision import check_precision, matrix_arithmetic, repeatable
 from evomal.engine.scores import Fitness, Score, judged_score
 from evomal.engine.screening import Screening
 from evomal.engine.stacked_models import StackedModels, gradients_of_modules
 from evomal.engine.task_side import TaskSide
-from evomal.engine.training import Manners, Training
-from evomal.engine.tree_weights import TreeWeights
-from evomal.engine.weight_optimisation import Optimised, WeightOptimisation
+from evomal.engine.training import Training
+from evomal.engine.weight_optimisation import Optimised
+from evomal.engine.workers import Workers
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.losses.expression_loss import ACTIVATIONS
-from evomal.losses.neural import HIDDEN, weight_count
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
-
-_FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
-_SIZES = 5  # of what CUDA captures: more would be captured more often, fewer be filled up with more that is no use
-
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "activation": tuple(ACTIVATIONS),
-    "tangent": (None, *get_args(Tangent)),
-    "dtype": (torch.float32, torch.float64),
-}
 
 Weights = Sequence[Sequence[float]]
 Report = Callable[[str, int], None]
 """Called with the stage, `optimise` or `evaluate`, and the steps done since its last call (see `Engine.steps`)."""
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """What the paper's section 4 fixes, and how it is worked on."""
-
-    population: int = 25
-    meta_steps: int = 250
-    meta_lr: float = 1e-3
-    inner_steps: int = 1
-    training_steps: int = 500
-    optimizer: str = "sgd"
-    filter_steps: int = 1000
-    filter_samples: int = 100
-    activation: str = "identity"
-    recipe: dict[str, Any] = field(default_factory=dict)
-    """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size."""
-    device: str = "auto"
-    precision: Precision = "float32"
-    channels_last: bool = False
-    population_mode: PopulationMode = "auto"
-    chunk: int | None = None
-    graphs: bool = True
-    tangent: Tangent | None = None
-    """How Jacobian-vector products are had; None: what the model allows and measured best."""
-    dtype: torch.dtype = torch.float32
-    deterministic: bool = False
-    """Whether CUDA must repeat its bits, which takes time; a CPU always does."""
-
-    def __post_init__(self) -> None:
-        for name in ("population", "meta_steps", "inner_steps", "training_steps", "filter_steps", "filter_samples"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number, at least 1, but got {value!r}")
-        if not 0 < self.meta_lr < math.inf:
-            raise InputError(f"meta_lr must be more than 0 but got {self.meta_lr}")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                choices = ", ".join(map(str, known))
-                raise InputError(f"{name} must be one of {choices} but got {getattr(self, name)!r}")
-        if "steps" in self.recipe:
-            raise InputError("a recipe's steps are given by training_steps here")
 
 
 class Engine:
@@ -110,9 +53,6 @@ class Engine:
         self.device = chosen_device(self.settings.device)
         check_precision(self.settings.precision, self.device)
         self._recipes = [self._recipe(task) for task in self.tasks]
-        self._width = _FIRST_WIDTH
-        self._optimisers: dict[int, TreeWeights] = {}
-        self._trainings: dict[tuple[int, int], PopulationTraining] = {}
         with self._surroundings():
             self._sides = [self._side(task, recipe) for task, recipe in zip(self.tasks, self._recipes, strict=True)]
             self.plans = [self._plan(side, recipe) for side, recipe in zip(self._sides, self._recipes, strict=True)]
@@ -120,6 +60,9 @@ class Engine:
                 Screening(side, samples=self.settings.filter_samples, seed=seed, activation=self.settings.activation)
                 for side in self._sides
             ]
+            self._workers = Workers(
+                self._sides, self._recipes, self.plans, seed=seed, settings=self.settings, device=self.device
+            )
 
     def prepare(self) -> None:
         """Make the starts of all meta steps now rather than in the first generation."""
@@ -133,8 +76,8 @@ class Engine:
         _check(expressions, weights)
         results: list[Optimised] = []
         with self._surroundings():
-            for start, stop in self._chunks(len(expressions), self._meta_chunk):
-                worker = self._optimiser(expressions[start:stop])
+            for start, stop in self._chunks(len(expressions), self._workers.meta_chunk):
+                worker = self._workers.optimiser(expressions[start:stop])
                 results += worker.run(
                     expressions[start:stop], weights[start:stop], steps=self.settings.meta_steps,
                     report=None if report is None else lambda steps: report("optimise", steps),
@@ -171,7 +114,7 @@ class Engine:
             for index, plan in enumerate(self.plans):
                 column: list[Fitness] = []
                 for start, stop in self._chunks(len(expressions), plan.training_chunk):
-                    worker = self._training(index, expressions[start:stop])
+                    worker = self._workers.training(index, expressions[start:stop])
                     column += worker.run(
                         expressions[start:stop], weights[start:stop],
                         report=None if report is None else lambda steps: report("evaluate", steps),
@@ -182,7 +125,7 @@ class Engine:
     def optimise_networks(self, weights: Weights, *, report: Report | None = None) -> list[Optimised]:
         """Tune networks as ML³ does, each a row of weights (see `NetworkLosses`), one after the other."""
         with self._surroundings():
-            worker = self._network_optimiser
+            worker = self._workers.network_optimiser
             noted = None if report is None else lambda steps: report("optimise", steps)
             results = []
             for row in weights:
@@ -200,7 +143,7 @@ class Engine:
                 criterion = loss.to(self.device)
                 row = []
                 for index in range(len(self.tasks)):
-                    row.append(trained(Training(criterion=criterion, **self._training_options(index)), noted))
+                    row.append(trained(Training(criterion=criterion, **self._workers.training_options(index)), noted))
                 rows.append(_averaged(row))
         return rows
 
@@ -211,7 +154,7 @@ class Engine:
         results = []
         with self._surroundings():
             for start, stop in self._chunks(len(expressions), self.plans[0].training_chunk):
-                worker = self._training(0, expressions[start:stop])
+                worker = self._workers.training(0, expressions[start:stop])
                 assert isinstance(worker, StackedTraining)  # as the plan says
                 found = worker.run(expressions[start:stop], weights[start:stop])
                 results += self._scored(worker, found, test=test)
@@ -224,7 +167,7 @@ class Engine:
         with self._surroundings():
             for start, stop in self._chunks(len(losses), self.plans[0].training_chunk):
                 chunk = [loss.to(self.device) for loss in losses[start:stop]]
-                options = self._training_options(0)
+                options = self._workers.training_options(0)
                 worker = StackedModels(gradients=gradients_of_modules(chunk), count=len(chunk), **options)
                 results += self._scored(worker, worker.train(len(chunk)), test=test)
         return results
@@ -246,7 +189,7 @@ class Engine:
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""
-        chunks = len(list(self._chunks(candidates, self._meta_chunk)))
+        chunks = len(list(self._chunks(candidates, self._workers.meta_chunk)))
         trained = sum(len(list(self._chunks(candidates, plan.training_chunk))) for plan in self.plans)
         return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
 
@@ -264,10 +207,6 @@ class Engine:
             "threads": torch.get_num_threads(),
             "plans": [dataclasses.asdict(plan) for plan in self.plans],
         }
-
-    @property
-    def _meta_chunk(self) -> int:
-        return min(plan.meta_chunk for plan in self.plans)
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[None]:
@@ -308,80 +247,6 @@ class Engine:
     def _chunks(self, count: int, size: int) -> Iterator[tuple[int, int]]:
         for start in range(0, count, size):
             yield start, min(start + size, count)
-
-    def _count(self, candidates: int, chunk: int) -> int:
-        """Places for so many candidates: on CUDA one of few numbers, so that few graphs are ever captured."""
-        if self.device.type != "cuda":
-            return candidates
-        step = math.ceil(chunk / _SIZES)
-        return min(chunk, step * math.ceil(candidates / step))
-
-    def _make_room(self, expressions: Sequence[Expression]) -> None:
-        width = fitting_width(max(expression.size for expression in expressions))
-        if width > self._width:
-            self._width = width
-            self._optimisers.clear()
-            self._trainings.clear()
-
-    def _forget_other_sizes(self) -> None:
-        # On a CPU a worker is quickly made and its size rarely comes again.
-        if self.device.type != "cuda":
-            self._optimisers.clear()
-            self._trainings.clear()
-
-    def _optimiser(self, expressions: Sequence[Expression]) -> TreeWeights:
-        self._make_room(expressions)
-        count = self._count(len(expressions), self._meta_chunk)
-        if count not in self._optimisers:
-            self._forget_other_sizes()
-            stacked = all(plan.mode == "stacked" for plan in self.plans)
-            self._optimisers[count] = TreeWeights(
-                self._sides, count=count, width=self._width, activation=self.settings.activation,
-                mode="stacked" if stacked else "looped", **self._meta_options(),
-            )  # fmt: skip
-        return self._optimisers[count]
-
-    @functools.cached_property
-    def _network_optimiser(self) -> WeightOptimisation:
-        losses = [
-            NetworkLosses(kind=side.task.kind, outputs=side.capabilities.outputs, hidden=HIDDEN) for side in self._sides
-        ]
-        width = weight_count(HIDDEN)
-        return WeightOptimisation(
-            self._sides, losses, count=1, width=width, mode="looped", **self._meta_options()
-        )  # fmt: skip
-
-    def _meta_options(self) -> dict[str, Any]:
-        settings = self.settings
-        return {
-            "recipes": self._recipes, "seed": self.seed, "meta_lr": settings.meta_lr, "graphs": settings.graphs,
-            "tangent": settings.tangent,
-        }  # fmt: skip
-
-    def _training(self, index: int, expressions: Sequence[Expression]) -> PopulationTraining:
-        self._make_room(expressions)
-        plan = self.plans[index]
-        count = self._count(len(expressions), plan.training_chunk)
-        if (index, count) not in self._trainings:
-            self._forget_other_sizes()
-            common: dict[str, Any] = {
-                "outputs": self._sides[index].capabilities.outputs, "width": self._width,
-                "activation": self.settings.activation, **self._training_options(index),
-            }  # fmt: skip
-            self._trainings[index, count] = (
-                LoopedTraining(**common) if plan.mode == "looped" else StackedTraining(count=count, **common)
-            )
-        return self._trainings[index, count]
-
-    def _training_options(self, index: int) -> dict[str, Any]:
-        settings, side = self.settings, self._sides[index]
-        return {
-            "task": self.tasks[index], "recipe": self._recipes[index], "optimizer": settings.optimizer,
-            "seed": self.seed, "parts": (side.train, side.validation),
-            "manners": Manners(
-                self.device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
-            ),
-        }  # fmt: skip
 
 
 def _check(expressions: Sequence[Expression], weights: Weights) -> None:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from evomal.engine import Engine, EngineSettings
 from evomal.engine.capabilities import capabilities
-from evomal.engine.engine import Engine, EngineSettings
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.plans import planned
 from evomal.errors import InputError

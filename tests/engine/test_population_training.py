@@ -6,9 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evomal.engine import train
+from evomal.engine import Engine, EngineSettings, train
 from evomal.engine.choices import initial_model
-from evomal.engine.engine import Engine, EngineSettings
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from evomal.engine import Engine, EngineSettings
 from evomal.engine.choices import initial_model
-from evomal.engine.engine import Engine, EngineSettings
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.randomness import generator

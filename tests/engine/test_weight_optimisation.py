@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
+from evomal.engine import Engine, EngineSettings
 from evomal.engine.choices import initial_model
-from evomal.engine.engine import Engine, EngineSettings
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses import ExpressionLoss
 from evomal.tasks.batches import Batches
