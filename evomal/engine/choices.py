@@ -44,6 +44,8 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
     """The loss itself, or the one of that name (with options: `focal:gamma=3`) or in that file, fit for the task."""
     if isinstance(loss, nn.Module):
         module = loss
+    elif not isinstance(loss, str | os.PathLike):
+        raise InputError(f"a loss must be a module, a name or a loss file but got {type(loss).__name__}")
     elif is_specified(str(loss)):
         name = str(loss).partition(":")[0]
         kinds = CATALOGUE[name].make.kinds  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ _CAPTION = (
     "mean of the searches, band: ±1 standard deviation; "
     "complete searches keep their best, others leave the mean at a dot"
 )
+_CUT = "; the worst values lie beyond the axis"
 
 
 def draw_search_curves(data: SearchCurves) -> "Figure":
@@ -35,6 +36,7 @@ def draw_search_curves(data: SearchCurves) -> "Figure":
     tasks = list(dict.fromkeys((curve.task, curve.metric) for curve in data.curves))
     styles = method_styles([curve.method for curve in data.curves])
     figure = new_figure("page", _ROW_HEIGHT * len(tasks) + _HEIGHT_OF_THE_REST)
+    is_cut = False
     with figure_style():
         panels = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
         for row, task in zip(panels, tasks, strict=True):
@@ -44,8 +46,10 @@ def draw_search_curves(data: SearchCurves) -> "Figure":
                 _draw(axes, [curve for curve in of_task if curve.against == against], styles)
             row[0].set_ylabel(label_of(task[1], higher_is_better=of_task[0].higher_is_better))
             row[0].set_title(in_figure(cut(task[0], _LONGEST_TITLE)), loc="left")
-            cut_axis(row[0], _shown(of_task), higher_is_better=of_task[0].higher_is_better)
-        add_note(figure, _CAPTION)
+            low, high = cut_axis(row[0], _shown(of_task), higher_is_better=of_task[0].higher_is_better)
+            drawn = _finite([edge for curve in of_task for edge in (curve.mean, *curve.band)])
+            is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
+        add_note(figure, _CAPTION + (_CUT if is_cut else ""))
         handles = _handles(data.curves, styles)
         figure.legend(handles=handles, loc="outside upper center", ncols=min(_LEGEND_COLUMNS, len(handles)))
     return figure

@@ -115,6 +115,9 @@ def _draw_panel(
     axes.axhline(0, color=GREY, linewidth=0.4, zorder=0)
     axes.set_xlim(np.round(shapes.positions[0], 2), np.round(shapes.positions[-1], 2))
     axes.set_ylim(*_window(np.concatenate(drawn)))
+    if not np.any(drawn):
+        axes.set_yticks([0])
+        axes.text(0.5, 0.6, "zero everywhere", ha="center", color=GREY, fontsize=7, transform=axes.transAxes)
 
 
 def _repeated(styles: Sequence[tuple[str, Any]], count: int) -> list[tuple[str, Any]]:

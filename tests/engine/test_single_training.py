@@ -121,6 +121,8 @@ def test_divergence_is_an_outcome_with_a_sentence():
     ("loss", "options", "sentence"),
     [
         ("mes", {}, "loss must be a name (ce, "),
+        (None, {}, "a loss must be a module, a name or a loss file but got NoneType"),
+        (torch.square, {}, "a loss must be a module, a name or a loss file but got builtin_function_or_method"),
         ("mse", {"steps": 0}, "steps must be at least 1 but got 0"),
         ("mse", {"lr": 0.0}, "lr must be more than 0 but got 0.0"),
         ("mse", {"optimizer": "lion"}, "optimizer must be one of sgd, adam, adamw but got 'lion'"),

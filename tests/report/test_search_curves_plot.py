@@ -19,6 +19,10 @@ def named_lines(axes):
     return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
 
 
+def said_to_be_cut(figure):
+    return "beyond the axis" in " ".join(figure.get_supxlabel().split())
+
+
 def test_a_line_a_method_against_generations_and_evaluations(tmp_path):
     for seed, last in enumerate((1.0, 3.0)):
         record(tmp_path / f"e{seed}", [row(0, 0, 4.0), row(0, 1, 4.0), row(1, 0, last)], seed=seed)
@@ -47,12 +51,16 @@ def test_a_dot_marks_where_a_search_leaves_the_mean(tmp_path):
     assert dots == [[[2, 4]]]
 
 
-def test_beginnings_that_would_flatten_the_rest_are_cut(tmp_path):
+def test_beginnings_that_would_flatten_the_rest_are_cut_which_is_said(tmp_path):
     record(tmp_path, [row(generation, 0, 1e6 if generation < 2 else 10.0 - generation) for generation in range(9)])
-    low, high = drawn(tmp_path).axes[0].get_ylim()
+    figure = drawn(tmp_path)
+    low, high = figure.axes[0].get_ylim()
     assert low < 2 < 8 < high < 10
+    assert said_to_be_cut(figure)
     record(tmp_path / "even", [row(generation, 0, 10.0 - generation) for generation in range(9)], task="even")
-    assert drawn(tmp_path / "even").axes[0].get_ylim()[1] > 10
+    figure = drawn(tmp_path / "even")
+    assert figure.axes[0].get_ylim()[1] > 10
+    assert not said_to_be_cut(figure)
 
 
 def test_each_task_has_a_row_and_one_generation_is_a_point(tmp_path):

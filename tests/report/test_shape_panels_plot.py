@@ -30,6 +30,13 @@ def test_a_family_has_a_row_of_four_panels():
     assert len(styles) == 5
 
 
+def test_a_panel_without_anything_to_see_says_so():
+    axes = draw_shape_panels(shape_panels({}, ["focal", "label-smoothing"], points=31)).axes
+    said = [[note.get_text() for note in panel.texts if note.get_text() == "zero everywhere"] for panel in axes]
+    assert [len(notes) for notes in said] == [0, 1, 0, 1, 0, 0, 0, 0]
+    assert axes[1].get_yticks().tolist() == [0]
+
+
 def test_a_loss_stands_beside_the_task_loss_below_it():
     shapes = shape_panels({"focal": named_loss("focal"), "ce": named_loss("ce")}, points=11)
     axes = draw_shape_panels(shapes).axes
