@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from evomal.losses import ExpressionLoss, save_loss
 from tests.report.cards import Tags
 from tests.report.reports import hostile_run, written_run
 from tests.searches import commanded, dump_of, search_arguments
@@ -66,6 +67,26 @@ def test_the_command_of_a_comparison_repeats_it_exactly(run, compared):  # noqa:
     again = repeated(data)
     for name in ("comparison.json", "comparison.md"):
         assert (compared.parent / again / name).read_text() == (compared / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["transfer", "--to", "diabetes", "--loss", "mine.json", "--no-rescale"], "transfer.json"),
+        (["compare", "diabetes", "--losses", "mine.json,huber", "--rates", "0.01,0.02"], "learning-rates.json"),
+    ],
+)
+def test_losses_from_files_transfers_and_rates_are_repeated_exactly(run, tmp_path, monkeypatch, words, name):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    save_loss(ExpressionLoss("abs(sub(y, f))", kind="regression"), "mine.json")
+    more = ["--model", "mlp:hidden=8", "--seeds", "2", "--set", "final_steps=20", "--device", "cpu"]
+    assert commanded([*words, *more, "--out", "here"]) == 0
+    code, out, err = run("report", "here", "--json")
+    assert (code, err) == (0, "")
+    again = repeated(json.loads(out))
+    assert (tmp_path / again / name).read_text() == (tmp_path / "here" / name).read_text()
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert "Files are named as they were typed" in page
 
 
 def test_pdf_and_another_place(run, tmp_path):  # noqa: F811

@@ -37,17 +37,17 @@ def repeat_command(run: Run) -> RepeatCommand:
         settings = recorded_settings(run)
     except (EvomalError, KeyError, TypeError):
         return RepeatCommand(None, "this record does not have the settings of a search", None, {})
-    preset, changes = nearest_preset(settings)
+    preset, changes = _nearest_preset(settings)
     recorded = run.settings.get("source")
     try:
         source = _builtin_source(run) if recorded is None else recorded
         if source is None:
             sentence = "begun from Python: evomal.search with the same task and these settings repeats it"
             return RepeatCommand(None, sentence, preset, changes)
-        words = ["evomal", "search", *task_words(source), *_method_words(run)]
+        words = ["evomal", "search", *_task_words(source), *_method_words(run)]
     except (EvomalError, KeyError, TypeError, ValueError) as error:
         return RepeatCommand(None, f"this record does not say how it was begun: {error}", preset, changes)
-    words += [*setting_words(preset, changes), "--out", again(run.folder)]
+    words += [*_setting_words(preset, changes), "--out", again(run.folder)]
     return RepeatCommand(shlex.join(words), _condition(run, settings), preset, changes)
 
 
@@ -56,7 +56,7 @@ def again(folder: Path) -> str:
     return str(folder.with_name(f"{folder.name}-again") if folder.name not in ("", "..") else folder / "again")
 
 
-def setting_words(preset: str, changes: Mapping[str, str]) -> list[str]:
+def _setting_words(preset: str, changes: Mapping[str, str]) -> list[str]:
     """A preset and changes to it, as they are typed."""
     words = [] if preset == "quick" else ["--preset", preset]
     return words + [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
@@ -75,7 +75,7 @@ def as_texts(settings: SearchSettings) -> dict[str, str]:
     return {key: _text(value) for key, value in settings}
 
 
-def nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
+def _nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
     """The preset that differs in the fewest settings, with those."""
     mine = as_texts(settings)
     differing = {}
@@ -86,21 +86,17 @@ def nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
     return nearest, differing[nearest]
 
 
-def builtin_source(record: Any) -> dict[str, Any] | None:
-    """How a built-in task is asked for, from what is recorded of it; None where no command makes such a task."""
+def _builtin_source(run: Run) -> dict[str, Any] | None:
+    """How a built-in task is asked for, of searches that Python or a comparison began; None where no command does."""
+    tasks = run.settings.get("task")
+    records = list(tasks.values()) if isinstance(tasks, Mapping) else []
+    record = records[0] if len(records) == 1 else None
     if not isinstance(record, Mapping) or record.get("dataset") not in TASKS or record.get("seed") != 0:
         return None
     return {"tasks": [record["dataset"]], "model": record.get("model"), "hardships": record.get("hardships")}
 
 
-def _builtin_source(run: Run) -> dict[str, Any] | None:
-    """Of searches that Python or a comparison began, which say what the task is but not how it was named."""
-    tasks = run.settings.get("task")
-    records = list(tasks.values()) if isinstance(tasks, Mapping) else []
-    return builtin_source(records[0]) if len(records) == 1 else None
-
-
-def task_words(source: Any) -> list[str]:
+def _task_words(source: Any) -> list[str]:
     """Tasks, model and hardships, as they are typed."""
     tasks, model = source["tasks"], source["model"]
     hardships, none = Hardships(**source["hardships"]), Hardships()

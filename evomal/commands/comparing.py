@@ -20,6 +20,7 @@ from evomal.commands.searching import (
     chosen_settings,
     workplace_texts,
 )
+from evomal.commands.typed_words import typed_words
 from evomal.commands.watching import TerminalWatcher
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
@@ -42,8 +43,11 @@ Changes = Annotated[list[str] | None, typer.Option("--set", help="A setting as k
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to record in, and to go on in.")]
 
+_NOT_REPEATED = ("out", "as_json")
+
 
 def compare_losses(
+    context: typer.Context,
     task: Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)],
     model: Model = None,
     methods: Methods = None,
@@ -82,16 +86,20 @@ def compare_losses(
     }  # fmt: skip
     if search_each and rates is None:
         raise InputError("--search-each is for --rates: it searches at each of them")
+    typed = {"command": typed_words(context, without=_NOT_REPEATED)}
     with _stoppable(out) as watcher:
         common |= {"watcher": watcher, "told": watcher.announce}
         if rates is not None:
             curve = rate_curve(chosen, rates=listed_rates(rates), search_each=search_each, **common)
-            _show_each({f"lr {rate:g}": found for rate, found in curve.comparisons.items()}, out, as_json=as_json)
+            named = {f"lr {rate:g}": found for rate, found in curve.comparisons.items()}
+            _show_each(named, out, as_json=as_json, extra=typed)
         else:
-            _show(compare(chosen, tune_lr=tune_lr, rescale=rescale, **common), out, "comparison", as_json=as_json)
+            found = compare(chosen, tune_lr=tune_lr, rescale=rescale, **common)
+            _show(found, out, "comparison", as_json=as_json, extra=typed)
 
 
 def transfer_losses(
+    context: typer.Context,
     to: Annotated[str, typer.Option("--to", help="The task to use the losses on.")],
     loss: Annotated[str | None, typer.Option(help="Losses by name or file, comma-separated.")] = None,
     source: Annotated[str | None, typer.Option("--from", help="The task to learn the losses on.")] = None,
@@ -127,7 +135,11 @@ def transfer_losses(
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
             watcher=watcher, told=watcher.announce,
         )  # fmt: skip
-    extra = {"source": found.source, "source_fitness": {name: list(rows) for name, rows in found.fitnesses.items()}}
+    extra = {
+        "source": found.source,
+        "source_fitness": {name: list(rows) for name, rows in found.fitnesses.items()},
+        "command": typed_words(context, without=_NOT_REPEATED),
+    }
     _show(found.comparison, out, "transfer", as_json=as_json, extra=extra)
 
 
@@ -142,10 +154,8 @@ def _stoppable(out: Path | None) -> Iterator[TerminalWatcher]:
         raise StoppedError(f"interrupted; {again}") from None
 
 
-def _show(
-    comparison: Comparison, out: Path | None, name: str, *, as_json: bool, extra: dict[str, Any] | None = None
-) -> None:
-    content = {**tables.as_data(comparison), **(extra or {})}
+def _show(comparison: Comparison, out: Path | None, name: str, *, as_json: bool, extra: dict[str, Any]) -> None:
+    content = {**tables.as_data(comparison), **extra}
     if out is not None:
         write_whole(out / f"{name}.md", tables.markdown(comparison).encode())
         write_whole(out / f"{name}.json", (json.dumps(content, indent=2) + "\n").encode())
@@ -154,8 +164,8 @@ def _show(
         typer.echo(f"files: {out / name}.md, {name}.json")
 
 
-def _show_each(comparisons: dict[str, Comparison], out: Path | None, *, as_json: bool) -> None:
-    content = {name: tables.as_data(found) for name, found in comparisons.items()}
+def _show_each(comparisons: dict[str, Comparison], out: Path | None, *, as_json: bool, extra: dict[str, Any]) -> None:
+    content = {name: {**tables.as_data(found), **extra} for name, found in comparisons.items()}
     if out is not None:
         text = "\n".join(f"## {name}\n\n{tables.markdown(found)}" for name, found in comparisons.items())
         write_whole(out / "learning-rates.md", text.encode())

@@ -121,11 +121,10 @@ def _settings(report: RunReport) -> str:
 
 
 def _commands(report: RunReport) -> str:
-    """The command of a comparison makes its searches, too."""
-    whole = report.comparison_command
-    texts = [command.text for command in report.commands if command.text is not None] if whole is None else [whole]
-    parts = [f"<pre>{in_code(text, _LONGEST_COMMAND)}</pre>" for text in texts]
-    for sentence in dict.fromkeys(command.sentence for command in report.commands if command.sentence):
+    parts = [f"<pre>{in_code(text, _LONGEST_COMMAND)}</pre>" for text in report.typed_commands()]
+    sentences = [command.sentence for command in report.commands if command.sentence]
+    sentences += ["files are named as they were typed, from the folder of that time"] * bool(report.comparison_commands)
+    for sentence in dict.fromkeys(sentences):
         parts.append(f'<p class="soft">{in_html(f"{sentence[0].upper()}{sentence[1:]}.")}</p>')
     return "".join(parts)
 

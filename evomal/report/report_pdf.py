@@ -143,8 +143,7 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
         if entries:
             yield from _wrapped("heading", title, above=0.25)
             yield from _wrapped("small", "; ".join(f"{name}: {value}" for name, value in entries))
-    whole = report.comparison_command
-    commands = [command.text for command in report.commands if command.text] if whole is None else [whole]
+    commands = report.typed_commands()
     if commands:
         yield from _wrapped("heading", "How to repeat it", above=0.25)
         for command in commands:

@@ -25,7 +25,7 @@ from evomal.analysis.repeat_commands import (
     recorded_settings,
     repeat_command,
 )
-from evomal.analysis.repeat_comparisons import repeat_comparison
+from evomal.analysis.repeat_comparisons import repeat_comparisons
 from evomal.analysis.run_standings import Standing, standing_of
 from evomal.analysis.run_times import run_times
 from evomal.analysis.search_curves import search_curves
@@ -154,9 +154,13 @@ class RunReport:
         return tuple(repeat_command(run) for run in self.runs.runs)
 
     @cached_property
-    def comparison_command(self) -> str | None:
-        """How to repeat the comparison in the folder; None where there is none, or its command cannot be told."""
-        return repeat_comparison(self.folder, self.runs.runs) if self.verdicts.verdicts and self.run is None else None
+    def comparison_commands(self) -> tuple[str, ...]:
+        """How to repeat the comparisons in the folder, with their searches; none where that cannot be told."""
+        return repeat_comparisons(self.folder) if self.run is None else ()
+
+    def typed_commands(self) -> list[str]:
+        """What to type to repeat all: the command of a comparison makes its searches, too."""
+        return [*self.comparison_commands] or [command.text for command in self.commands if command.text is not None]
 
     def figures(self) -> list[ShownFigure]:
         """Drawn anew at every call."""
@@ -262,7 +266,7 @@ class RunReport:
                 {"task": best.task, "metric": best.metric, "trained": best.trained, "losses": best.columns()}
                 for best in self.best
             ],
-            "command": self.commands[0].text if self.run is not None else self.comparison_command,
+            "command": self.commands[0].text if self.run is not None else next(iter(self.comparison_commands), None),
             "warnings": list(self.warnings),
         }  # fmt: skip
 

@@ -1,61 +1,51 @@
 """The command of a comparison, from the files it left; tests/test_cli_report.py also runs it."""
 
 import json
+import shlex
 
 import pytest
 
-from evomal.analysis.repeat_comparisons import repeat_comparison
+from evomal.analysis.repeat_comparisons import repeat_comparisons
 
-NO_HARDSHIPS = {"label_noise": 0.0, "asymmetric": False, "outliers": 0.0, "imbalance": 1.0, "fraction": 1.0}
-RECORD = {"dataset": "diabetes", "seed": 0, "model": "mlp:hidden=8", "hardships": {**NO_HARDSHIPS, "outliers": 0.1}}
-LOG = {
-    "optimizer": "adam", "device": "cpu", "population_mode": "auto", "precision": "float32", "threads": 1,
-    "recipe": {"lr": 0.02}, "steps": 50,
-}  # fmt: skip
+WORDS = ["evomal", "compare", "my task.py:make", "--losses", "best.json,huber"]
 
 
-def written(folder, names=("mse", "huber", "mae"), *, rescaled=True, **changes):
-    rows = [{"name": name, "variant": "plain"} for name in names]
-    rows += [{"name": name, "variant": "rescaled"} for name in names[1:] if rescaled]
-    content = {
-        "record": RECORD, "baseline": "mse", "rows": rows, "seeds": [1000, 1001], "search_seeds": [], "trials": 0,
-        **changes,
-    }  # fmt: skip
-    (folder / "comparison.json").write_text(json.dumps(content))
-    (folder / "trainings.jsonl").write_text(json.dumps(["checksum", {"comparison": LOG}]) + "\nmore\n")
-    return folder
+def test_what_was_typed_is_typed_again_into_another_folder(tmp_path):
+    (tmp_path / "comparison.json").write_text(json.dumps({"command": WORDS, "rows": []}))
+    (tmp_path / "transfer.json").write_text(json.dumps({"command": ["evomal", "transfer", "--to", "boston"]}))
+    first, second = repeat_comparisons(tmp_path)
+    assert shlex.split(first) == [*WORDS, "--out", f"{tmp_path}-again"]
+    assert second == f"evomal transfer --to boston --out {tmp_path}-again"
 
 
-def test_given_losses_have_their_settings_from_the_log(tmp_path):
-    assert repeat_comparison(written(tmp_path), ()) == (
-        "evomal compare diabetes --model mlp:hidden=8 --outliers 0.1 --losses huber,mae --seeds 2 "
-        "--set optimizer=adam --set lr=0.02 --set final_steps=50 --set device=cpu --set threads=1 "
-        f"--out {tmp_path}-again"
-    )
-
-
-def test_tuning_and_rescaling_are_typed_where_they_were_done_otherwise(tmp_path):
-    command = repeat_comparison(written(tmp_path, rescaled=False, trials=3), ())
-    assert " --tune-lr 3 --no-rescale " in command
+def test_comparisons_at_several_rates_were_typed_once(tmp_path):
+    content = {f"lr {rate}": {"command": [*WORDS, "--rates", "0.1,0.2"]} for rate in (0.1, 0.2)}
+    (tmp_path / "learning-rates.json").write_text(json.dumps(content))
+    (command,) = repeat_comparisons(tmp_path)
+    assert shlex.split(command) == [*WORDS, "--rates", "0.1,0.2", "--out", f"{tmp_path}-again"]
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "content",
     [
-        {"names": ("mse", "mine")},  # from a file whose place is not recorded
-        {"record": {**RECORD, "dataset": "own"}},
-        {"record": {**RECORD, "hardships": {**NO_HARDSHIPS, "fraction": 0.5}}},  # which the command does not take
-        {"rows": [{"variant": "plain"}]},
-        {"seeds": 3},
-        {"record": None},
+        {}, {"rows": []}, {"lr 1": {"rows": []}}, [], None, 3, {"command": "evomal compare x"},
+        {"command": ["rm", "-rf", "x"]}, {"command": ["evomal", "compare", 3]}, {"command": ["evomal", "search", "x"]},
+        {"command": None}, {"command": []}, {"lr 1": []},
     ],
-)
-def test_what_cannot_be_typed_has_no_command(tmp_path, changes):
-    assert repeat_comparison(written(tmp_path, **changes), ()) is None
+)  # fmt: skip
+def test_files_that_do_not_say_have_no_command(tmp_path, content):
+    (tmp_path / "comparison.json").write_text(json.dumps(content))
+    assert repeat_comparisons(tmp_path) == ()
 
 
-def test_files_that_are_missing_or_broken_have_no_command(tmp_path):
-    assert repeat_comparison(tmp_path, ()) is None
-    written(tmp_path)
-    (tmp_path / "trainings.jsonl").write_text("{")
-    assert repeat_comparison(tmp_path, ()) is None
+def test_words_of_a_stranger_stay_words(tmp_path):
+    (tmp_path / "comparison.json").write_text(json.dumps({"command": ["evomal", "compare", "$(rm x); rm x\n`rm x`"]}))
+    (command,) = repeat_comparisons(tmp_path)
+    assert shlex.split(command)[2] == "$(rm x); rm x\n`rm x`"
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
+def test_files_that_are_missing_or_broken_have_no_command(tmp_path, content):
+    assert repeat_comparisons(tmp_path) == ()
+    (tmp_path / "comparison.json").write_bytes(content)
+    assert repeat_comparisons(tmp_path) == ()

@@ -1,0 +1,54 @@
+"""Commands put together again from what was understood of them."""
+
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from evomal.commands.typed_words import typed_words
+
+
+def understood(*words):
+    """What is put together of words that follow the command's name."""
+    found = []
+    app = typer.Typer()
+
+    @app.callback()
+    def main():
+        pass
+
+    @app.command("do")
+    def do(
+        context: typer.Context,
+        name: str,
+        number: int = 3,
+        several: Annotated[list[str] | None, typer.Option("--set")] = None,
+        fine: bool = True,
+        loud: Annotated[bool, typer.Option("--loud")] = False,
+        out: str | None = None,
+    ):
+        found.extend(typed_words(context, without=("out",)))
+
+    result = CliRunner().invoke(app, ["do", *words])
+    assert result.exit_code == 0, result.output
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a b"],
+        ["x", "--number", "4"],
+        ["x", "--number", "3"],  # the default, but typed
+        ["x", "--set", "a=1", "--set", "b=2"],
+        ["x", "--no-fine", "--loud"],
+        ["x", "--fine"],
+    ],
+)
+def test_what_was_typed_is_given_again(words):
+    assert understood(*words) == ["evomal", "do", *words]
+
+
+def test_order_is_the_command_s_and_some_are_left_out():
+    assert understood("--out", "here", "--loud", "x", "--number=5") == ["evomal", "do", "x", "--number", "5", "--loud"]
