@@ -32,6 +32,8 @@ from evomal.tasks.datasets import DATASETS, data_folder, dataset_named, fetch
 from evomal.whole_files import write_whole
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+_MISUSE: Any = typer.BadParameter.__base__
+"""What Typer raises for everything that cannot be understood; it has no public name."""
 
 app = typer.Typer(
     help="Loss functions learned from data.",
@@ -44,18 +46,27 @@ app = typer.Typer(
 def main() -> None:
     """Run the command; every error ends in one sentence and an exit code, never in a traceback."""
     try:
-        app()
+        code = app(prog_name="evomal", standalone_mode=False)
     except StoppedError as error:
         _fail(error, INTERRUPTED)
     except InputError as error:
         _fail(error, BAD_INPUT)
     except EvomalError as error:
         _fail(error, FAILED)
-    except SystemExit as ending:
-        # Typer makes this of Ctrl-C, and says nothing.
-        if ending.code == INTERRUPTED:
-            _fail("interrupted", INTERRUPTED)
-        raise
+    except _MISUSE as error:
+        _fail(_sentence_of(error), BAD_INPUT)
+    if code == INTERRUPTED:  # Typer makes this of Ctrl-C, and says nothing
+        _fail("interrupted", INTERRUPTED)
+    sys.exit(code)
+
+
+def _sentence_of(misuse: Any) -> str:
+    """What Typer would say in a box, below how the command is used."""
+    message = " ".join(misuse.format_message().split()).rstrip(".")
+    if not message:  # nothing was typed, and the help has been shown
+        sys.exit(BAD_INPUT)
+    command = "evomal" if misuse.ctx is None else misuse.ctx.command_path
+    return f"{message[0].lower()}{message[1:]} (see {command} --help)"
 
 
 def _fail(reason: object, code: int) -> NoReturn:

@@ -35,6 +35,35 @@ def loss_file(tmp_path):
     return path
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "no such command 'nonsense' (see evomal --help)"),
+        (["compare"], "missing argument 'task' (see evomal compare --help)"),
+        (["transfer"], "missing option '--to' (see evomal transfer --help)"),
+        (["compare", "diabetes", "--seeds", "0"], "invalid value for '--seeds': "),
+        (["search", "diabetes", "--seed", "x\x1b[2J"], "invalid value for '--seed': "),
+        (["search", "diabetes", "--sed", "1"], "no such option: --sed"),
+        (["search", "diabetes", "--set"], "option '--set' requires an argument (see evomal --help)"),
+        (["data", "nix"], "no such command 'nix' (see evomal data --help)"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_sentence(run, arguments, sentence):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"evomal: {sentence}")
+    assert err.endswith(" --help)\n")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["analyse"], ["data"]])
+def test_without_a_command_the_help_is_shown(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, err) == (2, "")
+    assert f"Usage: {' '.join(['evomal', *arguments])} [OPTIONS] COMMAND" in out
+
+
 def test_losses_are_listed(run):
     code, out, _ = run("losses")
     assert code == 0

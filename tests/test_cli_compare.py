@@ -33,7 +33,7 @@ def test_losses_are_compared_recorded_and_gone_on_with(run, tmp_path):  # noqa: 
     assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
     assert set(first) == {
         "task", "record", "metric", "lower_is_better", "steps", "seeds", "search_seeds", "trials", "rates", "baseline",
-        "rows", "verdicts",
+        "rows", "verdicts", "command",
     }  # fmt: skip
 
 
