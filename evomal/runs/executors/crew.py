@@ -20,6 +20,7 @@ _GRACE = 10.0  # seconds the first worker waits for the others before work begin
 _SILENCE = 20.0  # seconds without any worker after which that is told
 _PATIENCE = 600.0  # seconds without any worker after which there will be none
 _LONGEST = 60
+_TOO_SMALL = "its worker ran out of memory"
 
 Say = Callable[[str], None]
 Tick = Callable[[], None]
@@ -253,6 +254,9 @@ class Crew:
         if self._is_outdated(hand):
             hand.call = None
             return
+        if answer.is_out_of_memory:
+            self._lose(hand, _TOO_SMALL, backlog, take_in)
+            return
         value, piece = answer.opened(), hand.piece
         hand.call, hand.piece = None, None
         if piece is None:
@@ -363,7 +367,7 @@ def _reason(error: Exception) -> str:
     """Why a worker was lost, in the words of a record: no numbers of processes, which differ from run to run."""
     text = f"{type(error).__name__} {error}"
     if "OutOfMemory" in text or "running low on memory" in text:
-        return "its worker ran out of memory"
+        return _TOO_SMALL
     if "NodeDied" in text or "node has died" in text or "node was terminated" in text:
         return "its worker's machine was lost"
     return "its worker died"

@@ -31,7 +31,7 @@ class EngineAbility:
 
     def __init__(self, tasks: Task | Sequence[Task], *, seed: int, settings: EngineSettings) -> None:
         self._engine = Engine(tasks, seed=seed, settings=settings)
-        self._executor = LocalExecutor(self._engine)
+        self._executor = LocalExecutor(self._engine, raises_memory_errors=True)
         # Kernels are loaded now, so that no candidate's time is up because of them.
         brief = dataclasses.replace(settings, meta_steps=1, training_steps=1, filter_steps=1)
         trial = LocalExecutor(Engine(tasks, seed=seed, settings=brief))

@@ -7,6 +7,7 @@ from evomal.engine import Engine
 from evomal.engine.engine import Report
 from evomal.errors import EvomalError
 from evomal.methods import Failure, Stage
+from evomal.runs.executors.memory_errors import is_out_of_memory
 from evomal.runs.executors.units import units
 
 # Of these a candidate can be the cause, also by what a user's model asserts; else it is a defect and must be seen.
@@ -18,11 +19,12 @@ class LocalExecutor:
     """Asks the engine for all candidates at once; where that raises, looks for who is to blame.
 
     That is done unit by unit, and one by one only in a unit that raises again: so the others have the numbers that they
-    would have without it, and workers with some of the units come to the same.
+    would have without it, and workers with some of the units come to the same. One that can be tried on another machine
+    does not bear the blame for too little memory: `raises_memory_errors` leaves that to the caller.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, *, raises_memory_errors: bool = False) -> None:
+        self._engine, self._raises_memory_errors = engine, raises_memory_errors
         self._units = units(engine.plans, engine.device.type)
 
     def run(self, stage: Stage, *columns: Sequence[Any], report: Report | None = None) -> list[Any]:
@@ -39,6 +41,8 @@ class LocalExecutor:
         except EvomalError:
             raise  # the settings are to blame, not a candidate
         except _CAUSED_BY_CANDIDATES as error:
+            if self._raises_memory_errors and is_out_of_memory(error):
+                raise
             count = len(columns[0])
             if count == 1:
                 return [Failure(one_line(error))]

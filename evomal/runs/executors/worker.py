@@ -12,6 +12,7 @@ import torch
 from evomal.errors import EvomalError, InputError
 from evomal.runs.differences import versions
 from evomal.runs.executors.local import one_line
+from evomal.runs.executors.memory_errors import is_out_of_memory
 from evomal.runs.executors.shipping import unpacked
 
 
@@ -32,6 +33,8 @@ class Answer:
     value: Any = None
     error: str | None = None
     is_input_error: bool = False
+    is_out_of_memory: bool = False
+    """Whether there is no value because memory was short, which it may not be in another process."""
 
     def opened(self) -> Any:
         """The value, or the error raised."""
@@ -78,6 +81,10 @@ class Worker:
             return Answer(self._ability.work(unpacked(order)))
         except EvomalError as error:
             return _refused(error)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise  # a defect, which must be seen
+            return Answer(is_out_of_memory=True)
 
 
 def _refused(error: EvomalError) -> Answer:

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 SEAT = {"seat": 1}
 """Every node has one, so that workers who need one are each on a node of their own."""
 NODE = {"num_cpus": 4, "object_store_memory": 80 * 2**20, "include_dashboard": False, "resources": SEAT}
@@ -47,6 +49,8 @@ class Doubling:
             os.kill(os.getpid(), signal.SIGKILL)
         if number == "hangs":
             time.sleep(1000)
+        if number == "is too large":
+            torch.empty(2**50)
         if number == "a defect":
             raise AttributeError("there is no such thing")
         if isinstance(number, str):

@@ -72,6 +72,15 @@ def test_who_kills_workers_is_given_up_and_the_others_are_done(crew):
     assert sum("was lost with" in sentence and "its worker died" in sentence for sentence in crew.said) == 2
 
 
+def test_who_needs_more_memory_than_there_is_is_tried_elsewhere_and_given_up(crew):
+    crew.teach(Doubling, [2], "number")
+    crew.said.clear()
+    before = workers()
+    assert asked(crew, [1, "is too large", 3]) == [2, Failure("its worker ran out of memory (2 times)"), 6]
+    assert sum("was lost with" in sentence and "out of memory" in sentence for sentence in crew.said) == 2
+    assert len(workers() & before) < 2  # in processes of their own, whose memory is whole
+
+
 def test_who_hangs_is_given_up_and_the_others_are_done(crew, monkeypatch):
     crew.teach(Doubling, [2], "number")
     monkeypatch.setattr(crew, "_timeout", 4.0)  # long enough for the others on a busy machine

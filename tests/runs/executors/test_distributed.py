@@ -1,5 +1,6 @@
 """Searches on the workers of a cluster: the record is the local one's, whatever becomes of workers."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import threading
 import time
 
 import pytest
+import torch
 from torch import nn
 
 from evomal.commands.watching import TerminalWatcher
@@ -174,6 +176,30 @@ def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_
     assert [row.genome for row in failed] == [row.genome for row in expected if row.fitness == best]
     others = [(row.genome, row.state, row.fitness, row.weights) for row in expected if row.fitness != best]
     assert [(row.genome, row.state, row.fitness, row.weights) for row in found if row not in failed] == others
+
+
+def short_of_memory(folder, limit):
+    """The mean squared error, for which there is no memory the first time that it is lower than that."""
+
+    def measure(outputs, targets):
+        error = float(((outputs - targets) ** 2).mean())
+        if error < limit:
+            with contextlib.suppress(FileExistsError):
+                (folder / "was short").touch(exist_ok=False)
+                torch.empty(2**50)
+        return error
+
+    return measure
+
+
+def test_memory_that_was_short_once_changes_nothing(cluster, tmp_path):
+    alone = {**SETTINGS, "generations": 1, "training_steps": 50}
+    search(regression().judged_by(short_of_memory(tmp_path, -1)), seed=6, folder=tmp_path / "local", **alone)
+    best, second = sorted({row.fitness for row in rows_of(tmp_path / "local")})[:2]
+    task, watcher = regression().judged_by(short_of_memory(tmp_path, (best + second) / 2)), Watcher()
+    spread(cluster, tmp_path / "ray", watcher, task=task, **alone)
+    require_same(tmp_path / "ray", tmp_path / "local")
+    assert any(sentence.endswith("its worker ran out of memory") for sentence in watcher.said)
 
 
 class StoppedError(Exception):

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import torch
 
 from evomal.engine import Engine, EngineSettings
 from evomal.methods import Failure
@@ -11,6 +12,12 @@ from evomal.threads import thread_count
 from tests.engine.populations import SMOOTH, regression, weights_of
 
 TREES, WEIGHTS = SMOOTH[:4] * 2, weights_of(SMOOTH[:4] * 2)
+
+
+def allocation_error():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**50)
+    return caught.value
 
 
 def raising_at(limit):
@@ -78,3 +85,17 @@ def test_looped_all_are_done_one_by_one(undisturbed):
     found = whole.run("evaluate", TREES, WEIGHTS)
     assert sizes == [8] + [1] * 8
     assert found == [*clean[:5], Failure("an odd error"), *clean[6:]]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), allocation_error()])
+def test_too_little_memory_is_blamed_on_a_candidate_only_where_it_has_no_other_place(error):
+    engine = Engine(regression(), seed=0, settings=EngineSettings(population=1, device="cpu"))
+
+    def raising(*columns):
+        raise error
+
+    engine.evaluate = raising
+    (found,) = LocalExecutor(engine).run("evaluate", TREES[:1], WEIGHTS[:1])
+    assert isinstance(found, Failure)
+    with pytest.raises(type(error)):
+        LocalExecutor(engine, raises_memory_errors=True).run("evaluate", TREES[:1], WEIGHTS[:1])
