@@ -340,5 +340,5 @@ def test_the_region_is_drawn_again_by_itself_but_calmly():
     with SearchDisplay(4, steps_per_generation=10, console=console):
         while (frames := console.file.getvalue().count("generation 1 of 4")) < 4 and time.monotonic() < begin + 30:
             time.sleep(0.01)
-        assert frames == 4
-        assert time.monotonic() - begin >= 3 / 8
+        assert frames >= 4
+        assert time.monotonic() - begin >= (frames - 1) / 8

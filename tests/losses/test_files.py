@@ -174,7 +174,7 @@ def test_bad_files_give_one_sentence(content, sentence, tmp_path):
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250 + len(str(path))
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 60
 
 
 def test_paths_that_are_no_files(tmp_path):

@@ -130,7 +130,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_forked_child_makes_threads_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=300)
     assert done.stdout == "0\n", done.stderr
 
 

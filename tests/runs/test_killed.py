@@ -117,7 +117,7 @@ def test_half_a_commit_is_undone(tmp_path, opened):
 
 def killed(top: Path, kills: int, seed: int) -> None:
     command = [sys.executable, "-c", KILLER, str(top), str(kills), str(seed)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) >= kills // 4, "too few were killed in the middle of a write"
     for folder in sorted(top.iterdir()):

@@ -49,7 +49,7 @@ def test_two_processes_with_one_seed_come_to_the_same_record(tmp_path):
         environment = {**os.environ, "PYTHONHASHSEED": str(len(processes)), "OMP_NUM_THREADS": "1"}
         processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=-1))
     for process in processes:
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said.decode()
     assert dump_of(tmp_path / "one") == dump_of(tmp_path / "two")
     assert (tmp_path / "one" / "best.json").read_bytes() == (tmp_path / "two" / "best.json").read_bytes()
