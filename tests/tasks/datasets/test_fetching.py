@@ -182,7 +182,7 @@ def test_a_killed_process_leaves_no_file_and_is_resumed(tmp_path, server):
         request.wfile.write(CONTENT[:HALF])
         request.wfile.flush()
         sent.set()
-        release.wait(30)
+        release.wait(300)
 
     whole_answer, server.answer = server.answer, stall
     script = (
@@ -192,7 +192,7 @@ def test_a_killed_process_leaves_no_file_and_is_resumed(tmp_path, server):
     arguments = [str(tmp_path), FILE, server.url("/file"), md5(CONTENT)]
     process = subprocess.Popen([sys.executable, "-c", script, *arguments])
     try:
-        assert sent.wait(60)
+        assert sent.wait(300)
         for _ in range(1000):
             if (tmp_path / PART).exists() and (tmp_path / PART).stat().st_size:
                 break
