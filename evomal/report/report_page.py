@@ -5,7 +5,9 @@ import importlib.metadata
 from evomal.report.harmless import in_html, included_in_html
 from evomal.report.loss_table import loss_table
 from evomal.report.page import entry_list, framed, in_code, scrolling
-from evomal.report.run_report import RunReport, ShownFigure, ShownFormula
+from evomal.report.run_figures import ShownFigure
+from evomal.report.run_report import RunReport
+from evomal.report.shown_formula import ShownFormula
 from evomal.report.style import inline_svg
 from evomal.report.typeset import LONGEST_ON_A_LINE
 
@@ -29,7 +31,7 @@ def report_page(report: RunReport) -> str:
         ("losses", "Best losses", _tables(report)),
         ("runs", "Runs", "" if is_about_one else _runs(report)),
         ("settings", "Settings", _settings(report)),
-        ("environment", "Environment", entry_list(report.environment_entries())),
+        ("environment", "Environment", entry_list(report.settings.environment_entries())),
         ("repeat", "How to repeat it", _commands(report)),
     ]
     shown = [section for section in sections if section[2]]
@@ -110,12 +112,12 @@ def _runs(report: RunReport) -> str:
 
 
 def _settings(report: RunReport) -> str:
-    entries = report.setting_entries()
+    entries = report.settings.entries()
     if not entries:
         return ""
-    task = entry_list(report.task_entries())
+    task = entry_list(report.settings.task_entries())
     return (
-        f'<p class="soft">{in_html(report.setting_sentence())}</p>{entry_list(entries)}'
+        f'<p class="soft">{in_html(report.settings.sentence())}</p>{entry_list(entries)}'
         f"{f'<h3>Task</h3>{task}' if task else ''}"
     )
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from evomal.analysis.best_losses import LossShapeSketch
 from evomal.report.harmless import cut
 from evomal.report.loss_table import metric_words, shown_value, table_sentence
-from evomal.report.run_report import RunReport, ShownFigure, ShownFormula
+from evomal.report.run_figures import ShownFigure
+from evomal.report.run_report import RunReport
+from evomal.report.shown_formula import ShownFormula
 from evomal.report.style import BLUE, INK, figure_style, in_figure
 
 if TYPE_CHECKING:
@@ -137,8 +139,8 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
             )
             yield _Line("code", about + cut(row.formula, _LONGEST_IN_TABLE), above=0.06, sketch=row.sketch)
     for title, entries in (
-        ("Settings", report.setting_entries()),
-        ("Environment", report.environment_entries()),
+        ("Settings", report.settings.entries()),
+        ("Environment", report.settings.environment_entries()),
     ):
         if entries:
             yield from _wrapped("heading", title, above=0.25)

@@ -1,99 +1,33 @@
 """What a report has to say of a folder of runs; nothing is escaped yet."""
 
-import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evomal.analysis.ancestry import ancestry
-from evomal.analysis.best_losses import BestLosses, RankedLoss, best_losses
+from evomal.analysis.best_losses import BestLosses, best_losses
 from evomal.analysis.chosen_runs import Run, Runs, chosen_runs
 from evomal.analysis.counting import counted
-from evomal.analysis.filter_shares import filter_shares
-from evomal.analysis.fronts import front
-from evomal.analysis.recorded_losses import classes_of
 from evomal.analysis.recorded_verdicts import RecordedVerdicts, recorded_verdicts
-from evomal.analysis.repeat_commands import (
-    UNKNOWN_TO_COMPARE,
-    RepeatCommand,
-    as_texts,
-    recorded_settings,
-    repeat_command,
-)
+from evomal.analysis.repeat_commands import UNKNOWN_TO_COMPARE, RepeatCommand, repeat_command
 from evomal.analysis.repeat_comparisons import repeat_comparisons
 from evomal.analysis.run_standings import Standing, standing_of
-from evomal.analysis.run_times import run_times
-from evomal.analysis.search_curves import search_curves
-from evomal.analysis.shapes import loss_shape
-from evomal.errors import EvomalError, InputError
-from evomal.report.ancestry_plot import draw_ancestry
-from evomal.report.filter_shares_plot import draw_filter_shares
-from evomal.report.front_plot import draw_front
+from evomal.errors import InputError
 from evomal.report.harmless import cut
-from evomal.report.loss_plot import draw_loss
 from evomal.report.loss_table import metric_value
-from evomal.report.run_times_plot import draw_run_times
-from evomal.report.search_curves_plot import draw_search_curves
-from evomal.report.typeset import formula_text, mathml, mathtext, symbols_of
+from evomal.report.recorded_settings import RecordedSettings, shown_entry
+from evomal.report.run_figures import ShownFigure, run_figures
+from evomal.report.shown_formula import ShownFormula, run_name, shown_formula
 from evomal.runs.listing import RunState
 from evomal.runs.run_loop import BEST_NAME
 from evomal.strategies import State
 from evomal.verdict.contestants import SEARCHES
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_LONGEST_TYPESET = 240  # characters; longer ones nobody reads but as text
 _LONGEST_ENTRY = 160
 _MOST_SENTENCES = 3
-_ENVIRONMENT = ("device", "threads", "precision", "dtype", "population_mode", "deterministic")
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure with its heading and what it says to those who cannot see it."""
-
-    title: str
-    description: str
-    figure: "Figure"
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it is a column wide, not a page."""
-        return bool(self.figure.get_size_inches()[0] < 5)
-
-
-@dataclass(frozen=True)
-class ShownFormula:
-    """The best loss of a task, as people read it."""
-
-    best: BestLosses
-    text: str
-    written: str
-    symbols: str
-    mathml: str | None
-    mathtext: str | None
-    """For paper."""
-
-    @property
-    def row(self) -> RankedLoss:
-        """The loss itself."""
-        return self.best.rows[0]
-
-    @property
-    def sentence(self) -> str:
-        """What it came to, and where it was found."""
-        row, metric = self.row, self.best.metric
-        size = "" if row.size is None else f", size {row.size}"
-        return (
-            f"Validation {metric_value(row.value, metric)}{size}, "
-            f"found in generation {row.generation} by {row.candidate.origin} ({_run_name(row.run)})."
-        )
 
 
 @dataclass(frozen=True)
@@ -139,14 +73,14 @@ class RunReport:
         """What is missing, and what else should be known before anything is believed."""
         found = []
         for run, standing in zip(self.runs.runs, self.standings, strict=True):
-            name = "This search" if self.run is not None else f"The search {_run_name(run)}"
+            name = "This search" if self.run is not None else f"The search {run_name(run)}"
             found += [f"{name} {text}" for text in (*_state_sentences(run, standing), *_content_sentences(run))]
         return (*found, *self.runs.notes, *self.verdicts.notes)
 
     @cached_property
     def formulas(self) -> tuple[ShownFormula, ...]:
         """The best loss of each task on which anything was trained."""
-        return tuple(_formula(best) for best in self.best if best.rows)
+        return tuple(shown_formula(best) for best in self.best if best.rows)
 
     @cached_property
     def commands(self) -> tuple[RepeatCommand, ...]:
@@ -162,32 +96,14 @@ class RunReport:
         """What to type to repeat all: the command of a comparison makes its searches, too."""
         return [*self.comparison_commands] or [command.text for command in self.commands if command.text is not None]
 
+    @cached_property
+    def settings(self) -> RecordedSettings:
+        """What the runs have recorded of their settings and where they ran."""
+        return RecordedSettings(self.runs.runs, self.commands)
+
     def figures(self) -> list[ShownFigure]:
         """Drawn anew at every call."""
-        if not self.runs.runs:
-            return []
-        names = ", ".join(dict.fromkeys(run.method for run in self.runs.runs))
-        shown = [*self._shapes()]
-        shown.append(
-            ShownFigure(
-                "Search", f"the best so far of {names}, against generations and losses trained with",
-                draw_search_curves(search_curves(self.runs)),
-            )
-        )  # fmt: skip
-        shown.append(
-            ShownFigure(
-                "Filters", f"what became of the candidates of {names}, as shares of each generation",
-                draw_filter_shares(filter_shares(self.runs)),
-            )
-        )  # fmt: skip
-        if self.run is not None:
-            text = "size against fitness of every loss that was trained, with those that none beats in both"
-            shown.append(ShownFigure("Size against fitness", text, draw_front(front(self.runs))))
-            text = "the ancestors of the best loss by generation and fitness, with the steps that led to it"
-            shown.append(ShownFigure("Ancestry", text, draw_ancestry(ancestry(self.runs))))
-        text = f"seconds of a search of {names}, by stage"
-        shown.append(ShownFigure("Run time", text, draw_run_times(run_times(self.runs))))
-        return shown
+        return run_figures(self.runs, self.formulas, is_of_one=self.run is not None)
 
     def compare_command(self) -> str | None:
         """How to have the best loss of the one run judged; None where there is none to judge."""
@@ -202,36 +118,6 @@ class RunReport:
         best = str(self.folder / BEST_NAME)
         return shlex.join(["evomal", "compare", *kept, "--losses", best, "--tune-lr", "5", "--out", str(self.folder)])
 
-    def setting_entries(self) -> list[tuple[str, str]]:
-        """What all runs share, with a mark where it is not the preset's."""
-        changed = {key for command in self.commands for key in command.changes}
-        shared = _shared([_settings(run) for run in self.runs.runs])
-        return [(f"{key} *" if key in changed else key, _shown(value)) for key, value in shared.items()]
-
-    def setting_sentence(self) -> str:
-        """What the settings are nearest to, and what differs between runs."""
-        presets = sorted({command.preset for command in self.commands if command.preset is not None})
-        if not presets:
-            return "These records do not have the settings of a search."
-        differing = _differing([_settings(run) for run in self.runs.runs])
-        between = f" Searches differ in {', '.join(differing)}." if differing else ""
-        return f"Preset {' or '.join(presets)}; * marks what was set otherwise.{between}"
-
-    def task_entries(self) -> list[tuple[str, str]]:
-        """What is recorded of the data and the training recipe, where all runs share it."""
-        return [(key, _shown(value)) for key, value in _shared([_task(run) for run in self.runs.runs]).items()]
-
-    def environment_entries(self) -> list[tuple[str, str]]:
-        """Versions, device and threads, as recorded; of several where they differ."""
-        recorded: dict[str, list[str]] = {}
-        for run in self.runs.runs:
-            versions = run.settings.get("versions")
-            found = {key: run.settings.get(key) for key in _ENVIRONMENT if key in run.settings}
-            found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
-            for key, value in found.items():
-                recorded.setdefault(key, []).append(_shown(value))
-        return [(key, cut(" or ".join(dict.fromkeys(values)), _LONGEST_ENTRY)) for key, values in recorded.items()]
-
     def run_rows(self) -> list[tuple[str, ...]]:
         """Of several runs: folder, task, method, seed, state, generations, losses trained with, best."""
         rows: list[tuple[str, ...]] = []
@@ -240,8 +126,8 @@ class RunReport:
             shown = metric_value(run.value(best), run.metric) if math.isfinite(best) else "none"
             rows.append(
                 (
-                    _relative(run.folder, self.folder), run.task, run.method, _shown(run.seed), str(standing.state),
-                    str(run.generations), str(len(run.trained)), shown,
+                    _relative(run.folder, self.folder), run.task, run.method, shown_entry(run.seed),
+                    str(standing.state), str(run.generations), str(len(run.trained)), shown,
                 )
             )  # fmt: skip
         return rows
@@ -270,17 +156,6 @@ class RunReport:
             "warnings": list(self.warnings),
         }  # fmt: skip
 
-    def _shapes(self) -> list[ShownFigure]:
-        shown = []
-        for formula in self.formulas:
-            loss = formula.row.loss()
-            if loss is not None:
-                title = "Shape" if len(self.formulas) == 1 else f"Shape, {formula.best.task}"
-                text = f"the best loss, value and gradient over {'f - y' if loss.kind == 'regression' else 'p'}"
-                shape = loss_shape(loss, classes=classes_of(formula.row.run))
-                shown.append(ShownFigure(title, f"{text}, beside the task loss", draw_loss(shape)))
-        return shown
-
 
 def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
     """What there is to say of a run, of several runs, or of a comparison with its searches."""
@@ -294,20 +169,6 @@ def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
         verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that it was a search of
     standings = tuple(standing_of(run) for run in runs.runs)
     return RunReport(place, runs, verdicts, standings, best_losses(runs))
-
-
-def _formula(best: BestLosses) -> ShownFormula:
-    row = best.rows[0]
-    loss = row.loss()
-    if loss is None:
-        return ShownFormula(best, row.formula, row.candidate.genome, "", None, None)
-    # The table's text, unless that is the genome because a formula would take long; both say the same otherwise.
-    is_softened = getattr(loss, "activation", "identity") == "softplus"
-    text = formula_text(loss) if is_softened else row.formula
-    return ShownFormula(
-        best, text, row.candidate.genome, symbols_of(loss),
-        mathml(loss, text, longest=_LONGEST_TYPESET), mathtext(loss, text, longest=_LONGEST_TYPESET),
-    )  # fmt: skip
 
 
 def _state_sentences(run: Run, standing: Standing) -> list[str]:
@@ -339,10 +200,6 @@ def _content_sentences(run: Run) -> list[str]:
     return found
 
 
-def _run_name(run: Run) -> str:
-    return f"{run.method}, seed {run.seed}"
-
-
 def _moment(text: str) -> str:
     """A recorded time to the minute; as recorded where a stranger did."""
     try:
@@ -356,41 +213,3 @@ def _relative(path: Path, folder: Path) -> str:
         return str(path.relative_to(folder))
     except ValueError:
         return str(path)
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    try:
-        return {key: value.replace(",", ", ") for key, value in as_texts(recorded_settings(run)).items()}
-    except (EvomalError, KeyError, TypeError, ValueError):
-        found = run.settings.get("settings")
-        return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
-
-
-def _task(run: Run) -> dict[str, Any]:
-    tasks = run.settings.get("task")
-    if not isinstance(tasks, Mapping):
-        return {}
-    several = len(tasks) > 1
-    return {
-        f"{number}: {key}" if several else str(key): value
-        for number, task in tasks.items()
-        if isinstance(task, Mapping)
-        for key, value in task.items()
-    }
-
-
-def _shared(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    first = every[0] if every else {}
-    return {key: value for key, value in first.items() if all(key in one and one[key] == value for one in every)}
-
-
-def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
-    return sorted({key for one in every for key in one} - set(_shared(every)))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return cut(", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()), _LONGEST_ENTRY)
-    if isinstance(value, (list, tuple)):
-        return cut(", ".join(map(_shown, value[:_LONGEST_ENTRY])) or "none", _LONGEST_ENTRY)
-    return cut(value if isinstance(value, str) else "none" if value is None else json.dumps(value), _LONGEST_ENTRY)

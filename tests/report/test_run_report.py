@@ -28,12 +28,12 @@ def test_one_run_is_told_with_its_best_loss(tmp_path):
 
 def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):
     report = run_report(written_run(tmp_path / "a"))
-    assert report.setting_sentence() == "Preset quick; * marks what was set otherwise."
-    entries = dict(report.setting_entries())
+    assert report.settings.sentence() == "Preset quick; * marks what was set otherwise."
+    entries = dict(report.settings.entries())
     assert (entries["population *"], entries["threads *"], entries["generations"]) == ("2", "1", "10")
     assert entries["filters"] == "symbolic, dead, rejection, gradient"
-    assert ("hardships", "label_noise 0.0") in report.task_entries()
-    environment = dict(report.environment_entries())
+    assert ("hardships", "label_noise 0.0") in report.settings.task_entries()
+    environment = dict(report.settings.environment_entries())
     assert (environment["device"], environment["threads"], environment["torch"]) == ("cpu", "1", "2.13.0")
 
 

@@ -3,15 +3,17 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.runs.differences import versions
+from evomal.runs.executors.agreement import differing
 from evomal.runs.executors.local import one_line
 from evomal.runs.executors.pieces import Backlog, Piece
+from evomal.runs.executors.reasons import TOO_SMALL, reason_of
 from evomal.runs.executors.shipping import folders_of_users_code, packing
 from evomal.runs.executors.worker import Ability, Answer, Worker
 
@@ -19,8 +21,6 @@ _TICK = 0.2  # seconds between two looks at what a person wants
 _GRACE = 10.0  # seconds the first worker waits for the others before work begins
 _SILENCE = 20.0  # seconds without any worker after which that is told
 _PATIENCE = 600.0  # seconds without any worker after which there will be none
-_LONGEST = 60
-_TOO_SMALL = "its worker ran out of memory"
 
 Say = Callable[[str], None]
 Tick = Callable[[], None]
@@ -249,13 +249,13 @@ class Crew:
             last = one_line(Exception(str(error).strip().splitlines()[-1]))
             raise EvomalError(f"a worker could not begin: {last}") from None
         except self._ray.exceptions.RayError as error:
-            self._lose(hand, _reason(error), backlog, take_in)
+            self._lose(hand, reason_of(error), backlog, take_in)
             return
         if self._is_outdated(hand):
             hand.call = None
             return
         if answer.is_out_of_memory:
-            self._lose(hand, _TOO_SMALL, backlog, take_in)
+            self._lose(hand, TOO_SMALL, backlog, take_in)
             return
         value, piece = answer.opened(), hand.piece
         hand.call, hand.piece = None, None
@@ -274,9 +274,9 @@ class Crew:
         hand.is_ready, hand.was_missed, hand.place = True, False, (value["device"], value["machine"])
         if self._about is None:
             self._about = value["about"]
-        differing = _differing(value["versions"], versions()) or _differing(value["about"], self._about)
-        if differing is not None:
-            raise EvomalError(f"a worker on {value['machine']} has {differing}, so its numbers could differ")
+        difference = differing(value["versions"], versions()) or differing(value["about"], self._about)
+        if difference is not None:
+            raise EvomalError(f"a worker on {value['machine']} has {difference}, so its numbers could differ")
 
     def _lose(
         self, hand: Hand, reason: str, backlog: Backlog | None, take_in: Callable[[list[int], list[Any]], None]
@@ -344,30 +344,3 @@ class Crew:
 
 def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
     return len(ones) == len(others) and all(one is other for one, other in zip(ones, others, strict=True))
-
-
-def _differing(found: Any, expected: Any, path: str = "") -> str | None:
-    """The first value inside the one that is another inside the other: its name and both."""
-    if isinstance(found, Mapping) and isinstance(expected, Mapping):
-        pairs = [(str(key), found.get(key), expected.get(key)) for key in {**expected, **found}]
-    elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
-        pairs = [(str(index), *pair) for index, pair in enumerate(zip(found, expected, strict=True))]
-    else:
-        return None if found == expected else f"{path} {_shown(found)} and not {_shown(expected)}"
-    inner = (_differing(theirs, ours, f"{path}.{name}" if path else name) for name, theirs, ours in pairs)
-    return next((text for text in inner if text is not None), None)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _reason(error: Exception) -> str:
-    """Why a worker was lost, in the words of a record: no numbers of processes, which differ from run to run."""
-    text = f"{type(error).__name__} {error}"
-    if "OutOfMemory" in text or "running low on memory" in text:
-        return _TOO_SMALL
-    if "NodeDied" in text or "node has died" in text or "node was terminated" in text:
-        return "its worker's machine was lost"
-    return "its worker died"

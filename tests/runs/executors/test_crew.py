@@ -10,7 +10,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure
 from evomal.runs.executors import crew as module
 from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.crew import Crew, _differing, _reason
+from evomal.runs.executors.crew import Crew
 from evomal.settings import SearchSettings
 from tests.runs.executors.clusters import Doubling, Slow, workers
 
@@ -153,21 +153,6 @@ def differing(shared):
     return Doubling(shared, own=os.getpid())
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "words"),
-    [
-        ({"a": 1}, {"a": 1}, None),
-        ({"a": {"b": [1, {"c": 2}]}}, {"a": {"b": [1, {"c": 3}]}}, "a.b.1.c 2 and not 3"),
-        ({}, {"numba": "0.6"}, "numba None and not '0.6'"),
-        ({"numba": "0.6"}, {}, "numba '0.6' and not None"),
-        ({"a": [1, 2]}, {"a": [1]}, "a [1, 2] and not [1]"),
-        ({"a": "x" * 100}, {"a": 1}, f"a '{'x' * 58}… and not 1"),
-    ],
-)
-def test_the_innermost_that_differs_is_named_and_not_at_length(found, expected, words):
-    assert _differing(found, expected) == words
-
-
 class StoppedError(Exception):
     pass
 
@@ -212,19 +197,6 @@ def test_a_defect_is_seen_and_ends_the_workers(cluster):
         with pytest.raises(AttributeError, match="there is no such thing"):
             asked(crew, [1, "a defect"])
         assert crew._hands == []
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (ray.exceptions.OutOfMemoryError("killed"), "its worker ran out of memory"),
-        (ray.exceptions.NodeDiedError("gone"), "its worker's machine was lost"),
-        (ray.exceptions.WorkerCrashedError(), "its worker died"),
-        (ray.exceptions.ActorDiedError(), "its worker died"),
-    ],
-)
-def test_what_ray_raises_is_told_in_a_few_words(error, reason):
-    assert _reason(error) == reason
 
 
 @pytest.mark.parametrize(
