@@ -255,8 +255,9 @@ def _verdicts(
     others: Sequence[Contestant], base: Contestant, entries: Sequence[Entry],
     differences: dict[tuple[str, Variant], Paired], task: Task,
 ) -> dict[str, Verdict]:  # fmt: skip
-    tuned = [entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")]
-    tuned_lr = tuned[0].losses[0].lr if tuned and tuned[0].losses[0] is not None else None
+    plain = {entry.name: entry.costs(task) for entry in entries if entry.variant == "plain"}
+    tuned = next((entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")), None)
+    tuned_lr = tuned.losses[0].lr if tuned is not None and tuned.losses[0] is not None else None
     return {
         contestant.name: verdict(
             Evidence(
@@ -264,6 +265,7 @@ def _verdicts(
                 tuned=differences.get((contestant.name, "tuned")),
                 rescaled=differences.get((contestant.name, "rescaled")),
                 tuned_lr=tuned_lr,
+                untuned=None if tuned is None else _paired(plain[contestant.name], tuned.costs(task)[0]),
             ),
             name=contestant.name,
             baseline_name=base.name,

@@ -23,13 +23,14 @@ class Evidence:
 
     `plain` is both as they are; `tuned` is both at the learning rate that suits each best, `tuned_lr` being the
     baseline's; `rescaled` is against the baseline as it is, with the gradient of the loss rescaled to the norm of the
-    baseline's gradient.
+    baseline's gradient; `untuned` is the loss as it is against the tuned baseline.
     """
 
     plain: Paired
     tuned: Paired | None = None
     rescaled: Paired | None = None
     tuned_lr: float | None = None
+    untuned: Paired | None = None
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     """Judge a loss: where both were tuned, that decides, and the rest says what to make of it.
 
     The first row that fits decides. "Open" is a comparison that was not made or has no interval (one seed, or a seed
-    diverged); "even" is one whose interval holds zero.
+    diverged); "even" is one whose interval holds zero; "untuned" is the loss as it is against the tuned baseline.
 
     | plain | tuned | rescaled | verdict |
     |---|---|---|---|
     | any | better | any | gain |
-    | better, or the baseline alone diverged | even or worse | any | learning rate |
+    | better, or the baseline alone diverged | even or worse, untuned not better | any | learning rate |
+    | better, or the baseline alone diverged | even or worse, untuned better | even or worse | learning rate |
+    | better, or the baseline alone diverged | even or worse, untuned better | better or open | undecided |
     | any | even | any | no gain |
     | any | worse | any | worse |
     | diverged in more seeds | open | any | worse |
@@ -63,6 +66,8 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
 
     The tuned comparison outweighs the rescaled gradient: a loss that beats the baseline at the best rate of each is no
     learning rate, even if it needs steps of its own size; what the best rate achieves as well needs no learned loss.
+    Validation may choose rates that are worse on the test split, also for the baseline. Where a loss that is not tuned
+    beats the tuned baseline, that baseline's rate is not the one to recommend.
     """
     plain, tuned = evidence.plain, evidence.tuned
     against_plain = difference_words(name, baseline_name, plain, unit=unit)
@@ -73,7 +78,8 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     if by_tuning is Direction.BETTER:
         return Verdict("gain", f"{against_tuned}: {about_rate if ahead else 'only at a learning rate of its own'}")
     if by_tuning is not None and ahead:
-        return Verdict("learning rate", f"{against_plain}, but {about_rate}")
+        kind: Kind = "learning rate" if _explained_by_rate(evidence) else "undecided"
+        return Verdict(kind, f"{against_plain}, but {about_rate}")
     if by_tuning is Direction.UNDECIDED:
         return Verdict("no gain", against_tuned)
     if by_tuning is Direction.WORSE:
@@ -100,15 +106,21 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
 def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
     """Whether what a loss gains over the plain baseline is a learning rate in disguise."""
     explained, rescaled = _explained_by_rate(evidence), _decided(evidence.rescaled)
+    is_tuned, is_missed = _decided(evidence.tuned) is not None, _missed_by_tuning(evidence)
     if explained is None:
+        if is_missed:
+            return f"only as it is: that beats tuned {baseline_name}, too, but tuned it does not"
         stays = "" if rescaled is None else ", though it stays when the gradient is rescaled"
         return f"the gain may be a learning rate{stays}: tune {baseline_name}"
     if not explained:
         needs = "" if rescaled in (None, Direction.BETTER) else ", though it is gone when the gradient is rescaled"
         return f"the gain is not a learning rate{needs}"
-    if _decided(evidence.tuned) is None:
-        return f"the gain is a learning rate, as it is gone when the gradient is rescaled: tune {baseline_name}"
-    return f"the gain is a learning rate: {_advice(evidence, baseline_name)}"
+    if is_tuned and not is_missed:
+        return f"the gain is a learning rate: {_advice(evidence, baseline_name)}"
+    if is_tuned:
+        found = f"the one that tuning {baseline_name} on validation finds"
+        return f"the gain is a learning rate, though not {found}: it is gone when the gradient is rescaled"
+    return f"the gain is a learning rate, as it is gone when the gradient is rescaled: tune {baseline_name}"
 
 
 def difference_words(name: str, baseline_name: str, paired: Paired, *, unit: str) -> str:
@@ -187,9 +199,15 @@ def _decided(paired: Paired | None) -> Direction | None:
 def _explained_by_rate(evidence: Evidence) -> bool | None:
     """Whether a learning rate explains the gain over the plain baseline; None where nothing tells."""
     tuned, rescaled = _decided(evidence.tuned), _decided(evidence.rescaled)
-    if tuned is not None:
+    if tuned is not None and not _missed_by_tuning(evidence):
         return tuned is not Direction.BETTER
     return True if rescaled in (Direction.UNDECIDED, Direction.WORSE) else None
+
+
+def _missed_by_tuning(evidence: Evidence) -> bool:
+    """Whether the loss as it is beats the tuned baseline, though tuned it does not: so its rate was not found."""
+    is_ahead = _decided(evidence.untuned) is Direction.BETTER
+    return is_ahead and _decided(evidence.tuned) in (Direction.UNDECIDED, Direction.WORSE)
 
 
 def _scaled(value: float, unit: str) -> float:

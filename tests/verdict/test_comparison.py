@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import evomal
+from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.verdict import tables
@@ -86,6 +87,25 @@ def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():
     found = compare(outliers(0), losses=["mae"], seeds=5, tune_lr=3, device="cpu", final_steps=200)
     assert found.verdicts["mae"].kind == "gain"
     assert "the gain is not a learning rate" in found.verdicts["mae"].sentence
+
+
+def test_a_rate_that_validation_prefers_is_not_recommended_where_it_makes_the_baseline_worse(monkeypatch):
+    tests = {("SquaredErrorLoss", True): 0.145, ("AbsoluteErrorLoss", True): 0.136}
+
+    def pretended(task, loss, *, lr, seed, test, **settings):
+        name, is_own = type(loss).__name__, lr == task.recipe.lr
+        jitter = 0.001 * (seed % 3 - 1) * (1 if name == "SquaredErrorLoss" else -1)
+        value = tests.get((name, is_own), 0.168) + jitter
+        validation = 1.0 if is_own else 0.5 + 0.1 * abs(math.log10(lr / task.recipe.lr) - 1)
+        return Score(value if test else math.nan, validation, {}, [], seed, 30)
+
+    monkeypatch.setattr("evomal.verdict.arena.train", pretended)
+    found = compare(regression(), losses=["mae"], seeds=5, tune_lr=3, rescale=False, **SHORT)
+    assert found.entry("mse", "tuned").losses[0].lr != regression().recipe.lr
+    assert found.verdicts["mae"].kind == "undecided"
+    assert found.verdicts["mae"].sentence.endswith(
+        "but only as it is: that beats tuned mse, too, but tuned it does not"
+    )
 
 
 def test_no_gain_is_said():

@@ -31,6 +31,11 @@ MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (4 of 5; p = 0.12)"
 LOWER = "lower the learning rate before comparing"
 RATE = "the gain is a learning rate: use mse with lr 0.03"
 RATE_BY_RESCALING = "the gain is a learning rate, as it is gone when the gradient is rescaled: tune mse"
+RATE_NOT_FOUND = (
+    "the gain is a learning rate, though not the one that tuning mse on validation finds: it is gone when the gradient "
+    "is rescaled"
+)
+ONLY_AS_IT_IS = "only as it is: that beats tuned mse, too, but tuned it does not"
 
 NO_GAIN_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
 OF_ITS_OWN = "only at a learning rate of its own"
@@ -135,6 +140,31 @@ TABLE = [
 def test_each_row_of_the_table_has_its_verdict_and_its_sentence(plain, tuned, rescaled, kind, sentence):
     evidence = Evidence(plain, tuned, rescaled, None if tuned is None else 0.03)
     assert verdict(evidence, name="evomal", baseline_name="mse", unit="") == Verdict(kind, sentence)
+
+
+@pytest.mark.parametrize("plain", [(BETTER, BEATS), (BASELINE_DIVERGED, MSE_DIVERGED)])
+@pytest.mark.parametrize("tuned", [EVEN, WORSE])
+@pytest.mark.parametrize(
+    ("untuned", "rescaled", "kind", "sentence"),
+    [
+        *((untuned, rescaled, "learning rate", RATE) for untuned in (EVEN, WORSE) for rescaled in (BETTER, EVEN, None)),
+        *((BETTER, rescaled, "learning rate", RATE_NOT_FOUND) for rescaled in (EVEN, WORSE)),
+        *((BETTER, rescaled, "undecided", ONLY_AS_IT_IS) for rescaled in (BETTER, NOT_MEASURED)),
+    ],
+)
+def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
+    plain, tuned, untuned, rescaled, kind, sentence
+):
+    paired_plain, words = plain
+    evidence = Evidence(paired_plain, tuned, rescaled, 0.03, untuned)
+    found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
+    assert found == Verdict(kind, f"{words}, but {sentence}")
+
+
+def test_who_is_ahead_as_it_is_and_tuned_needs_no_excuse():
+    evidence = Evidence(BETTER, BETTER, BETTER, 0.03, BETTER)
+    found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
+    assert found == Verdict("gain", f"{BEATS_TUNED}: the gain is not a learning rate")
 
 
 def test_a_tuned_rate_that_is_not_known_is_not_named():
