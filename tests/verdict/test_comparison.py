@@ -75,7 +75,7 @@ def test_a_learning_rate_in_disguise_is_recognised():
     """Three times the task's loss, where the task's own rate is too small."""
     tripled = ScaledLoss(SquaredErrorLoss(), 3.0)
     found = compare(
-        regression(rows=400), losses=[tripled], seeds=5, tune_lr=5, device="cpu", final_steps=60, lr=0.001
+        regression(rows=400), losses=[tripled], seeds=5, tune_lr=5, device="cpu", final_steps=150, lr=0.0005
     )  # fmt: skip
     judged = found.verdicts["ScaledLoss"]
     assert judged.kind == "learning rate"
