@@ -1,7 +1,9 @@
 """Settings shared by all tests."""
 
 import os
+import signal
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -12,3 +14,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Derandomised: a failure on one machine is a failure on every machine; no deadline, as timings are not what is tested.
 settings.register_profile("evomal", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("evomal")
+
+
+@pytest.fixture
+def ctrl_c_raises():
+    """Python's own handler, although a shell has what it starts in the background ignore Ctrl-C; given back after."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -7,13 +7,7 @@ import pytest
 
 from evomal.commands.interruption import SENTENCE, interruptible
 
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_raises():
-    """The tests' own handler, whatever they do to it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("ctrl_c_raises")
 
 
 def test_the_first_time_is_said_and_stops_at_the_next_check():

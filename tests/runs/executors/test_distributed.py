@@ -291,6 +291,7 @@ class NeverInWorkers:
         return nn.Linear(4, 1)
 
 
+@pytest.mark.usefixtures("ctrl_c_raises")
 def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
     begin = time.monotonic()
     pressed = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
