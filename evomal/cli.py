@@ -55,6 +55,8 @@ def main() -> None:
         _fail(error, FAILED)
     except _MISUSE as error:
         _fail(_sentence_of(error), BAD_INPUT)
+    except typer.Abort:  # Typer makes this of input that ends
+        _fail("input ended", FAILED)
     if code == INTERRUPTED:  # Typer makes this of Ctrl-C, and says nothing
         _fail("interrupted", INTERRUPTED)
     sys.exit(code)
@@ -62,11 +64,19 @@ def main() -> None:
 
 def _sentence_of(misuse: Any) -> str:
     """What Typer would say in a box, below how the command is used."""
-    message = " ".join(misuse.format_message().split()).rstrip(".")
-    if not message:  # nothing was typed, and the help has been shown
+    if type(misuse).__name__ == "NoArgsIsHelpError":  # nothing was typed; rich has shown the help already
+        typer.echo(misuse.format_message(), nl=bool(misuse.format_message()))
         sys.exit(BAD_INPUT)
-    command = "evomal" if misuse.ctx is None else misuse.ctx.command_path
+    message = " ".join(misuse.format_message().split()).rstrip(".").replace(". Did you mean", ": did you mean")
+    command = " ".join(["evomal", *_typed_commands()]) if misuse.ctx is None else misuse.ctx.command_path
     return f"{message[0].lower()}{message[1:]} (see {command} --help)"
+
+
+def _typed_commands() -> list[str]:
+    """The command, and the one below it, that were typed."""
+    words = sys.argv[1:]
+    is_group = words[:1] in (["analyse"], ["data"])
+    return [word for word in words[: 1 + is_group] if not word.startswith("-")]
 
 
 def _fail(reason: object, code: int) -> NoReturn:

@@ -39,12 +39,14 @@ def loss_file(tmp_path):
     ("arguments", "sentence"),
     [
         (["nonsense"], "no such command 'nonsense' (see evomal --help)"),
+        (["serch"], "no such command 'serch': did you mean 'search'? (see evomal --help)"),
+        (["data", "fetch", "--data"], "option '--data' requires an argument (see evomal data fetch --help)"),
         (["compare"], "missing argument 'task' (see evomal compare --help)"),
         (["transfer"], "missing option '--to' (see evomal transfer --help)"),
         (["compare", "diabetes", "--seeds", "0"], "invalid value for '--seeds': "),
         (["search", "diabetes", "--seed", "x\x1b[2J"], "invalid value for '--seed': "),
         (["search", "diabetes", "--sed", "1"], "no such option: --sed"),
-        (["search", "diabetes", "--set"], "option '--set' requires an argument (see evomal --help)"),
+        (["search", "diabetes", "--set"], "option '--set' requires an argument (see evomal search --help)"),
         (["data", "nix"], "no such command 'nix' (see evomal data --help)"),
     ],
 )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evomal.commands.whole_paths import whole_task
 from evomal.errors import InputError
 from evomal.tasks import Hardships, Task, load_task, task_from_file
 
@@ -22,7 +23,7 @@ def chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hard
 
 def source_of(specs: list[str], model: str | None, hardships: Hardships) -> dict[str, Any]:
     """What a record keeps, so that the tasks can be had again; files by their whole paths."""
-    whole = [_whole(spec) for spec in specs]
+    whole = [whole_task(spec) for spec in specs]
     return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
 
 
@@ -33,10 +34,3 @@ def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
         return [chosen_task(spec, source["model"], data, hardships) for spec in source["tasks"]]
     except (KeyError, TypeError) as error:
         raise InputError(f"the record does not say which tasks it is about: {error}") from None
-
-
-def _whole(spec: str) -> str:
-    if ":" not in spec:
-        return spec
-    path, _, function = spec.rpartition(":")
-    return f"{Path(path).resolve()}:{function}"

@@ -11,6 +11,7 @@ from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
 from evomal.commands.estimating import show_estimate
 from evomal.commands.json_output import AsJson, echo_json
 from evomal.commands.watching import TerminalWatcher
+from evomal.commands.whole_paths import whole_file
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.runs import RunStore, genome_text, runs_in
@@ -61,7 +62,7 @@ def search_losses(
 ) -> None:
     """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
     given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
-    given += [] if seed_with is None else [f"seed_with={','.join(map(_whole, seed_with.split(',')))}"]
+    given += [] if seed_with is None else [f"seed_with={','.join(map(whole_file, seed_with.split(',')))}"]
     settings = chosen_settings(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
@@ -72,11 +73,6 @@ def search_losses(
     if (folder / RECORD_NAME).exists():
         raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
     _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
-
-
-def _whole(name: str) -> str:
-    """A file by its whole path, so that it is found when the run is gone on with from elsewhere."""
-    return str(Path(name).resolve()) if Path(name).is_file() else name
 
 
 def chosen_settings(

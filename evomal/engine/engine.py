@@ -11,6 +11,7 @@ from torch import nn
 
 from evomal.engine.choices import check_recipe, chosen_device, initial_model
 from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.kept_workers import KeptWorkers
 from evomal.engine.plans import Plan, planned
 from evomal.engine.population_training import StackedTraining, trained
 from evomal.engine.precision import check_precision, matrix_arithmetic, repeatable
@@ -20,7 +21,6 @@ from evomal.engine.stacked_models import StackedModels, gradients_of_modules
 from evomal.engine.task_side import TaskSide
 from evomal.engine.training import Training
 from evomal.engine.weight_optimisation import Optimised
-from evomal.engine.workers import Workers
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.randomness import isolated_torch
@@ -60,7 +60,7 @@ class Engine:
                 Screening(side, samples=self.settings.filter_samples, seed=seed, activation=self.settings.activation)
                 for side in self._sides
             ]
-            self._workers = Workers(
+            self._workers = KeptWorkers(
                 self._sides, self._recipes, self.plans, seed=seed, settings=self.settings, device=self.device
             )
 

@@ -124,9 +124,7 @@ def _settings(report: RunReport) -> str:
 
 def _commands(report: RunReport) -> str:
     parts = [f"<pre>{in_code(text, _LONGEST_COMMAND)}</pre>" for text in report.typed_commands()]
-    sentences = [command.sentence for command in report.commands if command.sentence]
-    sentences += ["files are named as they were typed, from the folder of that time"] * bool(report.comparison_commands)
-    for sentence in dict.fromkeys(sentences):
+    for sentence in dict.fromkeys(command.sentence for command in report.own_commands if command.sentence):
         parts.append(f'<p class="soft">{in_html(f"{sentence[0].upper()}{sentence[1:]}.")}</p>')
     return "".join(parts)
 

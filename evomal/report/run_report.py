@@ -18,15 +18,14 @@ from evomal.analysis.run_standings import Standing, standing_of
 from evomal.errors import InputError
 from evomal.report.harmless import cut
 from evomal.report.loss_table import metric_value
-from evomal.report.recorded_settings import RecordedSettings, shown_entry
 from evomal.report.run_figures import ShownFigure, run_figures
+from evomal.report.run_settings import LONGEST_ENTRY, RunSettings, shown_entry
 from evomal.report.shown_formula import ShownFormula, run_name, shown_formula
 from evomal.runs.listing import RunState
 from evomal.runs.run_loop import BEST_NAME
 from evomal.strategies import State
 from evomal.verdict.contestants import SEARCHES
 
-_LONGEST_ENTRY = 160
 _MOST_SENTENCES = 3
 
 
@@ -55,7 +54,7 @@ class RunReport:
             return f"Comparison in {self.folder.resolve().name}"
         tasks = "; ".join(dict.fromkeys(run.task for run in self.runs.runs))
         methods = ", ".join(dict.fromkeys(name for methods in self.runs.by_method().values() for name in methods))
-        return cut(f"{tasks}: {methods}", _LONGEST_ENTRY)
+        return cut(f"{tasks}: {methods}", LONGEST_ENTRY)
 
     @property
     def subject(self) -> str:
@@ -92,14 +91,25 @@ class RunReport:
         """How to repeat the comparisons in the folder, with their searches; none where that cannot be told."""
         return repeat_comparisons(self.folder) if self.run is None else ()
 
+    @cached_property
+    def own_commands(self) -> tuple[RepeatCommand, ...]:
+        """Those of runs that no command of a comparison makes with it."""
+        searches = self.folder / SEARCHES
+        return tuple(
+            command
+            for run, command in zip(self.runs.runs, self.commands, strict=True)
+            if not (self.comparison_commands and run.folder.is_relative_to(searches))
+        )
+
     def typed_commands(self) -> list[str]:
-        """What to type to repeat all: the command of a comparison makes its searches, too."""
-        return [*self.comparison_commands] or [command.text for command in self.commands if command.text is not None]
+        """What to type to repeat all of it."""
+        texts = [command.text for command in self.own_commands if command.text is not None]
+        return [*self.comparison_commands, *texts]
 
     @cached_property
-    def settings(self) -> RecordedSettings:
+    def settings(self) -> RunSettings:
         """What the runs have recorded of their settings and where they ran."""
-        return RecordedSettings(self.runs.runs, self.commands)
+        return RunSettings(self.runs.runs, self.commands)
 
     def figures(self) -> list[ShownFigure]:
         """Drawn anew at every call."""
@@ -196,7 +206,7 @@ def _content_sentences(run: Run) -> list[str]:
         found.append("has one generation only, so that nothing was bred.")
     failures = [candidate.sentence for candidate in run.computed if candidate.state is State.FAILED]
     for sentence in sorted(set(failures), key=failures.count, reverse=True)[:_MOST_SENTENCES]:
-        found.append(f"had {counted(failures.count(sentence), 'failure')}: {cut(sentence, 2 * _LONGEST_ENTRY)}")
+        found.append(f"had {counted(failures.count(sentence), 'failure')}: {cut(sentence, 2 * LONGEST_ENTRY)}")
     return found
 
 

@@ -83,6 +83,8 @@ class Comparison:
     differences: dict[tuple[str, Variant], Paired]
     """To the baseline in the same variant (rescaled: to the plain one)."""
     verdicts: dict[str, Verdict]
+    tuning: Paired | None = None
+    """The tuned baseline against itself at its own rate, on the test split; None where nothing was tuned."""
     folder: Path | None = None
 
     def entry(self, name: str, variant: Variant = "plain") -> Entry:
@@ -171,10 +173,12 @@ def compared(
                 "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen, told
             )  # fmt: skip
     differences = _differences(entries, base.name, task)
+    tuning_of_baseline = _tuning(entries, base.name, task)
     return Comparison(
         task=task, steps=settings.final_steps, seeds=tuple(chosen), search_seeds=tuple(range(search_seeds)),
         trials=tune_lr, rates=tuning.rates, baseline=base.name, entries=tuple(entries), differences=differences,
-        verdicts=_verdicts(others, base, entries, differences, task), folder=folder,
+        verdicts=_verdicts(others, base, entries, differences, tuning_of_baseline, task), tuning=tuning_of_baseline,
+        folder=folder,
     )  # fmt: skip
 
 
@@ -226,6 +230,11 @@ def _differences(entries: Sequence[Entry], baseline: str, task: Task) -> dict[tu
     return found
 
 
+def _tuning(entries: Sequence[Entry], baseline: str, task: Task) -> Paired | None:
+    costs = {entry.variant: entry.costs(task) for entry in entries if entry.name == baseline}
+    return _paired(costs["tuned"], costs["plain"][0]) if "tuned" in costs else None
+
+
 def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
     """One loss: seed by seed. Several searches: search by search, each by its mean over the seeds.
 
@@ -253,11 +262,12 @@ def _mean(values: Sequence[float]) -> float:
 
 def _verdicts(
     others: Sequence[Contestant], base: Contestant, entries: Sequence[Entry],
-    differences: dict[tuple[str, Variant], Paired], task: Task,
+    differences: dict[tuple[str, Variant], Paired], tuning: Paired | None, task: Task,
 ) -> dict[str, Verdict]:  # fmt: skip
     plain = {entry.name: entry.costs(task) for entry in entries if entry.variant == "plain"}
     tuned = next((entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")), None)
     tuned_lr = tuned.losses[0].lr if tuned is not None and tuned.losses[0] is not None else None
+    tuned_costs = None if tuned is None else tuned.costs(task)[0]
     return {
         contestant.name: verdict(
             Evidence(
@@ -265,7 +275,8 @@ def _verdicts(
                 tuned=differences.get((contestant.name, "tuned")),
                 rescaled=differences.get((contestant.name, "rescaled")),
                 tuned_lr=tuned_lr,
-                untuned=None if tuned is None else _paired(plain[contestant.name], tuned.costs(task)[0]),
+                untuned=None if tuned_costs is None else _paired(plain[contestant.name], tuned_costs),
+                tuning=tuning,
             ),
             name=contestant.name,
             baseline_name=base.name,

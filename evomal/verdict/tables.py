@@ -5,8 +5,9 @@ import textwrap
 from typing import Any
 
 from evomal.engine import Score
-from evomal.verdict.comparison import SHARES, Comparison, Entry, Trained
-from evomal.verdict.statistics import Paired, summarised
+from evomal.verdict.comparison import SHARES, Comparison, Entry, Trained, unit_of
+from evomal.verdict.statistics import Direction, Paired, direction, summarised
+from evomal.verdict.words import difference_words
 
 _WIDTH = 80
 
@@ -138,6 +139,10 @@ def _sentences(comparison: Comparison) -> list[str]:
     """Verdicts first; then what diverged, and why, and what was not found."""
     sentences = [found.sentence for found in comparison.verdicts.values()]
     sentences += [note for entry in comparison.entries if (note := _at_an_end(entry, comparison)) is not None]
+    if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
+        name, unit = comparison.baseline, unit_of(comparison.task)
+        found = difference_words(f"tuned {name}", f"{name} at its own rate", comparison.tuning, unit=unit)
+        sentences.append(f"{found}: on this split validation is a poor guide to the rate")
     for entry in comparison.entries:
         for number, loss in enumerate(entry.losses):
             who = f"{entry.name}, {entry.variant}" + (f", search {number}" if len(entry.losses) > 1 else "")

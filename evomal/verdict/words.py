@@ -23,7 +23,8 @@ class Evidence:
 
     `plain` is both as they are; `tuned` is both at the learning rate that suits each best, `tuned_lr` being the
     baseline's; `rescaled` is against the baseline as it is, with the gradient of the loss rescaled to the norm of the
-    baseline's gradient; `untuned` is the loss as it is against the tuned baseline.
+    baseline's gradient; `untuned` is the loss as it is against the tuned baseline; `tuning` is the tuned baseline
+    against the baseline as it is.
     """
 
     plain: Paired
@@ -31,6 +32,7 @@ class Evidence:
     rescaled: Paired | None = None
     tuned_lr: float | None = None
     untuned: Paired | None = None
+    tuning: Paired | None = None
 
 
 @dataclass(frozen=True)
@@ -66,20 +68,25 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
 
     The tuned comparison outweighs the rescaled gradient: a loss that beats the baseline at the best rate of each is no
     learning rate, even if it needs steps of its own size; what the best rate achieves as well needs no learned loss.
-    Validation may choose rates that are worse on the test split, also for the baseline. Where a loss that is not tuned
-    beats the tuned baseline, that baseline's rate is not the one to recommend.
+    Validation may choose rates that are worse on the test split, also for the baseline. A loss that is not tuned and
+    beats the tuned baseline has nothing that tuning the baseline gives; and a rate at which the baseline is worse than
+    at its own is not recommended. Neither turns a tuned comparison that is even into a gain.
     """
     plain, tuned = evidence.plain, evidence.tuned
     against_plain = difference_words(name, baseline_name, plain, unit=unit)
-    against_tuned = "" if tuned is None else difference_words(name, f"tuned {baseline_name}", tuned, unit=unit)
+    to_keep = f"tuned {baseline_name}" if _tuning_pays(evidence) else f"{baseline_name} at its own rate"
+    against_tuned = (
+        "" if tuned is None else difference_words(name, f"tuned {baseline_name}", tuned, unit=unit, to_keep=to_keep)
+    )
     about_rate = learning_rate_words(evidence, baseline_name=baseline_name)
     ahead = (plain.baseline_diverged and not plain.diverged) or _decided(plain) is Direction.BETTER
     by_tuning = _decided(tuned)
     if by_tuning is Direction.BETTER:
         return Verdict("gain", f"{against_tuned}: {about_rate if ahead else 'only at a learning rate of its own'}")
     if by_tuning is not None and ahead:
-        kind: Kind = "learning rate" if _explained_by_rate(evidence) else "undecided"
-        return Verdict(kind, f"{against_plain}, but {about_rate}")
+        if _explained_by_rate(evidence):
+            return Verdict("learning rate", f"{against_plain}, but {about_rate}")
+        return Verdict("undecided", f"{against_plain}, and tuned {baseline_name}, too, but {about_rate}")
     if by_tuning is Direction.UNDECIDED:
         return Verdict("no gain", against_tuned)
     if by_tuning is Direction.WORSE:
@@ -109,7 +116,7 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
     is_tuned, is_missed = _decided(evidence.tuned) is not None, _missed_by_tuning(evidence)
     if explained is None:
         if is_missed:
-            return f"only as it is: that beats tuned {baseline_name}, too, but tuned it does not"
+            return "not at the rate that validation chose for it: more seeds or more rows must decide"
         stays = "" if rescaled is None else ", though it stays when the gradient is rescaled"
         return f"the gain may be a learning rate{stays}: tune {baseline_name}"
     if not explained:
@@ -123,8 +130,12 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
     return f"the gain is a learning rate, as it is gone when the gradient is rescaled: tune {baseline_name}"
 
 
-def difference_words(name: str, baseline_name: str, paired: Paired, *, unit: str) -> str:
+def difference_words(
+    name: str, baseline_name: str, paired: Paired, *, unit: str, to_keep: str | None = None
+) -> str:  # fmt: skip
     """A comparison in a sentence; in brackets, in how many seeds the loss was better.
+
+    Where it is not, `to_keep` is what to stay with, the baseline unless given.
 
     `unit` follows the numbers: "points" for shares, which are shown in percent; empty where the metric has none. What
     follows ± is half the width of the interval. A lopsided interval may exclude zero although half its width is no less
@@ -132,11 +143,12 @@ def difference_words(name: str, baseline_name: str, paired: Paired, *, unit: str
     """
     if paired.diverged or paired.baseline_diverged or paired.difference is None:
         return _divergence_words(name, baseline_name, paired)
+    to_keep = to_keep or baseline_name
     difference = _scaled(paired.difference, unit)
     suffix = f" {unit}" if unit else ""
     if paired.low is None or paired.high is None:
         found = f"{_number(difference, _decimals(difference) + 1)}{suffix}"
-        return f"{name} cannot be judged against {baseline_name} by {_counted(paired)}: {found}, keep {baseline_name}"
+        return f"{name} cannot be judged against {baseline_name} by {_counted(paired)}: {found}, keep {to_keep}"
     low, high = _scaled(paired.low, unit), _scaled(paired.high, unit)
     half = (high - low) / 2
     decimals = _decimals(half) if half else _decimals(difference) + 1
@@ -148,7 +160,7 @@ def difference_words(name: str, baseline_name: str, paired: Paired, *, unit: str
         found = (
             f"{_number(difference, decimals)}{suffix} {ends} {seeds}" if half else f"the same in all {_counted(paired)}"
         )
-        return f"{name} shows no gain over {baseline_name}: {found}, keep {baseline_name}"
+        return f"{name} shows no gain over {baseline_name}: {found}, keep {to_keep}"
     amount = f"{_number(abs(difference), decimals)}{suffix}"
     if round(half, decimals) >= round(abs(difference), decimals):
         nearest, farthest = sorted((abs(low), abs(high)))
@@ -186,9 +198,16 @@ def _counted(paired: Paired) -> str:
 
 
 def _advice(evidence: Evidence, baseline_name: str) -> str:
+    if not _tuning_pays(evidence):
+        return f"keep {baseline_name} at its own rate"
     if evidence.tuned_lr is None:
         return f"use {baseline_name} at its tuned learning rate"
     return f"use {baseline_name} with lr {evidence.tuned_lr:g}"
+
+
+def _tuning_pays(evidence: Evidence) -> bool:
+    """Whether nothing speaks against the baseline's tuned rate."""
+    return _decided(evidence.tuning) is not Direction.WORSE
 
 
 def _decided(paired: Paired | None) -> Direction | None:

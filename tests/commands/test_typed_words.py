@@ -1,5 +1,6 @@
 """Commands put together again from what was understood of them."""
 
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -26,6 +27,7 @@ def understood(*words):
         several: Annotated[list[str] | None, typer.Option("--set")] = None,
         fine: bool = True,
         loud: Annotated[bool, typer.Option("--loud")] = False,
+        config: Path | None = None,
         out: str | None = None,
     ):
         found.extend(typed_words(context, without=("out",)))
@@ -48,6 +50,16 @@ def understood(*words):
 )
 def test_what_was_typed_is_given_again(words):
     assert understood(*words) == ["evomal", "do", *words]
+
+
+def test_files_have_their_whole_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b.json").touch()
+    (tmp_path / "mine.py").touch()
+    assert understood("a b.json,huber,c.json")[2] == f"{tmp_path}/a b.json,huber,c.json"
+    assert understood("mine.py:make")[2] == f"{tmp_path}/mine.py:make"
+    assert understood("absolute-ce:phi1=1.1,phi0=2")[2] == "absolute-ce:phi1=1.1,phi0=2"
+    assert understood("x", "--config", "mine.py")[3:] == ["--config", f"{tmp_path}/mine.py"]
 
 
 def test_order_is_the_command_s_and_some_are_left_out():

@@ -104,8 +104,11 @@ def test_a_rate_that_validation_prefers_is_not_recommended_where_it_makes_the_ba
     assert found.entry("mse", "tuned").losses[0].lr != regression().recipe.lr
     assert found.verdicts["mae"].kind == "undecided"
     assert found.verdicts["mae"].sentence.endswith(
-        "but only as it is: that beats tuned mse, too, but tuned it does not"
+        ", and tuned mse, too, but not at the rate that validation chose for it: more seeds or more rows must decide"
     )
+    markdown = tables.markdown(found)
+    assert "- tuned mse is worse than mse at its own rate by 0.02" in markdown
+    assert "on this split validation is a poor guide to the rate" in markdown
 
 
 def test_no_gain_is_said():

@@ -35,7 +35,7 @@ RATE_NOT_FOUND = (
     "the gain is a learning rate, though not the one that tuning mse on validation finds: it is gone when the gradient "
     "is rescaled"
 )
-ONLY_AS_IT_IS = "only as it is: that beats tuned mse, too, but tuned it does not"
+NOT_ITS_OWN_RATE = "not at the rate that validation chose for it: more seeds or more rows must decide"
 
 NO_GAIN_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
 OF_ITS_OWN = "only at a learning rate of its own"
@@ -149,7 +149,7 @@ def test_each_row_of_the_table_has_its_verdict_and_its_sentence(plain, tuned, re
     [
         *((untuned, rescaled, "learning rate", RATE) for untuned in (EVEN, WORSE) for rescaled in (BETTER, EVEN, None)),
         *((BETTER, rescaled, "learning rate", RATE_NOT_FOUND) for rescaled in (EVEN, WORSE)),
-        *((BETTER, rescaled, "undecided", ONLY_AS_IT_IS) for rescaled in (BETTER, NOT_MEASURED)),
+        *((BETTER, rescaled, "undecided", NOT_ITS_OWN_RATE) for rescaled in (BETTER, NOT_MEASURED)),
     ],
 )
 def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
@@ -158,7 +158,29 @@ def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
     paired_plain, words = plain
     evidence = Evidence(paired_plain, tuned, rescaled, 0.03, untuned)
     found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
-    assert found == Verdict(kind, f"{words}, but {sentence}")
+    too = ", and tuned mse, too" if kind == "undecided" else ""
+    assert found == Verdict(kind, f"{words}{too}, but {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("plain", "tuned", "kind", "words"),
+    [
+        (EVEN, EVEN, "no gain", "keep mse at its own rate"),
+        (WORSE, WORSE, "worse", ": keep mse at its own rate"),
+        (BETTER, WORSE, "learning rate", "the gain is a learning rate: keep mse at its own rate"),
+        (EVEN, DIVERGED_MORE, "worse", ": keep mse at its own rate"),
+    ],
+)
+def test_a_rate_at_which_the_baseline_is_worse_is_not_recommended(plain, tuned, kind, words):
+    if tuned is DIVERGED_MORE:
+        plain = DIVERGED_ALIKE
+    worse, better = (
+        verdict(Evidence(plain, tuned, None, 0.03, None, tuning), name="evomal", baseline_name="mse", unit="")
+        for tuning in (WORSE, BETTER)
+    )
+    assert worse.kind == better.kind == kind
+    assert worse.sentence.endswith(words)
+    assert better.sentence.endswith(("use mse with lr 0.03", "keep tuned mse"))
 
 
 def test_who_is_ahead_as_it_is_and_tuned_needs_no_excuse():

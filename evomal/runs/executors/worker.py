@@ -72,6 +72,8 @@ class Worker:
         except EvomalError as error:
             return _refused(error)
         except Exception as error:  # a user's code may raise anything, and may miss what is not installed here
+            if is_out_of_memory(error):
+                return Answer(is_out_of_memory=True)
             return Answer(error=f"a worker could not begin: {type(error).__name__}: {one_line(error)}")
 
     def work(self, order: bytes) -> Answer:

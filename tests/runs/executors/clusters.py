@@ -87,6 +87,34 @@ def workers(words="ray::Worker"):
     return {number for number in found if titles.get(number, "").startswith(words)}
 
 
+def workers_of(node):
+    """Numbers of the workers on one node of the cluster, by now."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    return {number for number in workers() if _parent(number) == raylet}
+
+
+def wait_until_gone(numbers, patience=100):
+    """Until none of these processes works any more; one that has ended but was not waited for has no command."""
+    deadline = time.monotonic() + patience
+    while any(_command(number).startswith("ray::") for number in numbers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _parent(number):
+    try:
+        return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def _command(number):
+    try:
+        return Path(f"/proc/{number}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def begun_with(mark):
     """Numbers of processes that have this text in their environment: those begun by whoever had, and by them."""
     found = set()

@@ -1,10 +1,12 @@
 """Workers that are asked, lost, replaced, and let go."""
 
+import contextlib
 import functools
 import os
 import time
 
 import pytest
+import torch
 
 from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure
@@ -75,10 +77,23 @@ def test_who_kills_workers_is_given_up_and_the_others_are_done(crew):
 def test_who_needs_more_memory_than_there_is_is_tried_elsewhere_and_given_up(crew):
     crew.teach(Doubling, [2], "number")
     crew.said.clear()
-    before = workers()
     assert asked(crew, [1, "is too large", 3]) == [2, Failure("its worker ran out of memory (2 times)"), 6]
     assert sum("was lost with" in sentence and "out of memory" in sentence for sentence in crew.said) == 2
-    assert len(workers() & before) < 2  # in processes of their own, whose memory is whole
+
+
+def too_large_once(shared, *, folder):
+    """Doubling, for which the first to build it has not memory enough."""
+    with contextlib.suppress(FileExistsError):
+        (folder / "was short").touch(exist_ok=False)
+        torch.empty(2**50)
+    return Doubling(shared)
+
+
+def test_memory_that_is_short_while_a_worker_begins_costs_that_worker_only(crew, tmp_path):
+    crew.said.clear()
+    assert crew.teach(functools.partial(too_large_once, folder=tmp_path), [2], "number") == {"factor": 2}
+    assert asked(crew, [1, 2]) == [2, 4]
+    assert sum("was lost" in sentence and "out of memory" in sentence for sentence in crew.said) == 1
 
 
 def test_who_hangs_is_given_up_and_the_others_are_done(crew, monkeypatch):

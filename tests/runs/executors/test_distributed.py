@@ -27,7 +27,7 @@ from evomal.strategies import State
 from evomal.verdict.comparison import compare
 from evomal.verdict.tables import as_data
 from tests.engine.populations import SMOOTH, normalised, regression, weights_of
-from tests.runs.executors.clusters import NODE, SEAT, workers
+from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of
 from tests.runs.executors.test_local import raising_at
 from tests.searches import dump_of
 
@@ -131,7 +131,10 @@ def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_pat
     (node,) = cluster.worker_nodes
 
     def kill_it():
+        lost = workers_of(node)
         cluster.remove_node(node, allow_graceful=False)
+        assert lost
+        wait_until_gone(lost)  # they notice it within a second or so
 
     watcher = Watcher("evaluate", kill_it)
     try:

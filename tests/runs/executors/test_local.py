@@ -87,7 +87,15 @@ def test_looped_all_are_done_one_by_one(undisturbed):
     assert found == [*clean[:5], Failure("an odd error"), *clean[6:]]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), allocation_error()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        allocation_error(),
+        RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"),
+    ],
+)
 def test_too_little_memory_is_blamed_on_a_candidate_only_where_it_has_no_other_place(error):
     engine = Engine(regression(), seed=0, settings=EngineSettings(population=1, device="cpu"))
 

@@ -24,7 +24,7 @@ _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new captur
 _SIZES = 5  # of what CUDA captures: more would be captured more often, fewer be filled up with more that is no use
 
 
-class Workers:
+class KeptWorkers:
     """For each stage and number of candidates, what optimises or trains them."""
 
     def __init__(

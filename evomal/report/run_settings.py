@@ -10,12 +10,12 @@ from evomal.analysis.repeat_commands import RepeatCommand, as_texts, recorded_se
 from evomal.errors import EvomalError
 from evomal.report.harmless import cut
 
-_LONGEST_ENTRY = 160
+LONGEST_ENTRY = 160
 _ENVIRONMENT = ("device", "threads", "precision", "dtype", "population_mode", "deterministic")
 
 
 @dataclass(frozen=True)
-class RecordedSettings:
+class RunSettings:
     """Those of all runs of a report, each with the command that repeats it."""
 
     runs: Sequence[Run]
@@ -49,7 +49,7 @@ class RecordedSettings:
             found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
             for key, value in found.items():
                 recorded.setdefault(key, []).append(shown_entry(value))
-        return [(key, cut(" or ".join(dict.fromkeys(values)), _LONGEST_ENTRY)) for key, values in recorded.items()]
+        return [(key, cut(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
 def shown_entry(value: Any) -> str:
     """A recorded value in a line."""
     if isinstance(value, Mapping):
-        return cut(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), _LONGEST_ENTRY)
+        return cut(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
     if isinstance(value, (list, tuple)):
-        return cut(", ".join(map(shown_entry, value[:_LONGEST_ENTRY])) or "none", _LONGEST_ENTRY)
-    return cut(value if isinstance(value, str) else "none" if value is None else json.dumps(value), _LONGEST_ENTRY)
+        return cut(", ".join(map(shown_entry, value[:LONGEST_ENTRY])) or "none", LONGEST_ENTRY)
+    return cut(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
