@@ -51,3 +51,11 @@ def hostile_run(folder: Path) -> Path:
     (folder / "comparison.json").write_text(json.dumps({"verdicts": verdicts}))
     (folder / "comparison.md").write_text(f"{COMPARISON}\n| {text}\n\n{text}\n[r]: http://e.vil\n![i][r] <p>\n")
     return folder
+
+
+def hostile_comparison(folder: Path) -> Path:
+    """A stranger's: words that were never typed, a lone surrogate among them."""
+    folder.mkdir(exist_ok=True)
+    content = {"command": ["evomal", "compare", HOSTILE, "--losses", HOSTILE], "verdicts": {}}
+    (folder / "comparison.json").write_text(json.dumps(content))
+    return folder

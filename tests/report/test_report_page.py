@@ -8,7 +8,7 @@ from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
 from tests.analysis.records import row
 from tests.report.cards import HOSTILE, Tags
-from tests.report.reports import IN_REPORTS, ROWS, hostile_run, written_run
+from tests.report.reports import IN_REPORTS, ROWS, hostile_comparison, hostile_run, written_run
 
 
 def page_of(folder):
@@ -80,6 +80,15 @@ def test_what_is_missing_is_said_instead_of_failing(tmp_path, rows, complete):
     assert all(sentence in page.text for sentence in report.warnings)
     is_trained = any(candidate.state == "evaluated" for candidate in rows)
     assert ("There is no best loss: nothing was trained." in page.text) is not is_trained
+
+
+def test_a_stranger_s_command_becomes_no_element_of_the_page(tmp_path):
+    text, page = page_of(hostile_comparison(tmp_path))
+    require_alone(text, page)
+    assert "<script" not in text
+    assert "evomal compare" in page.text
+    assert page.text.count("<script>alert(1)</script>") >= 1
+    assert "\u202e" not in text
 
 
 def test_nothing_from_a_stranger_becomes_an_element_of_the_page(tmp_path):

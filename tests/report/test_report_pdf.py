@@ -8,7 +8,7 @@ from evomal.report import report_pdf as module
 from evomal.report.report_pdf import report_pdf
 from evomal.report.run_report import run_report
 from tests.analysis.records import row
-from tests.report.reports import hostile_run, written_run
+from tests.report.reports import hostile_comparison, hostile_run, written_run
 
 
 def page_sizes(content):
@@ -69,3 +69,6 @@ def test_a_stranger_s_texts_neither_break_the_paper_nor_are_mathematics(tmp_path
     assert len(page_sizes(content)) == 1 + 5 + 1  # its best is no loss that has a shape
     assert b"/URI" not in content
     assert b"/JavaScript" not in content
+    content = report_pdf(run_report(hostile_comparison(tmp_path / "c")))
+    assert len(page_sizes(content)) >= 1
+    assert b"/URI" not in content

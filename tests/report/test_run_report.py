@@ -121,6 +121,23 @@ def test_a_search_of_a_comparison_has_the_comparison_s_verdict(tmp_path):
     assert run_report(tmp_path).verdicts.verdicts[0].text == "Compared."
 
 
+def test_a_comparison_repeats_its_own_searches_and_no_others(tmp_path):
+    written_run(tmp_path / "searches" / "evomal-0", source=None)
+    written_run(tmp_path / "mine")
+    content = {"verdicts": {}, "command": ["evomal", "compare", "diabetes"]}
+    (tmp_path / "comparison.json").write_text(json.dumps(content))
+    report = run_report(tmp_path)
+    first, second = report.typed_commands()
+    assert first == f"evomal compare diabetes --out {tmp_path}-again"
+    assert second.startswith("evomal search ")
+    assert second.endswith("mine-again")
+    assert report.as_data()["command"] == first
+    assert [command.text for command in report.own_commands] == [second]
+    (tmp_path / "comparison.json").unlink()
+    (tmp_path / "comparison.md").write_text("Compared.\n")
+    assert len(run_report(tmp_path).own_commands) == 2
+
+
 def test_a_comparison_of_given_losses_needs_no_runs(tmp_path):
     verdicts = {"huber": {"kind": "gain", "sentence": "huber beats mse"}}
     (tmp_path / "comparison.json").write_text(json.dumps({"verdicts": verdicts}))
