@@ -5,6 +5,11 @@ from pathlib import Path
 import typer
 
 from evomal.commands.whole_paths import whole_file, whole_task
+from evomal.losses.catalogue import is_specified
+
+_TASKS = ("task", "to", "source")
+_LOSSES = ("losses", "loss")
+"""Parameters of commands that may name files, as the functions call them."""
 
 
 def typed_words(context: typer.Context, *, without: tuple[str, ...]) -> list[str]:
@@ -21,19 +26,22 @@ def typed_words(context: typer.Context, *, without: tuple[str, ...]) -> list[str
             continue
         value, is_switch = context.params[name], getattr(parameter, "is_flag", False)
         if parameter.param_type_name == "argument":
-            words.append(_whole(value))
+            words.append(_whole(name, value))
         elif is_switch:
             words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
         else:
             for single in value if isinstance(value, list | tuple) else [value]:
-                words += [parameter.opts[0], _whole(single)]
+                words += [parameter.opts[0], _whole(name, single)]
     return words
 
 
-def _whole(value: object) -> str:
-    """Also of tasks, `file.py:function`, and of each of several losses."""
+def _whole(name: str, value: object) -> str:
+    """A value with whole paths; a name stays one, although a file may be called the same."""
     if isinstance(value, Path):
         return str(value.resolve())
-    text = str(value)
-    path, _, _ = text.rpartition(":")
-    return whole_task(text) if path and Path(path).is_file() else ",".join(map(whole_file, text.split(",")))
+    if name in _TASKS:
+        return whole_task(str(value))
+    if name in _LOSSES:
+        parts = [part.strip() for part in str(value).split(",")]
+        return ",".join(part if is_specified(part) else whole_file(part) for part in parts)
+    return str(value)

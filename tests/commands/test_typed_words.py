@@ -22,7 +22,8 @@ def understood(*words):
     @app.command("do")
     def do(
         context: typer.Context,
-        name: str,
+        task: str,
+        losses: str = "",
         number: int = 3,
         several: Annotated[list[str] | None, typer.Option("--set")] = None,
         fine: bool = True,
@@ -56,10 +57,18 @@ def test_files_have_their_whole_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a b.json").touch()
     (tmp_path / "mine.py").touch()
-    assert understood("a b.json,huber,c.json")[2] == f"{tmp_path}/a b.json,huber,c.json"
+    assert understood("x", "--losses", "a b.json, huber,c.json")[4] == f"{tmp_path}/a b.json,huber,c.json"
     assert understood("mine.py:make")[2] == f"{tmp_path}/mine.py:make"
-    assert understood("absolute-ce:phi1=1.1,phi0=2")[2] == "absolute-ce:phi1=1.1,phi0=2"
+    assert understood("x", "--losses", "absolute-ce:phi1=1.1,phi0=2")[4] == "absolute-ce:phi1=1.1,phi0=2"
     assert understood("x", "--config", "mine.py")[3:] == ["--config", f"{tmp_path}/mine.py"]
+
+
+def test_names_stay_names_where_files_are_called_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("huber", "diabetes", "x=1"):
+        (tmp_path / name).touch()
+    words = ["diabetes", "--losses", "huber,mae", "--set", "x=1"]
+    assert understood(*words) == ["evomal", "do", *words]
 
 
 def test_order_is_the_command_s_and_some_are_left_out():
