@@ -1,4 +1,4 @@
-"""The settings of a search: the paper's values (EvoMAL, section 4), presets, files and texts.
+"""The settings of a search: the paper's values (EvoMAL, sections 3 and 4), presets, files and texts.
 
 What can only be known with the task or the device at hand, such as whether there is a GPU, is checked where it is used.
 """

@@ -60,11 +60,11 @@ def test_shapes_of_all_families_where_none_is_named(run, told, tmp_path):  # noq
     ((name, columns, summary),) = told
     assert name == "shapes"
     assert list(dict.fromkeys(columns["loss"])) == [
-        "absolute-ce", "label-smoothing", "sparse-label-smoothing", "focal", "focal-sparse-label-smoothing, ξ = 0.1",
+        "absolute-ce", "label-smoothing", "sparse-label-smoothing", "focal", "focal-sparse-label-smoothing, ξ = 0.2",
         "focal-sparse-label-smoothing, γ = 2",
     ]  # fmt: skip
     assert max(map(len, summary)) <= 80
-    assert summary[5] == "focal-sparse-label-smoothing, ξ = 0.1: at f = 0.91 (γ = 0) to 0.55 (γ = 5)"
+    assert summary[5] == "focal-sparse-label-smoothing, ξ = 0.2: at f = 0.82 (γ = 0) to 0.51 (γ = 5)"
 
 
 def test_json_is_the_figure_s_data(run, tmp_path):  # noqa: F811

@@ -113,8 +113,8 @@ def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noq
     record(runs / "a", first)
     record(runs / "b", [row(0, 0, 6.0, evaluate=1.0)], seed=1, complete=False)
 
-    def said(kind, folder):
-        code, out, err = run("analyse", kind, folder, "--out", out_folder)
+    def said(kind, folder, *options):
+        code, out, err = run("analyse", kind, folder, *options, "--out", out_folder)
         assert (code, err) == (0, "")
         return out.splitlines()
 
@@ -126,6 +126,7 @@ def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noq
         "planted, linear",
         "  evomal    4 candidates of 2 searches: 3 evaluated (75%), 1 rejected (25%)",
     ]
+    assert said("filters", runs, "--across-tasks")[0] == "mean over 1 task"
     assert said("runtime", runs) == [
         "planted, linear, cpu, 1 thread",
         "  evomal    2 ± 1.41 seconds, 2 searches (1 complete) of 1 to 2 generations:",

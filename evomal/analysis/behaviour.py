@@ -1,6 +1,6 @@
 """How a classification loss acts on one output at the beginning of training, then at its end.
 
-δ = −∂L/∂f is the push on an output f (EvoMAL, appendix A, after Gonzalez and Miikkulainen, 2021): positive raises it.
+δ = −∂L/∂f is the push on an output f (EvoMAL, appendix A.2, after Gonzalez and Miikkulainen, 2020): positive raises it.
 Every output is taken as free, as there: the softmax that ties them together comes after. It is found at two points, for
 the target's output and for any other. Null epoch: every output is 1/C. Zero error: the target's output tends to 1 from
 below and the others to 0 from above.

@@ -9,15 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from evomal.analysis.chosen_runs import Run, Runs
+from evomal.analysis.counting import counted
 from evomal.analysis.line_scans import FloatArray
 from evomal.strategies import State
 
 
 @dataclass(frozen=True)
 class OutcomeShares:
-    """Shares of the candidates of a generation, elites not counted, for the searches of one method on one task."""
+    """Shares of the candidates of a generation, elites not counted, for the searches of one method."""
 
     task: str
+    """The task they searched on, or how many tasks the shares are averaged over."""
     method: str
     generations: npt.NDArray[np.int64]
     """From 1 on, those in which any search had something to compute."""
@@ -51,19 +53,31 @@ class FilterShares:
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def filter_shares(runs: Runs) -> FilterShares:
-    """Candidates by outcome: each search's shares of a generation, then their mean."""
-    groups = [
-        shares
-        for methods in runs.by_method().values()
-        for group in methods.values()
-        if (shares := _shares(group)) is not None
-    ]
-    sentence = runs.sentence or ("" if groups else "nothing is recorded yet in these runs")
-    return FilterShares(tuple(groups), sentence, runs.notes)
+def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
+    """Candidates by outcome: the shares of each search in a generation, then their mean.
+
+    Args:
+        runs: The searches.
+        across_tasks: Average over the searches of all tasks, as the paper's figure 5 does, instead of showing each task
+            by itself.
+
+    Returns:
+        One group per method, or one per task and method.
+    """
+    by_task = runs.by_method()
+    groups = [(task, group) for (task, _), methods in by_task.items() for group in methods.values()]
+    if across_tasks:
+        together = f"mean over {counted(len({task for task, _ in by_task}), 'task')}"
+        by_method: dict[str, list[Run]] = {}
+        for _, group in groups:
+            by_method.setdefault(group[0].method, []).extend(group)
+        groups = [(together, group) for group in by_method.values()]
+    found = tuple(shares for task, group in groups if (shares := _shares(group, task)) is not None)
+    sentence = runs.sentence or ("" if found else "nothing is recorded yet in these runs")
+    return FilterShares(found, sentence, runs.notes)
 
 
-def _shares(group: Sequence[Run]) -> OutcomeShares | None:
+def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
     longest = max(run.generations for run in group)
     counts = np.zeros((len(group), longest, len(State)))
     places = {state: place for place, state in enumerate(State)}
@@ -80,7 +94,7 @@ def _shares(group: Sequence[Run]) -> OutcomeShares | None:
     totals = Counter(candidate.state for run in group for candidate in run.computed)
     occurring = [state for state in State if totals[state]]
     return OutcomeShares(
-        group[0].task, group[0].method, 1 + np.flatnonzero(is_known),
+        task, group[0].method, 1 + np.flatnonzero(is_known),
         {state: means[:, places[state]] for state in occurring}, searches[is_known],
         {state: totals[state] for state in occurring}, len(group),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Seconds of a search, by method with the stages it spends them in (EvoMAL, table of run times)."""
+"""Seconds of a search, by method with the stages it spends them in (EvoMAL, table 5)."""
 
 import math
 import statistics

@@ -75,7 +75,7 @@ def smoothing_cost(
     seed: int = 0,
     progress: bool = False,
 ) -> SmoothingCost:
-    """Time label smoothing for a batch of 100 random logits with random targets (EvoMAL, appendix B), ξ = 0.1.
+    """Time label smoothing for a batch of 100 random logits with random targets (EvoMAL, appendix A.10), ξ = 0.1.
 
     Within one number of classes all losses are timed in turns, round by round. With log-softmax the input is logits;
     without it, log-probabilities that are there already. Both include the gradient by that input, which has an entry

@@ -40,9 +40,16 @@ def show_curves(folders: Folders, out: Out = FIGURES, as_json: AsJson = False) -
     show_figure("curves", draw_search_curves(data), data.columns(), lines, out=out, as_json=as_json)
 
 
-def show_filters(folders: Folders, out: Out = FIGURES, as_json: AsJson = False) -> None:
+def show_filters(
+    folders: Folders,
+    across_tasks: Annotated[
+        bool, typer.Option("--across-tasks", help="Average over all tasks, as the paper's figure does.")
+    ] = False,
+    out: Out = FIGURES,
+    as_json: AsJson = False,
+) -> None:
     """What became of candidates, by generation."""
-    data = filter_shares(_runs(folders))
+    data = filter_shares(_runs(folders), across_tasks=across_tasks)
     lines = _filter_lines(data)
     show_figure("filters", draw_filter_shares(data), data.columns(), lines, out=out, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""What a generation's work is done with: numbers of the paper's section 4, and how they are worked on."""
+"""What a generation's work is done with: the numbers of the paper's sections 3 and 4, and how they are worked on."""
 
 import math
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the paper's section 4 fixes, and how it is worked on."""
+    """What the paper's sections 3 and 4 fix, and how it is worked on."""
 
     population: int = 25
     meta_steps: int = 250

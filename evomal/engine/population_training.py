@@ -1,4 +1,4 @@
-"""The base model trained with each of many expressions, for their fitness (EvoMAL, section 3.4).
+"""The base model trained with each of many expressions, for their fitness (EvoMAL, section 3.4, Algorithm 2).
 
 Every candidate's model starts from the seed's weights and sees the same batches, augmentation and dropout masks, which
 are those of `evomal.train` with that seed.

@@ -1,4 +1,4 @@
-"""The weights φ of many losses tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 2)."""
+"""The weights φ of many losses tuned together: Adam on the exact meta-gradient (EvoMAL, Algorithm 1)."""
 
 import contextlib
 import math

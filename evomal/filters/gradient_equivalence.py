@@ -1,4 +1,4 @@
-"""Losses with the same gradients train alike: equal to two significant digits on every sample (EvoMAL, section 3.5)."""
+"""Losses with the same gradients train alike: equal to two digits on every sample (EvoMAL, section 3.5.3)."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""The rejection protocol: a loss must lead its own predictions towards the targets (EvoMAL, section 3.5)."""
+"""The rejection protocol: a loss must lead its own predictions towards the targets (EvoMAL, section 3.5.2)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Absolute cross-entropy: φ0·|log(φ1·p)| (EvoMAL, appendix A, equation for L_ACE)."""
+"""Absolute cross-entropy: φ0·|log(φ1·p)| (EvoMAL, appendix A.1)."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""An expression as a loss: the meta-loss network of EvoMAL (section 3.3, Figure 2)."""
+"""An expression as a loss: the meta-loss network of EvoMAL (section 3.3, figure 2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

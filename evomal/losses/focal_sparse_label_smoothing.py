@@ -1,4 +1,4 @@
-"""Focal loss joined with sparse label smoothing (EvoMAL, appendix B)."""
+"""Focal loss joined with sparse label smoothing (EvoMAL, appendix A.13)."""
 
 import math
 from typing import Any

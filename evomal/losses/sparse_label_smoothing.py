@@ -1,4 +1,4 @@
-"""Sparse label smoothing: the effect of label smoothing from the target's probability alone (EvoMAL, appendix B)."""
+"""Sparse label smoothing: the effect of label smoothing from the target's probability alone (EvoMAL, appendix A.7)."""
 
 import math
 from typing import Any

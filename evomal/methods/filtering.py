@@ -1,4 +1,4 @@
-"""Expressions judged: the filters in their order, and what is left trained (EvoMAL, Algorithm 1)."""
+"""Expressions judged: the filters in their order, and what is left trained (EvoMAL, section 3.5)."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The search, from the seed to the best loss: a record that is its own checkpoint (EvoMAL, Algorithm 1)."""
+"""The search, from the seed to the best loss: a record that is its own checkpoint (EvoMAL, figure 1)."""
 
 import os
 import time

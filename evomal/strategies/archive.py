@@ -1,6 +1,6 @@
 """The memory of a search: every outcome, the best candidate, and the front of size against fitness.
 
-The lookups are those of EvoMAL's symbolic and gradient equivalence filters (section 3.5), both by hashing.
+The lookups are those of EvoMAL's symbolic and gradient equivalence filters (sections 3.5.1 and 3.5.3), both by hashing.
 """
 
 from dataclasses import dataclass

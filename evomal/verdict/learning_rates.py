@@ -1,4 +1,4 @@
-"""Error against learning rate, the baseline beside learned losses (EvoMAL, section 5.4)."""
+"""Error against learning rate, the baseline beside learned losses (EvoMAL, section 5.5)."""
 
 import os
 from collections.abc import Sequence

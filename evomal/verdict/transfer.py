@@ -1,4 +1,4 @@
-"""A loss learned on one task, used on another (EvoMAL, section 5.2)."""
+"""A loss learned on one task, used on another (EvoMAL, section 5.1.1)."""
 
 import math
 import os

@@ -27,6 +27,23 @@ def test_shares_are_the_mean_of_each_search_s_shares(tmp_path):
     assert group.totals == {State.EVALUATED: 2, State.CACHED: 1, State.DEAD: 1, State.REJECTED: 3}
 
 
+def test_shares_can_be_averaged_over_tasks_as_in_the_paper(tmp_path):
+    record(tmp_path / "a", [row(0, 0, 1.0), row(0, 1), row(0, 2), row(0, 3)], task="first")
+    record(tmp_path / "b", [row(0, 0, 1.0), row(0, 1)], task="second", metric="error_rate")
+    record(tmp_path / "c", [row(0, 0), row(1, 0, 1.0)], task="second", metric="error_rate", seed=1)
+    record(tmp_path / "d", [row(0, 0, 1.0)], task="second", metric="error_rate", method="gp-lfl")
+    runs = chosen_runs([tmp_path])
+    assert [(group.task, group.method) for group in filter_shares(runs).groups] == [
+        ("first, linear", "evomal"), ("second, linear", "evomal"), ("second, linear", "gp-lfl"),
+    ]  # fmt: skip
+    data = filter_shares(runs, across_tasks=True)
+    assert [(group.task, group.method, group.total_searches) for group in data.groups] == [
+        ("mean over 2 tasks", "evomal", 3), ("mean over 2 tasks", "gp-lfl", 1),
+    ]  # fmt: skip
+    assert data.groups[0].searches.tolist() == [3, 1]
+    assert data.groups[0].shares[State.EVALUATED].tolist() == pytest.approx([(1 / 4 + 1 / 2 + 0) / 3, 1.0])
+
+
 def test_counts_equal_those_of_the_database(tmp_path):
     rng = np.random.default_rng(1)
     states = [str(state) for state in State]

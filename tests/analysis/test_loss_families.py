@@ -64,7 +64,7 @@ def test_families_vary_one_option_each_and_start_at_cross_entropy_or_near():
         "label-smoothing": [("smoothing", {})],
         "sparse-label-smoothing": [("smoothing", {})],
         "focal": [("gamma", {})],
-        "focal-sparse": [("gamma", {"smoothing": 0.1}), ("smoothing", {"gamma": 2.0})],
+        "focal-sparse": [("gamma", {"smoothing": 0.2}), ("smoothing", {"gamma": 2.0})],
     }
     (family,) = families_named("absolute-ce")
     labels, losses = zip(*family.members(), strict=True)

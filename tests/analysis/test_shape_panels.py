@@ -37,7 +37,7 @@ def test_label_smoothing_acts_on_the_others_too():
 def test_focal_sparse_has_a_row_for_each_of_its_options():
     shapes = shape_panels({}, ["focal-sparse"], classes=10)
     assert [row.title for row in shapes.rows] == [
-        "focal-sparse-label-smoothing, ξ = 0.1",
+        "focal-sparse-label-smoothing, ξ = 0.2",
         "focal-sparse-label-smoothing, γ = 2",
     ]
     f = shapes.positions
