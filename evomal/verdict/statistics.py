@@ -18,6 +18,11 @@ from evomal.randomness import generator
 
 Test = Literal["Wilcoxon", "sign"]
 
+FEWEST_PAIRS = 5
+"""Pairs from which on a comparison can be decided."""
+LARGEST_P = 0.0625
+"""The largest p with which it is decided: the least that five pairs can have."""
+
 # Costs that are equal in decimals differ by rounding once they are subtracted, and ranks would tell them apart.
 _SIGNIFICANT_DIGITS = 12
 
@@ -61,11 +66,14 @@ class Paired:
 
 
 class Direction(StrEnum):
-    """Which way a comparison is decided, if it is."""
+    """What a comparison supports saying."""
 
     BETTER = "better"
     WORSE = "worse"
+    EVEN = "even"
+    """The interval holds zero: no difference was shown."""
     UNDECIDED = "undecided"
+    """There is too little to say any of these."""
 
 
 def summarised(values: Sequence[float]) -> Summary:
@@ -148,12 +156,24 @@ def paired(
 
 
 def direction(paired: Paired) -> Direction:
-    """Better or worse where the interval excludes zero; undecided where it does not, or where there is none."""
-    if paired.high is not None and paired.high < 0:
-        return Direction.BETTER
-    if paired.low is not None and paired.low > 0:
-        return Direction.WORSE
-    return Direction.UNDECIDED
+    """What the comparison supports saying; every claim in words rests on this.
+
+    Better or worse takes three things: at least five pairs, an interval that excludes zero, and p of at most 0.0625,
+    which five pairs have where all agree. Fewer pairs cannot tell: an interval of three or four looks narrow by chance
+    too often, and their p is never below 0.125. Even takes five pairs and an interval that holds zero.
+    """
+    if paired.low is None or paired.high is None or paired.n < FEWEST_PAIRS:
+        return Direction.UNDECIDED
+    if paired.low <= 0 <= paired.high:
+        return Direction.EVEN
+    if not is_confirmed(paired):
+        return Direction.UNDECIDED
+    return Direction.BETTER if paired.high < 0 else Direction.WORSE
+
+
+def is_confirmed(paired: Paired) -> bool:
+    """Whether there are enough pairs, and the test finds them unlikely to differ by chance alone."""
+    return paired.n >= FEWEST_PAIRS and paired.p <= LARGEST_P
 
 
 def _difference(value: float, baseline: float) -> float:

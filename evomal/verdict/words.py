@@ -4,15 +4,19 @@ Sentences have no full stop, so that they fit a table, a line of a terminal or a
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evomal.verdict.statistics import Direction, Paired, direction
+from evomal.tasks.task import Task
+from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 
 POINTS = "points"
 """The unit of differences of shares, such as error rates: percentage points."""
+SHARES = ("error_rate", "ece")
+"""Metrics that are shares, and are shown in percent."""
 
-Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided"]
+Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
 _FEWEST_SCIENTIFIC = 7  # digits after or zeros before the point, from which on an exponent reads better
 
@@ -46,25 +50,30 @@ class Verdict:
 def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> Verdict:
     """Judge a loss: where both were tuned, that decides, and the rest says what to make of it.
 
-    The first row that fits decides. "Open" is a comparison that was not made or has no interval (one seed, or a seed
-    diverged); "even" is one whose interval holds zero; "untuned" is the loss as it is against the tuned baseline.
+    The first row that fits decides. "Open" is a comparison that was not made or says too little for any claim (see
+    `direction`): fewer than five pairs, a diverged training, or an interval that excludes zero although the test does
+    not confirm it. "Even" is one whose interval holds zero; "untuned" is the loss as it is against the tuned baseline;
+    "ahead" is better, or the baseline alone diverged in so many seeds that the test confirms it; "gone" is a comparison
+    that is worse, or even with an interval that rules out a gain as large as the plain one.
 
     | plain | tuned | rescaled | verdict |
     |---|---|---|---|
     | any | better | any | gain |
-    | better, or the baseline alone diverged | even or worse, untuned not better | any | learning rate |
-    | better, or the baseline alone diverged | even or worse, untuned better | even or worse | learning rate |
-    | better, or the baseline alone diverged | even or worse, untuned better | better or open | undecided |
+    | ahead | gone, untuned not better | any | learning rate |
+    | ahead | even or worse, untuned better | gone | learning rate |
+    | ahead | even or worse, untuned better | not gone | undecided |
     | any | even | any | no gain |
     | any | worse | any | worse |
-    | diverged in more seeds | open | any | worse |
-    | any | diverged in more seeds | any | worse |
+    | any | open, nothing diverged | any | undecided |
+    | diverged in more seeds than the baseline | open | any | diverged |
+    | any | diverged in more seeds than the baseline | any | diverged |
     | diverged, in no more seeds than either baseline | open | any | undecided |
+    | ahead | open | gone | learning rate |
+    | ahead | open | not gone | undecided |
+    | the baseline alone diverged, but not ahead | open | any | undecided |
     | worse | open | any | worse |
     | even | open | any | no gain |
-    | one seed | open | any | undecided |
-    | better, or the baseline alone diverged | open | even or worse | learning rate |
-    | better, or the baseline alone diverged | open | better or open | undecided |
+    | open | open | any | undecided |
 
     The tuned comparison outweighs the rescaled gradient: a loss that beats the baseline at the best rate of each is no
     learning rate, even if it needs steps of its own size; what the best rate achieves as well needs no learned loss.
@@ -79,48 +88,51 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
         "" if tuned is None else difference_words(name, f"tuned {baseline_name}", tuned, unit=unit, to_keep=to_keep)
     )
     about_rate = learning_rate_words(evidence, baseline_name=baseline_name)
-    ahead = (plain.baseline_diverged and not plain.diverged) or _decided(plain) is Direction.BETTER
-    by_tuning = _decided(tuned)
+    is_ahead, by_tuning, towards = _is_ahead(plain), _direction(tuned), direction(plain)
     if by_tuning is Direction.BETTER:
-        return Verdict("gain", f"{against_tuned}: {about_rate if ahead else 'only at a learning rate of its own'}")
-    if by_tuning is not None and ahead:
+        return Verdict(
+            "gain", f"{against_tuned}: {about_rate if is_ahead else 'shown only at a learning rate of its own'}"
+        )
+    if by_tuning is not Direction.UNDECIDED and is_ahead:
         if _explained_by_rate(evidence):
             return Verdict("learning rate", f"{against_plain}, but {about_rate}")
-        return Verdict("undecided", f"{against_plain}, and tuned {baseline_name}, too, but {about_rate}")
-    if by_tuning is Direction.UNDECIDED:
+        if _missed_by_tuning(evidence):
+            return Verdict("undecided", f"{against_plain}, and tuned {baseline_name}, too, but {about_rate}")
+    if by_tuning is Direction.EVEN:
         return Verdict("no gain", against_tuned)
     if by_tuning is Direction.WORSE:
         return Verdict("worse", f"{against_tuned}: {_advice(evidence, baseline_name)}")
+    if tuned is not None and not (tuned.diverged or tuned.baseline_diverged):
+        return Verdict("undecided", against_tuned)
     if plain.diverged > plain.baseline_diverged:
-        return Verdict("worse", f"{against_plain}, keep {baseline_name}")
+        return Verdict("diverged", f"{against_plain}, keep {baseline_name}")
     if tuned is not None and tuned.diverged > tuned.baseline_diverged:
-        return Verdict("worse", f"{against_tuned}: {_advice(evidence, baseline_name)}")
-    if plain.diverged:
+        return Verdict("diverged", f"{against_tuned}: {_advice(evidence, baseline_name)}")
+    if is_ahead:
+        kind: Kind = "learning rate" if _explained_by_rate(evidence) else "undecided"
+        return Verdict(kind, f"{against_plain}, but {about_rate}")
+    if plain.diverged or plain.baseline_diverged:
         return Verdict("undecided", f"{against_plain}: lower the learning rate before comparing")
-    if not plain.baseline_diverged:
-        towards = _decided(plain)
-        if towards is None:
-            return Verdict("undecided", against_plain)
-        if towards is Direction.WORSE:
-            return Verdict("worse", against_plain)
-        if towards is Direction.UNDECIDED:
-            return Verdict("no gain", against_plain)
-    if _explained_by_rate(evidence):
-        return Verdict("learning rate", f"{against_plain}, but {about_rate}")
-    return Verdict("undecided", f"{against_plain}, but {about_rate}")
+    kinds: dict[Direction, Kind] = {Direction.WORSE: "worse", Direction.EVEN: "no gain"}
+    return Verdict(kinds.get(towards, "undecided"), against_plain)
 
 
 def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
     """Whether what a loss gains over the plain baseline is a learning rate in disguise."""
-    explained, rescaled = _explained_by_rate(evidence), _decided(evidence.rescaled)
-    is_tuned, is_missed = _decided(evidence.tuned) is not None, _missed_by_tuning(evidence)
+    explained, rescaled = _explained_by_rate(evidence), _direction(evidence.rescaled)
+    is_tuned, is_missed = _direction(evidence.tuned) is not Direction.UNDECIDED, _missed_by_tuning(evidence)
     if explained is None:
         if is_missed:
             return "not at the rate that validation chose for it: more seeds or more rows must decide"
-        stays = "" if rescaled is None else ", though it stays when the gradient is rescaled"
-        return f"the gain may be a learning rate{stays}: tune {baseline_name}"
+        stays = ", though it stays when the gradient is rescaled" if rescaled is Direction.BETTER else ""
+        what_next = "more seeds must decide" if is_tuned else f"tune {baseline_name}"
+        return f"the gain may be a learning rate{stays}: {what_next}"
     if not explained:
-        needs = "" if rescaled in (None, Direction.BETTER) else ", though it is gone when the gradient is rescaled"
+        needs = ""
+        if _is_gone(evidence.rescaled, evidence.plain):
+            needs = ", though it is gone when the gradient is rescaled"
+        elif rescaled is Direction.EVEN:
+            needs = ", though it does not show when the gradient is rescaled"
         return f"the gain is not a learning rate{needs}"
     if is_tuned and not is_missed:
         return f"the gain is a learning rate: {_advice(evidence, baseline_name)}"
@@ -133,34 +145,43 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
 def difference_words(
     name: str, baseline_name: str, paired: Paired, *, unit: str, to_keep: str | None = None
 ) -> str:  # fmt: skip
-    """A comparison in a sentence; in brackets, in how many seeds the loss was better.
+    """A comparison in a sentence that claims no more than `direction` does.
 
-    Where it is not, `to_keep` is what to stay with, the baseline unless given.
+    Args:
+        name: The loss.
+        baseline_name: What it is compared with.
+        paired: The comparison.
+        unit: Follows the numbers: "points" for shares, which are shown in percent; empty where the metric has none.
+        to_keep: What to stay with where there is no gain; the baseline unless given.
 
-    `unit` follows the numbers: "points" for shares, which are shown in percent; empty where the metric has none. What
-    follows ± is half the width of the interval. A lopsided interval may exclude zero although half its width is no less
-    than the difference; its ends are given then.
+    Returns:
+        The sentence, without a full stop. In brackets is in how many seeds the loss was better. What follows ± is half
+        the width of the interval; a lopsided interval may exclude zero although half its width is no less than the
+        difference, and its ends are given then.
     """
     if paired.diverged or paired.baseline_diverged or paired.difference is None:
         return _divergence_words(name, baseline_name, paired)
-    to_keep = to_keep or baseline_name
-    difference = _scaled(paired.difference, unit)
-    suffix = f" {unit}" if unit else ""
-    if paired.low is None or paired.high is None:
-        found = f"{_number(difference, _decimals(difference) + 1)}{suffix}"
-        return f"{name} cannot be judged against {baseline_name} by {_counted(paired)}: {found}, keep {to_keep}"
-    low, high = _scaled(paired.low, unit), _scaled(paired.high, unit)
+    towards, seeds = direction(paired), f"over {_counted(paired)}"
+    if towards is Direction.UNDECIDED:
+        few = paired.n < FEWEST_PAIRS
+        reason = (
+            f"too few to tell: at least {FEWEST_PAIRS} are needed"
+            if few
+            else f"too uncertain to tell: more {_nouns(paired)} must decide"
+        )
+        if _is_constant(paired) and not paired.difference:
+            return f"{name} is the same as {baseline_name} in {_counted(paired)}, {reason}"
+        found = _with_ends(paired, unit)
+        return f"{name} differs from {baseline_name} by {found} {seeds} ({_score_words(paired)}), {reason}"
+    if towards is Direction.EVEN:
+        found = f"the same in all {_counted(paired)}" if _is_constant(paired) else f"{_with_ends(paired, unit)} {seeds}"
+        return f"{name} shows no gain over {baseline_name}: {found}, keep {to_keep or baseline_name}"
+    assert paired.low is not None  # a direction takes an interval
+    assert paired.high is not None
+    difference, low, high = (_scaled(value, unit) for value in (paired.difference, paired.low, paired.high))
     half = (high - low) / 2
     decimals = _decimals(half) if half else _decimals(difference) + 1
-    seeds = f"over {_counted(paired)}"
-    towards = direction(paired)
-    if towards is Direction.UNDECIDED:
-        decimals += 1  # ends are compared with zero, which one digit is too coarse for
-        ends = f"({_number(low, decimals)} to {_number(high, decimals)})"
-        found = (
-            f"{_number(difference, decimals)}{suffix} {ends} {seeds}" if half else f"the same in all {_counted(paired)}"
-        )
-        return f"{name} shows no gain over {baseline_name}: {found}, keep {to_keep}"
+    suffix = f" {unit}" if unit else ""
     amount = f"{_number(abs(difference), decimals)}{suffix}"
     if round(half, decimals) >= round(abs(difference), decimals):
         nearest, farthest = sorted((abs(low), abs(high)))
@@ -169,6 +190,35 @@ def difference_words(
         amount = f"{_number(abs(difference), decimals)} ± {_number(half, decimals)}{suffix}"
     verb = "beats" if towards is Direction.BETTER else "is worse than"
     return f"{name} {verb} {baseline_name} by {amount} {seeds} ({_score_words(paired)})"
+
+
+def unit_of(task: Task) -> str:
+    """How differences are shown: those of shares in points."""
+    return POINTS if task.metric.name in SHARES else ""
+
+
+def schedule_words(steps: int, milestones: Sequence[int]) -> str:
+    """How long a training was, and at which steps its learning rate was divided by ten."""
+    if not milestones:
+        return f"{steps:,} step{'' if steps == 1 else 's'}"
+    places = " and ".join(f"{milestone:,}" for milestone in milestones)
+    return f"{steps:,} steps (learning rate divided by ten at {places})"
+
+
+def _with_ends(paired: Paired, unit: str) -> str:
+    """The mean difference with its sign, and the ends of its interval where there is one."""
+    assert paired.difference is not None
+    difference, suffix = _scaled(paired.difference, unit), f" {unit}" if unit else ""
+    if paired.low is None or paired.high is None or _is_constant(paired):
+        return f"{_number(difference, _decimals(difference) + 1)}{suffix}"
+    low, high = _scaled(paired.low, unit), _scaled(paired.high, unit)
+    decimals = _decimals((high - low) / 2) + 1  # ends are compared with zero, which one digit is too coarse for
+    return f"{_number(difference, decimals)}{suffix} ({_number(low, decimals)} to {_number(high, decimals)})"
+
+
+def _is_constant(paired: Paired) -> bool:
+    """Whether the difference is the same in all pairs."""
+    return paired.low is not None and paired.low == paired.high
 
 
 def _divergence_words(name: str, baseline_name: str, paired: Paired) -> str:
@@ -192,9 +242,11 @@ def _p_words(p: float) -> str:
 
 
 def _counted(paired: Paired) -> str:
-    if paired.n == 1:
-        return f"1 {paired.noun}"
-    return f"{paired.n} {'searches' if paired.noun == 'search' else 'seeds'}"
+    return f"1 {paired.noun}" if paired.n == 1 else f"{paired.n} {_nouns(paired)}"
+
+
+def _nouns(paired: Paired) -> str:
+    return "searches" if paired.noun == "search" else "seeds"
 
 
 def _advice(evidence: Evidence, baseline_name: str) -> str:
@@ -207,26 +259,46 @@ def _advice(evidence: Evidence, baseline_name: str) -> str:
 
 def _tuning_pays(evidence: Evidence) -> bool:
     """Whether nothing speaks against the baseline's tuned rate."""
-    return _decided(evidence.tuning) is not Direction.WORSE
+    return _direction(evidence.tuning) is not Direction.WORSE
 
 
-def _decided(paired: Paired | None) -> Direction | None:
-    """The direction; None where there is no interval to tell it from."""
-    return None if paired is None or paired.low is None else direction(paired)
+def _direction(paired: Paired | None) -> Direction:
+    """The direction; undecided where nothing was measured."""
+    return Direction.UNDECIDED if paired is None else direction(paired)
+
+
+def _is_ahead(paired: Paired) -> bool:
+    """Whether the loss is better, or the baseline alone diverged and the test confirms that."""
+    only_baseline_diverged = bool(paired.baseline_diverged) and not paired.diverged
+    return direction(paired) is Direction.BETTER or (
+        only_baseline_diverged and is_confirmed(paired) and paired.wins > paired.losses
+    )
+
+
+def _is_gone(other: Paired | None, plain: Paired) -> bool:
+    """Whether another comparison rules out a gain as large as that over the plain baseline.
+
+    That it holds zero is not enough: so does any interval that is wide.
+    """
+    if other is None or other.low is None or direction(other) not in (Direction.EVEN, Direction.WORSE):
+        return False
+    # Where the gain was that the baseline diverged, it is gone wherever the baseline no longer does.
+    return plain.difference is None or bool(plain.baseline_diverged) or other.low > plain.difference
 
 
 def _explained_by_rate(evidence: Evidence) -> bool | None:
     """Whether a learning rate explains the gain over the plain baseline; None where nothing tells."""
-    tuned, rescaled = _decided(evidence.tuned), _decided(evidence.rescaled)
-    if tuned is not None and not _missed_by_tuning(evidence):
-        return tuned is not Direction.BETTER
-    return True if rescaled in (Direction.UNDECIDED, Direction.WORSE) else None
+    tuned = _direction(evidence.tuned)
+    if tuned is Direction.BETTER:
+        return False
+    is_missed = tuned is Direction.UNDECIDED or _missed_by_tuning(evidence)
+    return _is_gone(evidence.rescaled if is_missed else evidence.tuned, evidence.plain) or None
 
 
 def _missed_by_tuning(evidence: Evidence) -> bool:
     """Whether the loss as it is beats the tuned baseline, though tuned it does not: so its rate was not found."""
-    is_ahead = _decided(evidence.untuned) is Direction.BETTER
-    return is_ahead and _decided(evidence.tuned) in (Direction.UNDECIDED, Direction.WORSE)
+    is_ahead = _direction(evidence.untuned) is Direction.BETTER
+    return is_ahead and _direction(evidence.tuned) in (Direction.EVEN, Direction.WORSE)
 
 
 def _scaled(value: float, unit: str) -> float:

@@ -1,5 +1,6 @@
 """Comparisons over seeds against scipy, against cases worked out by hand, and against what an interval promises."""
 
+import dataclasses
 import itertools
 import math
 import random
@@ -257,19 +258,31 @@ def test_swapping_the_sides_swaps_everything(pairs):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"),
+    ("low", "high", "p", "expected"),
     [
-        (-2.0, -1.0, Direction.BETTER),
-        (1.0, 2.0, Direction.WORSE),
-        (-1.0, 1.0, Direction.UNDECIDED),
-        (-1.0, 0.0, Direction.UNDECIDED),
-        (0.0, 1.0, Direction.UNDECIDED),
-        (None, None, Direction.UNDECIDED),
+        (-2.0, -1.0, 0.0625, Direction.BETTER),
+        (1.0, 2.0, 0.0625, Direction.WORSE),
+        (-2.0, -1.0, 0.063, Direction.UNDECIDED),
+        (1.0, 2.0, 0.25, Direction.UNDECIDED),
+        (-1.0, 1.0, 0.5, Direction.EVEN),
+        (-1.0, 0.0, 0.0625, Direction.EVEN),
+        (0.0, 1.0, 0.5, Direction.EVEN),
+        (None, None, 0.0625, Direction.UNDECIDED),
     ],
 )
-def test_a_comparison_is_decided_where_its_interval_excludes_zero(low, high, expected):
-    found = Paired(n=5, difference=0.5, low=low, high=high, p=0.5, test="Wilcoxon", wins=2, ties=0, losses=3)
+def test_a_comparison_is_decided_by_its_interval_and_by_the_test(low, high, p, expected):
+    found = Paired(n=5, difference=0.5, low=low, high=high, p=p, test="Wilcoxon", wins=2, ties=0, losses=3)
     assert direction(found) is expected
+    assert direction(dataclasses.replace(found, n=4)) is Direction.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, "undecided"), (2, "undecided"), (3, "undecided"), (5, "better"), (10, "better")]
+)
+def test_a_clear_gain_is_one_from_five_seeds_on(n, expected):
+    rng = np.random.default_rng(n)
+    base = rng.normal(1.0, 0.01, n)
+    assert direction(paired(base - 0.5 + rng.normal(0, 0.01, n), base)) == expected
 
 
 def test_seeds_must_be_the_same_on_both_sides():

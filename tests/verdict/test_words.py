@@ -1,7 +1,9 @@
 """The sentences of a verdict, one for each row of its decision table, and their numbers."""
 
 import math
+from collections import Counter
 
+import numpy as np
 import pytest
 
 from evomal.verdict.statistics import Paired, paired
@@ -12,22 +14,27 @@ def comparison(difference, low, high, *, n=5, wins=3, p=0.5, diverged=0, baselin
     return Paired(n, difference, low, high, p, "Wilcoxon", wins, 0, n - wins, diverged, baseline_diverged)
 
 
+SURE = {"wins": 5, "p": 0.0625}
 BETTER = comparison(-0.3, -0.5, -0.1, wins=5, p=0.0625)
-EVEN = comparison(-0.1, -0.5, 0.3)
+EVEN = comparison(0.1, -0.1, 0.3)  # rules out a gain of 0.3
+WIDE = comparison(-0.1, -0.5, 0.3)  # does not
 WORSE = comparison(0.3, 0.1, 0.5, wins=0, p=0.0625)
+UNCONFIRMED = comparison(-0.3, -0.5, -0.1, wins=4, p=0.125)
 ONE_SEED = comparison(-0.3, None, None, n=1, wins=1, p=1.0)
+THREE_SEEDS = comparison(-0.3, -0.5, -0.1, n=3, wins=3, p=0.25)
 DIVERGED_MORE = comparison(-0.3, None, None, diverged=2, baseline_diverged=1)
 DIVERGED_ALIKE = comparison(-0.3, None, None, diverged=1, baseline_diverged=1)
 DIVERGED_LESS = comparison(-0.3, None, None, diverged=1, baseline_diverged=2)
-BASELINE_DIVERGED = comparison(-0.3, None, None, wins=4, p=0.125, baseline_diverged=2)
+BASELINE_DIVERGED = comparison(-0.3, None, None, wins=5, p=0.0625, baseline_diverged=2)
+BASELINE_DIVERGED_ONCE = comparison(-0.3, None, None, wins=4, p=0.125, baseline_diverged=1)
 NOT_MEASURED = None
 
 BEATS = "evomal beats mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
 BEATS_TUNED = "evomal beats tuned mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
 IS_WORSE = "evomal is worse than mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06)"
 WORSE_THAN_TUNED = "evomal is worse than tuned mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06): use mse with lr 0.03"
-NO_GAIN = "evomal shows no gain over mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep mse"
-MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (4 of 5; p = 0.12)"
+NO_GAIN = "evomal shows no gain over mse: 0.10 (−0.10 to 0.30) over 5 seeds, keep mse"
+MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (5 of 5; p = 0.06)"
 LOWER = "lower the learning rate before comparing"
 RATE = "the gain is a learning rate: use mse with lr 0.03"
 RATE_BY_RESCALING = "the gain is a learning rate, as it is gone when the gradient is rescaled: tune mse"
@@ -36,38 +43,60 @@ RATE_NOT_FOUND = (
     "is rescaled"
 )
 NOT_ITS_OWN_RATE = "not at the rate that validation chose for it: more seeds or more rows must decide"
+TOO_FEW = "too few to tell: at least 5 are needed"
+UNCERTAIN = "too uncertain to tell: more seeds must decide"
 
-NO_GAIN_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
-OF_ITS_OWN = "only at a learning rate of its own"
+NO_GAIN_TUNED = "evomal shows no gain over tuned mse: 0.10 (−0.10 to 0.30) over 5 seeds, keep tuned mse"
+WIDE_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
+OF_ITS_OWN = "shown only at a learning rate of its own"
 
 TABLE = [
     *(
         (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: {OF_ITS_OWN}")
-        for plain in (EVEN, WORSE, ONE_SEED, DIVERGED_MORE, DIVERGED_ALIKE, DIVERGED_LESS)
+        for plain in (
+            EVEN, WIDE, WORSE, UNCONFIRMED, ONE_SEED, DIVERGED_MORE, DIVERGED_ALIKE, DIVERGED_LESS,
+            BASELINE_DIVERGED_ONCE,
+        )
         for rescaled in (BETTER, NOT_MEASURED)
     ),
     *(
-        (plain, EVEN, rescaled, "no gain", NO_GAIN_TUNED)
-        for plain in (EVEN, WORSE, DIVERGED_MORE, DIVERGED_ALIKE)
+        (plain, tuned, rescaled, "no gain", words)
+        for plain in (EVEN, WORSE, UNCONFIRMED, DIVERGED_MORE, DIVERGED_ALIKE)
+        for tuned, words in [(EVEN, NO_GAIN_TUNED), (WIDE, WIDE_TUNED)]
         for rescaled in (BETTER, NOT_MEASURED)
     ),
+    *((BETTER, WIDE, rescaled, "no gain", WIDE_TUNED) for rescaled in (BETTER, EVEN, NOT_MEASURED)),
     *(
         (plain, WORSE, rescaled, "worse", WORSE_THAN_TUNED)
-        for plain in (EVEN, WORSE, DIVERGED_MORE)
+        for plain in (EVEN, WORSE, UNCONFIRMED, DIVERGED_MORE)
         for rescaled in (BETTER, NOT_MEASURED)
+    ),
+    *(
+        (plain, UNCONFIRMED, rescaled, "undecided", (
+            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 5 seeds (4 of 5; p = 0.12), {UNCERTAIN}"
+        ))
+        for plain in (BETTER, EVEN, WORSE, DIVERGED_MORE)
+        for rescaled in (BETTER, EVEN, NOT_MEASURED)
+    ),
+    *(
+        (plain, THREE_SEEDS, rescaled, "undecided", (
+            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 3 seeds (3 of 3; p = 0.25), {TOO_FEW}"
+        ))
+        for plain in (THREE_SEEDS, BETTER)
+        for rescaled in (BETTER, EVEN, NOT_MEASURED)
     ),
     (
         DIVERGED_MORE,
         NOT_MEASURED,
         BETTER,
-        "worse",
+        "diverged",
         "evomal diverged in 2 of 5 seeds, mse in 1 (3 of 5; p = 0.5), keep mse",
     ),
     (
         DIVERGED_ALIKE,
         comparison(-0.3, None, None, diverged=1),
         NOT_MEASURED,
-        "worse",
+        "diverged",
         "evomal diverged in 1 of 5 seeds, tuned mse in none (3 of 5; p = 0.5): use mse with lr 0.03",
     ),
     *(
@@ -82,6 +111,12 @@ TABLE = [
         for tuned in (NOT_MEASURED, DIVERGED_ALIKE)
     ),
     *(
+        (BASELINE_DIVERGED_ONCE, NOT_MEASURED, rescaled, "undecided", (
+            f"mse diverged in 1 of 5 seeds, evomal in none (4 of 5; p = 0.12): {LOWER}"
+        ))
+        for rescaled in (BETTER, EVEN, NOT_MEASURED)
+    ),
+    *(
         (WORSE, tuned, rescaled, "worse", IS_WORSE)
         for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
         for rescaled in (BETTER, NOT_MEASURED)
@@ -92,23 +127,26 @@ TABLE = [
         for rescaled in (BETTER, WORSE, NOT_MEASURED)
     ),
     *(
-        (ONE_SEED, tuned, None, "undecided", "evomal cannot be judged against mse by 1 seed: −0.30, keep mse")
-        for tuned in (ONE_SEED, NOT_MEASURED)
+        (plain, NOT_MEASURED, rescaled, "undecided", f"evomal differs from mse by {words}")
+        for plain, words in [
+            (ONE_SEED, f"−0.30 over 1 seed (1 of 1; p = 1), {TOO_FEW}"),
+            (THREE_SEEDS, f"−0.30 (−0.50 to −0.10) over 3 seeds (3 of 3; p = 0.25), {TOO_FEW}"),
+            (UNCONFIRMED, f"−0.30 (−0.50 to −0.10) over 5 seeds (4 of 5; p = 0.12), {UNCERTAIN}"),
+        ]
+        for rescaled in (BETTER, EVEN, WORSE, NOT_MEASURED)
     ),
     *(
         (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain is not a learning rate")
         for plain in (BETTER, BASELINE_DIVERGED)
-        for rescaled in (BETTER, BASELINE_DIVERGED, NOT_MEASURED)
+        for rescaled in (BETTER, BASELINE_DIVERGED, UNCONFIRMED, NOT_MEASURED)
     ),
     *(
-        (
-            BETTER,
-            BETTER,
-            rescaled,
-            "gain",
-            f"{BEATS_TUNED}: the gain is not a learning rate, though it is gone when the gradient is rescaled",
-        )
-        for rescaled in (EVEN, WORSE)
+        (BETTER, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain is not a learning rate, though it {words}")
+        for rescaled, words in [
+            (EVEN, "is gone when the gradient is rescaled"),
+            (WORSE, "is gone when the gradient is rescaled"),
+            (WIDE, "does not show when the gradient is rescaled"),
+        ]
     ),
     *(
         (plain, tuned, rescaled, "learning rate", f"{words}, but {RATE}")
@@ -116,16 +154,19 @@ TABLE = [
         for tuned in (EVEN, WORSE)
         for rescaled in (BETTER, EVEN, WORSE, NOT_MEASURED)
     ),
+    (BASELINE_DIVERGED, WIDE, NOT_MEASURED, "learning rate", f"{MSE_DIVERGED}, but {RATE}"),
     *(
         (BETTER, tuned, rescaled, "learning rate", f"{BEATS}, but {RATE_BY_RESCALING}")
         for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
         for rescaled in (EVEN, WORSE)
     ),
     *(
-        (plain, tuned, NOT_MEASURED, "undecided", f"{words}, but the gain may be a learning rate: tune mse")
+        (plain, tuned, rescaled, "undecided", f"{words}, but the gain may be a learning rate: tune mse")
         for plain, words in [(BETTER, BEATS), (BASELINE_DIVERGED, MSE_DIVERGED)]
         for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
+        for rescaled in (NOT_MEASURED, UNCONFIRMED)
     ),
+    (BETTER, NOT_MEASURED, WIDE, "undecided", f"{BEATS}, but the gain may be a learning rate: tune mse"),
     (
         BETTER,
         NOT_MEASURED,
@@ -133,7 +174,7 @@ TABLE = [
         "undecided",
         f"{BEATS}, but the gain may be a learning rate, though it stays when the gradient is rescaled: tune mse",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("plain", "tuned", "rescaled", "kind", "sentence"), TABLE)
@@ -168,7 +209,7 @@ def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
         (EVEN, EVEN, "no gain", "keep mse at its own rate"),
         (WORSE, WORSE, "worse", ": keep mse at its own rate"),
         (BETTER, WORSE, "learning rate", "the gain is a learning rate: keep mse at its own rate"),
-        (EVEN, DIVERGED_MORE, "worse", ": keep mse at its own rate"),
+        (EVEN, DIVERGED_MORE, "diverged", ": keep mse at its own rate"),
     ],
 )
 def test_a_rate_at_which_the_baseline_is_worse_is_not_recommended(plain, tuned, kind, words):
@@ -240,23 +281,35 @@ def test_a_verdict_from_costs_to_sentence():
             "a shows no gain over b: 0.00 nats (−0.50 to 0.40) over 5 seeds, keep b",
         ),
         (comparison(0.0, 0.0, 0.0), "points", "a shows no gain over b: the same in all 5 seeds, keep b"),
-        (comparison(-0.02, -0.02, -0.02, wins=5), "points", "a beats b by 2.0 points over 5 seeds (5 of 5; p = 0.5)"),
-        (comparison(-1234.0, -1800.0, -900.0), "", "a beats b by 1200 ± 400 over 5 seeds (3 of 5; p = 0.5)"),
-        (comparison(-4e-9, -6e-9, -2e-9), "", "a beats b by 4e-09 ± 2e-09 over 5 seeds (3 of 5; p = 0.5)"),
-        (comparison(3e9, 1e9, 5e9), "", "a is worse than b by 3e+09 ± 2e+09 over 5 seeds (3 of 5; p = 0.5)"),
-        (comparison(3.2e9, 3e9, 3.4e9), "", "a is worse than b by 3.2e+09 ± 2e+08 over 5 seeds (3 of 5; p = 0.5)"),
+        (comparison(-0.02, -0.02, -0.02, **SURE), "points", "a beats b by 2.0 points over 5 seeds (5 of 5; p = 0.06)"),
+        (comparison(-1234.0, -1800.0, -900.0, **SURE), "", "a beats b by 1200 ± 400 over 5 seeds (5 of 5; p = 0.06)"),
+        (comparison(-4e-9, -6e-9, -2e-9, **SURE), "", "a beats b by 4e-09 ± 2e-09 over 5 seeds (5 of 5; p = 0.06)"),
+        (comparison(3e9, 1e9, 5e9, **SURE), "", "a is worse than b by 3e+09 ± 2e+09 over 5 seeds (5 of 5; p = 0.06)"),
         (
-            comparison(-0.3, -1.7, -0.004),
-            "points",
-            "a beats b by 30 points (0.4 to 170) over 5 seeds (3 of 5; p = 0.5)",
-        ),
-        (
-            comparison(0.31, 0.03, 0.59),
+            comparison(3.2e9, 3e9, 3.4e9, **SURE),
             "",
-            "a is worse than b by 0.3 (0.03 to 0.6) over 5 seeds (3 of 5; p = 0.5)",
+            "a is worse than b by 3.2e+09 ± 2e+08 over 5 seeds (5 of 5; p = 0.06)",
         ),
-        (comparison(0.25, None, None, n=1), "points", "a cannot be judged against b by 1 seed: 25 points, keep b"),
-        (comparison(0.0, None, None, n=1), "", "a cannot be judged against b by 1 seed: 0.0, keep b"),
+        (
+            comparison(-0.3, -1.7, -0.004, **SURE),
+            "points",
+            "a beats b by 30 points (0.4 to 170) over 5 seeds (5 of 5; p = 0.06)",
+        ),
+        (
+            comparison(0.31, 0.03, 0.59, **SURE),
+            "",
+            "a is worse than b by 0.3 (0.03 to 0.6) over 5 seeds (5 of 5; p = 0.06)",
+        ),
+        (
+            comparison(0.25, None, None, n=1, wins=1, p=1.0),
+            "points",
+            f"a differs from b by 25 points over 1 seed (1 of 1; p = 1), {TOO_FEW}",
+        ),
+        (
+            comparison(0.0, None, None, n=1, wins=1, p=1.0),
+            "",
+            f"a differs from b by 0.0 over 1 seed (1 of 1; p = 1), {TOO_FEW}",
+        ),
     ],
 )
 def test_a_difference_has_the_digits_its_interval_warrants(found, unit, expected):
@@ -277,7 +330,7 @@ def test_a_difference_has_the_digits_its_interval_warrants(found, unit, expected
     ],
 )
 def test_p_is_rounded_but_never_across_five_percent(p, expected):
-    assert difference_words("a", "b", comparison(-3, -4, -2, p=p), unit="").endswith(f"(3 of 5; {expected})")
+    assert f"over 5 seeds (3 of 5; {expected})" in difference_words("a", "b", comparison(-3, -4, -2, p=p), unit="")
 
 
 def test_who_diverged_is_said_with_the_count_of_seeds():
@@ -302,4 +355,57 @@ def test_searches_are_called_searches():
         "evomal beats mse by 0.3 ± 0.2 over 5 searches (5 of 5; p = 0.06)"
     )
     alone = Paired(1, -0.3, None, None, 1.0, "sign", 1, 0, 0, noun="search")
-    assert "by 1 search: " in difference_words("evomal", "mse", alone, unit="")
+    assert "over 1 search (1 of 1; p = 1), too few to tell" in difference_words("evomal", "mse", alone, unit="")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 10])
+@pytest.mark.parametrize("effect", [-3.0, -1.0, 0.0, 1.0, 3.0])
+def test_no_claim_is_stronger_than_what_it_rests_on(n, effect):
+    """Over many comparisons of each size: what is said of them, against their intervals and p."""
+    rng = np.random.default_rng(n)
+    kinds = Counter()
+    for _ in range(40):
+        base = rng.normal(10, 1, n)
+        plain, tuned, rescaled = (
+            paired(base + shift * effect + 0.8 * rng.normal(size=n), base, resamples=500) for shift in (1.0, 0.6, 0.3)
+        )
+        found = verdict(Evidence(plain, tuned, rescaled, 0.1), name="a", baseline_name="b", unit="")
+        kinds[found.kind] += 1
+        sentence = found.sentence
+        if n < 5:
+            assert found.kind == "undecided"
+            assert sentence.endswith(TOO_FEW)
+            assert f"over {n} seed" in sentence
+            assert n == 1 or " to " in sentence  # the interval
+            assert not any(word in sentence for word in ("beats", "worse", "gain", "better"))
+            continue
+        if "beats b" in sentence:
+            assert plain.high < 0
+            assert plain.p <= 0.0625
+        if "beats tuned b" in sentence:
+            assert tuned.high < 0
+            assert tuned.p <= 0.0625
+        if "worse than tuned b" in sentence:
+            assert tuned.low > 0
+            assert tuned.p <= 0.0625
+        if "the gain is a learning rate" in sentence:
+            assert tuned.low > plain.difference
+        if "shows no gain over tuned b" in sentence:
+            assert tuned.low <= 0 <= tuned.high
+        if "it is gone when the gradient is rescaled" in sentence:
+            assert rescaled.low > plain.difference
+    if n >= 5 and effect == -3.0:
+        assert kinds["gain"] > 20
+    if n >= 5 and effect == 3.0:
+        assert kinds["worse"] > 20
+
+
+def test_three_seeds_that_agree_are_too_few_to_tell():
+    found = verdict(
+        Evidence(paired([1.2, 1.3, 1.25], [1.0, 1.1, 1.06])), name="huber", baseline_name="mse", unit=""
+    )  # fmt: skip
+    assert found.kind == "undecided"
+    assert found.sentence == (
+        "huber differs from mse by 0.197 (0.142 to 0.207) over 3 seeds (0 of 3; p = 0.25), too few to tell: at least 5 "
+        "are needed"
+    )
