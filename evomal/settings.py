@@ -141,8 +141,11 @@ class SearchSettings(BaseModel):
     """What fitness is measured by; None is the task's own."""
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = ()
     """Losses the first generation begins with: names, or loss files."""
-    final_steps: _Count = 10_000
-    """Training steps of the comparison after the search."""
+    final_steps: _Count | None = None
+    """Training steps of the comparison after the search; None: those of the task's recipe."""
+    milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = None
+    """Steps of the comparison's trainings at which the learning rate is divided by ten. None: those of the task's
+    recipe, at the same fractions of `final_steps`. The trainings inside a search are not affected."""
 
     device: Annotated[str, Field(pattern=r"^(auto|(cpu|cuda|mps)(:[0-9]{1,3})?)$")] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
@@ -176,6 +179,13 @@ class SearchSettings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise _input_error(error) from None
+
+    def __repr__(self) -> str:
+        fields = type(self).model_fields
+        changed = {name: value for name, value in self if value != fields[name].default}
+        return f"SearchSettings({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    __str__ = __repr__
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise InputError(f"settings stay as they are, but {name} was to be set: with_changes makes others")

@@ -94,6 +94,8 @@ def test_training_curves_end_in_a_test_value_for_each_loss(run, tasks, tmp_path)
     tests = [float(row["test"]) for row in rows if row["loss"] == "mse" and row["step"] == "20"]
     assert lines[1].startswith(f"mse: {sum(tests) / 2:.4g} ± ")
     assert lines[1].endswith(" over 2 seeds")
+    _, out, _ = run(*arguments, "--losses", "mse", "--milestone", "10", "--milestone", "15", "--out", tmp_path)
+    assert out.startswith("test mse after 20 steps (learning rate divided by ten at 10 and 15) on own\n")
 
 
 def test_a_diverged_training_is_a_sentence_and_no_failure(run, tasks, tmp_path):  # noqa: F811
@@ -151,14 +153,17 @@ def test_rates_are_drawn_alike_from_a_record_and_from_trainings_now(run, tasks, 
         (["landscape", "{task}:none"], "{task}:none: {task} has no function 'none'"),
         (["training", "{task}:regression", "--losses", ","], "at least one loss must be given but got none"),
         (["training", "{task}:regression", "--losses", "mze"], "loss must be a name (ce, "),
-        (["training", "{task}:regression", "--losses", "mse,mse"], "contestants must have different names but 'mse'"),
+        (["training", "{task}:regression", "--losses", "mse,mse"], "losses must be different but mse is given twice"),
         (["training", "{task}:regression", "--steps", "0"], "steps must be at least 1 but got 0"),
         (["training", "nonsense"], "there is no task named 'nonsense': known names are diabetes, "),
         (["representation", "{task}:regression", "--samples", "3"], "samples must be at least 10 but got 3"),
         (["learning-rate", "{folder}/none"], "{folder}/none: there is no such folder; to train on a task now, name"),
         (["learning-rate", "{folder}"], "{folder}: is no folder of evomal compare --rates, as there is no learning-"),
         (["learning-rate", "{task}"], "{task}: is no folder of evomal compare --rates"),
-        (["learning-rate", "{folder}", "--losses", "mae"], "--losses, --model and --steps are for trainings now"),
+        (
+            ["learning-rate", "{folder}", "--losses", "mae"],
+            "--losses, --model, --steps and --milestone are for trainings now",
+        ),
         (["learning-rate", "{task}:regression", "--rates", "a"], "rates must be numbers, comma-separated, but got 'a'"),
         (["learning-rate", "{task}:regression", "--rates", "1,1"], "rates must be different but got [1.0, 1.0]"),
     ],

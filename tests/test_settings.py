@@ -25,7 +25,8 @@ PAPER = {
     "training_steps": 500, "optimizer": "sgd", "lr": None, "momentum": None, "nesterov": None, "weight_decay": None,
     "batch_size": None, "filter_steps": 1000, "filter_samples": 100,
     "filters": ("symbolic", "dead", "rejection", "gradient"), "activation": "identity", "metric": None, "seed_with": (),
-    "final_steps": 10_000, "device": "auto", "precision": "float32", "channels_last": False, "population_mode": "auto",
+    "final_steps": None, "milestones": None, "device": "auto", "precision": "float32", "channels_last": False,
+    "population_mode": "auto",
     "chunk": None, "threads": None, "executor": "local", "max_time": None, "max_evaluations": None, "patience": None,
     "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
     "retries": 2,
@@ -417,6 +418,7 @@ def drawn(name):
             "device": st.sampled_from(["auto", "cpu", "cuda:3"]),
             "precision": st.sampled_from(get_args(Precision)),
             "population_mode": st.sampled_from(get_args(PopulationMode)),
+            "milestones": st.lists(st.integers(1, 10**9), max_size=3).map(tuple),
             "executor": st.just("ray"),  # of which the others are
             "address": st.sampled_from(["auto", "10.0.0.1:6379"]),
             "workers": st.integers(1, 10**9),
@@ -451,3 +453,19 @@ def test_workers_of_ray_have_a_thread_each_unless_told_otherwise():
 
 def test_every_executor_of_the_settings_is_there():
     assert set(get_args(SearchSettings.model_fields["executor"].annotation)) == set(EXECUTORS)
+
+
+def test_milestones_are_steps():
+    assert SearchSettings(milestones=[100, 135]).milestones == (100, 135)
+    assert SearchSettings().with_texts(["milestones=100,135"]).milestones == (100, 135)
+    assert SearchSettings(milestones=[5]).with_texts(["milestones=none"]).milestones is None
+    assert SearchSettings().with_texts(["milestones="]).milestones == ()
+    assert refusal(SearchSettings, milestones=[0]) == "milestones must be at least 1 but got 0"
+    assert refusal(SearchSettings, milestones=[1.5]) == "milestones must be a whole number but got 1.5"
+    assert refusal(SearchSettings, milestones=7) == "milestones must be a list but got 7"
+
+
+def test_settings_are_printed_as_what_they_change():
+    assert repr(SearchSettings()) == str(SearchSettings()) == "SearchSettings()"
+    assert repr(SearchSettings(population=7, device="cpu")) == "SearchSettings(population=7, device='cpu')"
+    assert eval(repr(SearchSettings.preset("quick"))) == SearchSettings.preset("quick")

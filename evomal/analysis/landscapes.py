@@ -18,7 +18,7 @@ from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Part, Task
-from evomal.verdict.contestants import AnyLoss, task_loss
+from evomal.verdict.contestants import Losses, task_loss
 
 Height = Literal["task", "training"]
 Direction = dict[str, Tensor]
@@ -79,6 +79,8 @@ class Landscapes:
     losses: tuple[Landscape, ...]
     sentences: tuple[str, ...]
     """What diverged."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
     @property
     def row_words(self) -> str:
@@ -105,7 +107,7 @@ class Landscapes:
 
 def landscapes(
     task: Task,
-    losses: Sequence[AnyLoss],
+    losses: Losses,
     *,
     of: Height = "task",
     two_d: bool = False,
@@ -115,6 +117,7 @@ def landscapes(
     seeds: int = 5,
     seed: int = FIRST_SEED,
     steps: int | None = None,
+    milestones: tuple[int, ...] | None = None,
     device: str = "auto",
     told: Told | None = None,
 ) -> Landscapes:
@@ -131,7 +134,9 @@ def landscapes(
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
-    for trained in trained_models(task, losses, seeds=seeds, seed=seed, steps=steps, device=device, told=told):
+    for trained in trained_models(
+        task, losses, seeds=seeds, seed=seed, steps=steps, milestones=milestones, device=device, told=told
+    ):
         own = found.setdefault(trained.name, {})
         if trained.model is None:
             sentences.append(trained.sentence)
@@ -147,6 +152,7 @@ def landscapes(
         two_d=two_d,
         positions=positions,
         steps=task.recipe.steps if steps is None else steps,
+        milestones=task.recipe.schedule(steps, milestones).milestones,
         rows=len(part),
         all_rows=len(task.train),
         losses=tuple(

@@ -88,6 +88,8 @@ class RateCurves:
     lines: tuple[RateLine, ...]
     sentences: tuple[str, ...]
     """What diverged or is missing."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
     def best(self, line: RateLine) -> RatePoint | None:
         """The rate with the best mean, of those at which nothing diverged; None where there is none."""
@@ -161,6 +163,7 @@ def _read(content: Mapping[str, Any]) -> RateCurves:
         searches=len(first["search_seeds"]),
         lines=tuple(lines),
         sentences=tuple(_sentence(line.name, point) for line in lines for point in line.points if _is_lacking(point)),
+        milestones=tuple(int(milestone) for milestone in first.get("milestones", ())),
     )
 
 

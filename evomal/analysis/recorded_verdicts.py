@@ -19,7 +19,7 @@ _LONGEST_SENTENCE = 1_000
 
 @dataclass(frozen=True)
 class Sentence:
-    """A verdict in words; kind: gain, no gain, learning rate, worse or undecided."""
+    """A verdict in words; kind: gain, no gain, learning rate, worse, undecided or diverged."""
 
     kind: str
     text: str

@@ -1,6 +1,5 @@
 """What trained models make of the test rows before their last layer, in two dimensions by t-SNE."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from evomal.engine.training import outputs_of
 from evomal.errors import InputError
 from evomal.randomness import derived_seed
 from evomal.tasks.task import Kind, Task
-from evomal.verdict.contestants import AnyLoss
+from evomal.verdict.contestants import Losses
 
 LEAST_ROWS = 10  # fewer make no picture
 _PERPLEXITY = 30.0
@@ -55,6 +54,8 @@ class Representations:
     losses: tuple[Representation, ...]
     sentences: tuple[str, ...]
     """What could not be drawn."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
     @property
     def colour_name(self) -> str:
@@ -78,11 +79,12 @@ class Representations:
 
 def representations(
     task: Task,
-    losses: Sequence[AnyLoss],
+    losses: Losses,
     *,
     samples: int = 1000,
     seed: int = FIRST_SEED,
     steps: int | None = None,
+    milestones: tuple[int, ...] | None = None,
     device: str = "auto",
     told: Told | None = None,
 ) -> Representations:
@@ -98,7 +100,9 @@ def representations(
     classes = part.targets if task.kind == "classification" else None
     pictures: list[Representation] = []
     sentences: list[str] = []
-    for trained in trained_models(task, losses, seed=seed, steps=steps, device=device, told=told):
+    for trained in trained_models(
+        task, losses, seed=seed, steps=steps, milestones=milestones, device=device, told=told
+    ):
         if told is not None and trained.model is not None:
             told(f"laying out {len(part):,} rows by t-SNE")
         found = _pictured(trained, part.inputs, classes, seed)
@@ -111,6 +115,7 @@ def representations(
         kind=task.kind,
         metric=task.metric.name,
         steps=task.recipe.steps if steps is None else steps,
+        milestones=task.recipe.schedule(steps, milestones).milestones,
         seed=seed,
         rows=len(part),
         all_rows=len(task.test),

@@ -15,8 +15,9 @@ from evomal.methods.baseline import TASK_LOSSES
 from evomal.randomness import generator
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Part, Task
-from evomal.verdict.comparison import EVALUATION_SEEDS, SHARES
-from evomal.verdict.contestants import STRONG, AnyLoss, Contestant, all_given, require_distinct
+from evomal.verdict.comparison import EVALUATION_SEEDS
+from evomal.verdict.contestants import STRONG, Contestant, Losses, all_given
+from evomal.verdict.words import SHARES
 
 FIRST_SEED = EVALUATION_SEEDS
 """No search has seen it, and `evomal compare` begins with it too."""
@@ -47,11 +48,12 @@ def usual_losses(task: Task) -> list[str]:
 
 def trained_models(
     task: Task,
-    losses: Sequence[AnyLoss],
+    losses: Losses,
     *,
     seeds: int = 1,
     seed: int = FIRST_SEED,
     steps: int | None = None,
+    milestones: tuple[int, ...] | None = None,
     device: str = "auto",
     curve_points: int = 20,
     told: Told | None = None,
@@ -68,13 +70,13 @@ def trained_models(
     if not losses:
         raise InputError("at least one loss must be given but got none")
     contestants = all_given(losses, task)
-    require_distinct(contestants)
-    return _trained_one_by_one(task, contestants, range(seed, seed + seeds), steps, device, curve_points, told)
+    chosen = range(seed, seed + seeds)
+    return _trained_one_by_one(task, contestants, chosen, steps, milestones, device, curve_points, told)
 
 
 def _trained_one_by_one(
-    task: Task, contestants: Sequence[Contestant], seeds: range, steps: int | None, device: str, curve_points: int,
-    told: Told | None,
+    task: Task, contestants: Sequence[Contestant], seeds: range, steps: int | None,
+    milestones: tuple[int, ...] | None, device: str, curve_points: int, told: Told | None,
 ) -> Iterator[TrainedModel]:  # fmt: skip
     for contestant in contestants:
         (candidate,) = contestant.candidates
@@ -84,8 +86,8 @@ def _trained_one_by_one(
         for seed in seeds:
             kept: list[nn.Module] = []
             score = train(
-                task, candidate.loss, seed=seed, steps=steps, device=device, curve_points=curve_points, progress=True,
-                keep=kept.append,
+                task, candidate.loss, seed=seed, steps=steps, milestones=milestones, device=device,
+                curve_points=curve_points, progress=True, keep=kept.append,
             )  # fmt: skip
             yield TrainedModel(contestant.name, candidate.loss, score, kept[0].eval() if kept else None)
 

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +11,7 @@ from evomal.analysis.line_scans import FloatArray
 from evomal.analysis.trained_models import FIRST_SEED, Told, mean_and_deviation, trained_models
 from evomal.engine import Score
 from evomal.tasks.task import Task
-from evomal.verdict.contestants import AnyLoss
+from evomal.verdict.contestants import Losses
 
 Quantity = Literal["validation", "training_loss"]
 
@@ -61,6 +60,8 @@ class TrainingCurves:
     losses: tuple[TrainingCurve, ...]
     sentences: tuple[str, ...]
     """What diverged."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
     def columns(self) -> dict[str, list[object]]:
         """A row for each step noted, with what the training came to in the end."""
@@ -80,12 +81,13 @@ class TrainingCurves:
 
 def training_curves(
     task: Task,
-    losses: Sequence[AnyLoss],
+    losses: Losses,
     *,
     points: int = 50,
     seeds: int = 5,
     seed: int = FIRST_SEED,
     steps: int | None = None,
+    milestones: tuple[int, ...] | None = None,
     device: str = "auto",
     told: Told | None = None,
 ) -> TrainingCurves:
@@ -93,7 +95,15 @@ def training_curves(
     scores: dict[str, list[Score]] = {}
     sentences = []
     for trained in trained_models(
-        task, losses, seeds=seeds, seed=seed, steps=steps, device=device, curve_points=points, told=told
+        task,
+        losses,
+        seeds=seeds,
+        seed=seed,
+        steps=steps,
+        milestones=milestones,
+        device=device,
+        curve_points=points,
+        told=told,
     ):
         scores.setdefault(trained.name, []).append(trained.score)
         sentences += [trained.sentence] if trained.sentence else []
@@ -101,6 +111,7 @@ def training_curves(
         task=task.name,
         metric=task.metric.name,
         steps=task.recipe.steps if steps is None else steps,
+        milestones=task.recipe.schedule(steps, milestones).milestones,
         seeds=tuple(range(seed, seed + seeds)),
         losses=tuple(TrainingCurve(name, tuple(found)) for name, found in scores.items()),
         sentences=tuple(sentences),

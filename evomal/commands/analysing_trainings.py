@@ -28,6 +28,7 @@ from evomal.report.representation_plot import draw_representations
 from evomal.report.training_curves_plot import draw_training_curves
 from evomal.tasks import Hardships, Task
 from evomal.verdict.learning_rates import rate_curve
+from evomal.verdict.words import schedule_words
 
 _WIDTH, _LONGEST_NAME = 80, 26
 
@@ -41,6 +42,12 @@ Losses = Annotated[
 OneSeed = Annotated[int, typer.Option(help="The evaluation seed.", min=0)]
 FirstSeed = Annotated[int, typer.Option(help="The first evaluation seed.", min=0)]
 Steps = Annotated[int | None, typer.Option(help="Training steps (default: the task's).")]
+Milestones = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--milestone", help="Step at which the learning rate is divided by ten; may be repeated (default: the task's)."
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
@@ -51,6 +58,7 @@ def show_landscape(
     seeds: Seeds = 5,
     seed: FirstSeed = FIRST_SEED,
     steps: Steps = None,
+    milestones: Milestones = None,
     two_d: Annotated[bool, typer.Option("--two-d", help="Along two directions, as contours.")] = False,
     points: Annotated[int, typer.Option(help="Points along a direction, an odd number.")] = 41,
     radius: Annotated[float, typer.Option(help="How far to go, in norms of the weights' filters.")] = 1.0,
@@ -67,7 +75,7 @@ def show_landscape(
     chosen = chosen_task(task, model, data, Hardships())
     found = landscapes(
         chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples, seeds=seeds,
-        of=of, seed=seed, steps=steps, device=device, told=_told,  # type: ignore[arg-type]  # checked where it is used
+        of=of, seed=seed, steps=steps, milestones=_given(milestones), device=device, told=_told,  # type: ignore[arg-type]  # checked where it is used
     )  # fmt: skip
     name = "landscape-2d" if two_d else "landscape"
     _show(name, draw_landscapes(found), found, _about_landscapes(found), out=out, as_json=as_json)
@@ -80,6 +88,7 @@ def show_training(
     seeds: Seeds = 5,
     seed: FirstSeed = FIRST_SEED,
     steps: Steps = None,
+    milestones: Milestones = None,
     points: Annotated[int, typer.Option(help="Points of a curve.", min=1)] = 50,
     device: Device = "auto",
     data: DataFolder = None,
@@ -89,7 +98,15 @@ def show_training(
     """Training curves of several losses: validation metric and training loss, step by step."""
     chosen = chosen_task(task, model, data, Hardships())
     found = training_curves(
-        chosen, _losses(losses, chosen), points=points, seeds=seeds, seed=seed, steps=steps, device=device, told=_told
+        chosen,
+        _losses(losses, chosen),
+        points=points,
+        seeds=seeds,
+        seed=seed,
+        steps=steps,
+        milestones=_given(milestones),
+        device=device,
+        told=_told,
     )
     _show("training", draw_training_curves(found), found, _about_curves(found), out=out, as_json=as_json)
 
@@ -101,6 +118,7 @@ def show_representation(
     samples: Annotated[int, typer.Option(help="Test rows to lay out.")] = 1000,
     seed: OneSeed = FIRST_SEED,
     steps: Steps = None,
+    milestones: Milestones = None,
     device: Device = "auto",
     data: DataFolder = None,
     out: analysing.Out = analysing.FIGURES,
@@ -109,7 +127,14 @@ def show_representation(
     """What models make of the test rows before their last layer, by t-SNE: one picture a loss."""
     chosen = chosen_task(task, model, data, Hardships())
     found = representations(
-        chosen, _losses(losses, chosen), samples=samples, seed=seed, steps=steps, device=device, told=_told
+        chosen,
+        _losses(losses, chosen),
+        samples=samples,
+        seed=seed,
+        steps=steps,
+        milestones=_given(milestones),
+        device=device,
+        told=_told,
     )
     _show("representation", draw_representations(found), found, _about_pictures(found), out=out, as_json=as_json)
 
@@ -124,6 +149,7 @@ def show_learning_rate(
     model: Model = None,
     seeds: Seeds = 5,
     steps: Annotated[int | None, typer.Option(help="Training steps (default: those of evomal compare).")] = None,
+    milestones: Milestones = None,
     device: Device = "auto",
     data: DataFolder = None,
     out: analysing.Out = analysing.FIGURES,
@@ -131,17 +157,23 @@ def show_learning_rate(
 ) -> None:
     """Error against base learning rate, the task's own loss beside others."""
     if rates is None:
-        if losses is not None or model is not None or steps is not None:
-            raise InputError("--losses, --model and --steps are for trainings now, which need --rates")
+        if any(option is not None for option in (losses, model, steps, milestones)):
+            raise InputError("--losses, --model, --steps and --milestone are for trainings now, which need --rates")
         if not Path(source).exists():
             raise InputError(f"{source}: there is no such folder; to train on a task now, name its --rates")
         found = recorded_rate_curves(Path(source))
     else:
         chosen = chosen_task(source, model, data, Hardships())
         settings: dict[str, Any] = {"device": device} | ({} if steps is None else {"final_steps": steps})
+        settings["milestones"] = _given(milestones)
         found = rate_curves(
             rate_curve(
-                chosen, rates=listed_rates(rates), losses=_losses(losses, chosen), seeds=seeds, told=_told, **settings
+                chosen,
+                rates=listed_rates(rates),
+                losses=_losses(losses, chosen),
+                seeds=seeds,
+                progress=True,
+                **settings,
             )
         )
     _show("learning-rate", draw_rate_curves(found), found, _about_rates(found), out=out, as_json=as_json)
@@ -165,7 +197,8 @@ def _show(
 
 
 def _about_landscapes(found: Landscapes) -> Iterable[str]:
-    yield f"{found.height_name} after {counted(found.steps, 'step')} on {found.task}, {found.row_words}"
+    schedule = schedule_words(found.steps, found.milestones)
+    yield f"{found.height_name} after {schedule} on {found.task}, {found.row_words}"
     for landscape in found.losses:
         seeds = counted(len(landscape.seeds), "seed")
         yield (
@@ -177,7 +210,7 @@ def _about_landscapes(found: Landscapes) -> Iterable[str]:
 
 
 def _about_curves(found: TrainingCurves) -> Iterable[str]:
-    yield f"test {found.metric} after {counted(found.steps, 'step')} on {found.task}"
+    yield f"test {found.metric} after {schedule_words(found.steps, found.milestones)} on {found.task}"
     for curve in found.losses:
         yield f"{_name(curve.name)}: {_tested(curve.test, curve.test_deviation, found.metric)}" + _over(
             len(curve.trained), len(curve.scores)
@@ -186,7 +219,7 @@ def _about_curves(found: TrainingCurves) -> Iterable[str]:
 
 def _about_pictures(found: Representations) -> Iterable[str]:
     rows = counted(found.rows, "test row")
-    yield f"{rows} of {found.task} after {counted(found.steps, 'step')}, seed {found.seed}"
+    yield f"{rows} of {found.task} after {schedule_words(found.steps, found.milestones)}, seed {found.seed}"
     for picture in found.losses:
         features = counted(picture.features, "input")
         line = f"{_name(picture.name)}: test {found.metric} {shown_metric(picture.test, found.metric)}"
@@ -197,8 +230,9 @@ def _about_pictures(found: Representations) -> Iterable[str]:
 
 def _about_rates(found: RateCurves) -> Iterable[str]:
     if found.lines:
+        schedule = schedule_words(found.steps, found.milestones)
         yield (
-            f"test {printable(found.metric)} after {counted(found.steps, 'step')} on {printable(found.task)}, "
+            f"test {printable(found.metric)} after {schedule} on {printable(found.task)}, "
             f"{counted(found.seeds, 'seed')} at each rate"
         )
     for line in found.lines:
@@ -224,6 +258,10 @@ def _over(trained: int, all_of_them: int) -> str:
 
 def _name(name: str) -> str:
     return cut(printable(name), _LONGEST_NAME)
+
+
+def _given(milestones: list[int] | None) -> tuple[int, ...] | None:
+    return tuple(milestones) if milestones else None  # Typer makes an empty list of an option that is not given
 
 
 def _told(sentence: str) -> None:

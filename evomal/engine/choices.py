@@ -134,6 +134,9 @@ def check_recipe(recipe: Recipe, optimizer: str) -> None:
             raise InputError(f"{name} must be at least {least} but got {value}")
     if not _is_number(recipe.lr) or recipe.lr <= 0:
         raise InputError(f"lr must be more than 0 but got {recipe.lr}")
+    for milestone in recipe.milestones:
+        if not _is_number(milestone) or milestone < 1:
+            raise InputError(f"milestones must be at least 1 but got {milestone}")
 
 
 def _is_number(value: object) -> bool:

@@ -23,6 +23,7 @@ from evomal.engine.training import Training
 from evomal.engine.weight_optimisation import Optimised
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.progress import StepsDone
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
 
@@ -147,7 +148,10 @@ class Engine:
                 rows.append(_averaged(row))
         return rows
 
-    def scores(self, expressions: Sequence[Expression], weights: Weights, *, test: bool = True) -> list[Score]:
+    def scores(
+        self, expressions: Sequence[Expression], weights: Weights, *, test: bool = True,
+        report: StepsDone | None = None,
+    ) -> list[Score]:  # fmt: skip
         """Train all with the one task together, and judge each as `evomal.train` would; for a plan that stacks them."""
         _check(expressions, weights)
         self._require_stack()
@@ -156,11 +160,14 @@ class Engine:
             for start, stop in self._chunks(len(expressions), self.plans[0].training_chunk):
                 worker = self._workers.training(0, expressions[start:stop])
                 assert isinstance(worker, StackedTraining)  # as the plan says
-                found = worker.run(expressions[start:stop], weights[start:stop])
+                noted = _counting_each(report, stop - start)
+                found = worker.run(expressions[start:stop], weights[start:stop], report=noted)
                 results += self._scored(worker, found, test=test)
         return results
 
-    def scores_of_losses(self, losses: Sequence[nn.Module], *, test: bool = True) -> list[Score]:
+    def scores_of_losses(
+        self, losses: Sequence[nn.Module], *, test: bool = True, report: StepsDone | None = None
+    ) -> list[Score]:
         """The same as `scores` for losses of any kind."""
         self._require_stack()
         results = []
@@ -169,7 +176,8 @@ class Engine:
                 chunk = [loss.to(self.device) for loss in losses[start:stop]]
                 options = self._workers.training_options(0)
                 worker = StackedModels(gradients=gradients_of_modules(chunk), count=len(chunk), **options)
-                results += self._scored(worker, worker.train(len(chunk)), test=test)
+                found = worker.train(len(chunk), _counting_each(report, len(chunk)))
+                results += self._scored(worker, found, test=test)
         return results
 
     def _require_stack(self) -> None:
@@ -177,15 +185,15 @@ class Engine:
             raise InputError("scores of several losses at once need one task and a model that can be stacked")
 
     def _scored(self, models: StackedModels, fitnesses: Sequence[Fitness], *, test: bool) -> list[Score]:
-        task, steps = self.tasks[0], self.settings.training_steps
-        if not test:
-            return [judged_score(task, fitness, None, seed=self.seed, steps=steps) for fitness in fitnesses]
-        data = task.test.to(self.device, self.settings.dtype)
-        outputs = models.outputs_on(data.inputs)
-        return [
-            judged_score(task, fitness, (outputs[member], data.targets), seed=self.seed, steps=steps)
-            for member, fitness in enumerate(fitnesses)
-        ]
+        task, recipe = self.tasks[0], self._recipes[0]
+        data = task.test.to(self.device, self.settings.dtype) if test else None
+        outputs = None if data is None else models.outputs_on(data.inputs)
+        scores = []
+        for member, fitness in enumerate(fitnesses):
+            tested = None if data is None or outputs is None else (outputs[member], data.targets)
+            score = judged_score(task, fitness, tested, seed=self.seed, steps=recipe.steps)
+            scores.append(dataclasses.replace(score, milestones=recipe.milestones))
+        return scores
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""
@@ -247,6 +255,11 @@ class Engine:
     def _chunks(self, count: int, size: int) -> Iterator[tuple[int, int]]:
         for start in range(0, count, size):
             yield start, min(start + size, count)
+
+
+def _counting_each(report: StepsDone | None, members: int) -> StepsDone | None:
+    """Of a stack's steps, those of all its members together."""
+    return None if report is None else lambda steps: report(members * steps)
 
 
 def _check(expressions: Sequence[Expression], weights: Weights) -> None:

@@ -32,10 +32,16 @@ class Score:
     outcome: str = "trained"
     """`trained`, or `diverged` with the worst possible values."""
     sentence: str = ""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
     @property
     def diverged(self) -> bool:
         return self.outcome == "diverged"
+
+    def __repr__(self) -> str:
+        found = self.sentence if self.diverged else f"test={self.test:.4g}, validation={self.validation:.4g}"
+        return f"Score({found}, seed={self.seed}, steps={self.steps})"
 
 
 @dataclass(frozen=True)

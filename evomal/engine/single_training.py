@@ -12,9 +12,10 @@ from torch import nn
 from evomal.engine.choices import check_recipe, chosen_device, chosen_loss
 from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
 from evomal.engine.scores import CurvePoint, Score, diverged_score
+from evomal.engine.stacked_models import every_few
 from evomal.engine.training import Manners, Training, outputs_of
 from evomal.errors import InputError
-from evomal.progress import tracked
+from evomal.progress import StepsDone, tracked
 from evomal.randomness import isolated_torch
 from evomal.tasks.metrics import metrics_for
 from evomal.tasks.task import Task
@@ -39,6 +40,7 @@ class TrainingSettings(TypedDict, total=False):
     curve_points: int
     test: bool
     progress: bool
+    report: StepsDone | None
     keep: Callable[[nn.Module], None] | None
 
 
@@ -69,15 +71,18 @@ def train(
     curve_points: int = 20,
     test: bool = True,
     progress: bool = False,
+    report: StepsDone | None = None,
     keep: Callable[[nn.Module], None] | None = None,
 ) -> Score | list[Score]:
     """Train the task's model with a loss, a loss's name or a loss file, and evaluate it once on the test split.
 
     The seed fixes initial weights, batches, augmentation and dropout, identically for every loss; settings not given
-    are the task's own. Several tasks give a score each. The caller's random state is left as it was. On CUDA a step is
-    captured as a graph where it can be: what a model decides in Python it then decides once (`graphs=False` prevents).
-    With `test=False` the test split is left alone, as whatever is chosen by the score must not have seen it. `keep` is
-    called with each trained model, which nobody else uses from then on; not with one that diverged.
+    are the task's own. `milestones` not given are the recipe's, at the same fractions of the training where `steps`
+    makes it shorter or longer. Several tasks give a score each. The caller's random state is left as it was. On CUDA a
+    step is captured as a graph where it can be: what a model decides in Python it then decides once (`graphs=False`
+    prevents). With `test=False` the test split is left alone, as whatever is chosen by the score must not have seen it.
+    `report` is called every few steps with how many were done since. `keep` is called with each trained model, which
+    nobody else uses from then on; not with one that diverged.
     """
     given: dict[str, Any] = {
         "steps": steps, "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
@@ -94,8 +99,8 @@ def train(
     manners = Manners(where, precision=precision, channels_last=channels_last, graphs=graphs)
     trainings = []
     for one in tasks:  # all are checked before the first is trained
-        recipe = dataclasses.replace(one.recipe, **changes)
-        check_recipe(recipe, optimizer)
+        check_recipe(dataclasses.replace(one.recipe, **changes), optimizer)
+        recipe = dataclasses.replace(one.recipe.schedule(steps, milestones), **changes)
         trainings.append((one, chosen_loss(loss, one).to(where), recipe))
     scores = []
     for one, criterion, recipe in trainings:
@@ -106,24 +111,30 @@ def train(
             matrix_arithmetic(precision, where),
         ):
             training = Training(one, criterion, recipe, optimizer, seed, manners)
-            scores.append(_scored(training, curve_points, test, progress))
+            score = _scored(training, curve_points, test, progress, report)
+            scores.append(dataclasses.replace(score, milestones=recipe.milestones))
         if keep is not None and not scores[-1].diverged:
             keep(training.model)
     return scores[0] if isinstance(task, Task) else scores
 
 
-def _scored(training: Training, curve_points: int, with_test: bool, progress: bool) -> Score:
+def _scored(training: Training, curve_points: int, with_test: bool, progress: bool, report: StepsDone | None) -> Score:
     """All steps, then the evaluation; or divergence, as soon as it is noticed."""
     task, steps, seed = training.task, training.recipe.steps, training.seed
     curve: list[CurvePoint] = []
     spacing = max(1, steps // curve_points)
+    reported = None if report is None else every_few(report, steps)
 
     def noted(done: int) -> None:
         if done % spacing == 0 or done == steps:
             curve.append(CurvePoint(done, training.value.item(), training.validated()))
+        if reported is not None:
+            reported(done)
 
     indices = tracked(range(steps), task.name, total=steps, shown=progress)
     if lost := training.advance(indices, noted):
+        if report is not None:
+            report(steps - lost.step)  # steps that will not be taken are over, too
         return diverged_score(task.metric, curve, seed=seed, step=lost.step, sentence=lost.sentence)
     if not with_test:
         validation = training.validated()

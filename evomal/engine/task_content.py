@@ -22,16 +22,17 @@ def task_content(task: Task) -> dict[str, Any]:
         "name": task.name,
         "metric": task.metric.name,
         "recipe": dataclasses.asdict(task.recipe),
-        "data": _digest(parts),
-        "fresh_model": _digest(state.values(), repr(module)),
+        "data": digest(parts),
+        "fresh_model": digest(state.values(), repr(module)),
     }
 
 
-def _digest(tensors: Any, text: str = "") -> str:
-    digest = hashlib.sha256(text.encode())
+def digest(tensors: Any, text: str = "") -> str:
+    """A short digest of the tensors' contents, dtypes and shapes, and of a text."""
+    found = hashlib.sha256(text.encode())
     tensor: Tensor
     for tensor in tensors:
         plain = tensor.detach().cpu().contiguous()
-        digest.update(f"{plain.dtype} {tuple(plain.shape)} ".encode())
-        digest.update(plain.numpy().tobytes())
-    return digest.hexdigest()[:_DIGITS]
+        found.update(f"{plain.dtype} {tuple(plain.shape)} ".encode())
+        found.update(plain.numpy().tobytes())
+    return found.hexdigest()[:_DIGITS]

@@ -19,6 +19,7 @@ from evomal.report.bands import (
     shown_name,
 )
 from evomal.report.style import figure_style, new_figure, sentence_figure
+from evomal.verdict.words import schedule_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,4 +147,6 @@ def _levels(heights: FloatArray) -> FloatArray:
 def _note(data: Landscapes) -> str:
     most = max(len(landscape.seeds) for landscape in data.losses)
     words = band_words(most) if not data.two_d or most == 1 else f"mean of {most} seeds"
-    return note_with(data.sentences, f"{data.task}, {data.steps:,} steps, {data.row_words}", words)
+    return note_with(
+        data.sentences, f"{data.task}, {schedule_words(data.steps, data.milestones)}, {data.row_words}", words
+    )

@@ -4,7 +4,7 @@ from evomal.analysis.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.report.harmless import LONGEST_FORMULA, cut, in_html
 from evomal.report.page import in_code, scrolling
 from evomal.report.sparklines import sparkline
-from evomal.verdict.comparison import SHARES
+from evomal.verdict.words import SHARES
 
 _LONGEST_SHOWN = 90
 _LONGEST_WORD = 40

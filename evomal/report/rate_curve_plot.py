@@ -17,6 +17,7 @@ from evomal.report.bands import (
     line_style,
 )
 from evomal.report.style import figure_style, in_figure, new_figure, sentence_figure
+from evomal.verdict.words import schedule_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +98,7 @@ def _set_rate_ticks(axes: "Axes", data: RateCurves) -> None:
 
 
 def _note(data: RateCurves) -> str:
-    parts = [f"{data.task}, {data.steps:,} steps"]
+    parts = [f"{data.task}, {schedule_words(data.steps, data.milestones)}"]
     if data.searches > 1:
         parts.append(
             f"mean of {data.seeds} seeds (methods: of {data.searches} searches, each by its mean), band: ±1 standard "

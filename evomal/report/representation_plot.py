@@ -10,6 +10,7 @@ from evomal.analysis.representations import Representation, Representations
 from evomal.analysis.trained_models import shown_metric
 from evomal.report.bands import add_note, panels, shown_name
 from evomal.report.style import GREY, INK, figure_style, in_figure, sentence_figure
+from evomal.verdict.words import schedule_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +99,8 @@ def _spread(spots: FloatArray) -> FloatArray:
 
 def _note(data: Representations) -> str:
     rows = f"{data.rows:,} test rows" if data.rows == data.all_rows else f"{data.rows:,} of {data.all_rows:,} test rows"
-    parts = [f"{data.task}, {data.steps:,} steps, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"]
+    schedule = schedule_words(data.steps, data.milestones)
+    parts = [f"{data.task}, {schedule}, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"]
     if data.kind == "classification" and data.classes <= _MOST_LABELS:
         parts.append("numbers: classes, near the medians of their rows")
     if data.classes > len(CLASS_COLOURS):

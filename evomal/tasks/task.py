@@ -33,6 +33,10 @@ class Part:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def __repr__(self) -> str:
+        inputs, targets = (f"{list(tensor.shape)} {tensor.dtype}" for tensor in (self.inputs, self.targets))
+        return f"Part(inputs={inputs}, targets={targets})"
+
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
         """The same on another device, and its floating-point numbers in that dtype."""
         inputs, targets = (
@@ -53,6 +57,16 @@ class Recipe:
     batch_size: int = 128
     milestones: tuple[int, ...] = ()
     """Steps at which the learning rate is divided by ten."""
+
+    def schedule(self, steps: int | None, milestones: tuple[int, ...] | None = None) -> "Recipe":
+        """The recipe for a training of so many steps, or of its own number of steps where that is None.
+
+        Milestones that are not given are the recipe's, at the same fractions of the training.
+        """
+        steps = self.steps if steps is None else steps
+        if milestones is None:
+            milestones = tuple(max(1, round(milestone * steps / self.steps)) for milestone in self.milestones)
+        return dataclasses.replace(self, steps=steps, milestones=milestones)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +102,12 @@ class Task:
             if len(part.inputs) != len(part.targets):
                 counts = f"{len(part.inputs)} and {len(part.targets)}"
                 raise InputError(f"the {name} split must have a target for each input but got {counts}")
+
+    def __repr__(self) -> str:
+        rows = " + ".join(str(len(part)) for part in (self.train, self.validation, self.test))
+        model = self.record.get("model", getattr(self.model, "__name__", type(self.model).__name__))
+        about = f"{self.name!r}, {self.kind}, rows={rows}, outputs={self.outputs}"
+        return f"Task({about}, metric={self.metric.name!r}, model={str(model)!r})"
 
     def judged_by(self, metric: str | Metric | Measure) -> "Task":
         """The same task with another metric, by its name or as a function of outputs and targets."""

@@ -44,7 +44,7 @@ def test_everything_is_checked_before_the_first_training():
     for losses, sentence in [
         ([], "at least one loss must be given but got none"),
         (["mse", "ce"], "the task is regression, but ce is for classification, multilabel"),
-        (["mse", "mse"], "contestants must have different names but 'mse' stands twice"),
+        (["mse", "mse"], "losses must be different but mse is given twice"),
     ]:
         with pytest.raises(InputError) as refusal:
             trained_models(regression(), losses, **FAST)
@@ -77,3 +77,14 @@ def test_means_deviations_and_numbers_for_people():
     assert (metric_words("error_rate"), metric_words("macro_f1")) == ("error rate (%)", "macro f1")
     assert (shown_metric(0.12345, "error_rate"), shown_metric(0.12345, "mse")) == ("12.35 %", "0.1235")
     assert (counted(1, "seed"), counted(1200, "row")) == ("1 seed", "1,200 rows")
+
+
+def test_a_shortened_schedule_keeps_its_milestones_or_takes_others():
+    task = regression(recipe=Recipe(lr=0.05, batch_size=32, steps=60, milestones=(40, 54)))
+    (scaled,) = trained_models(task, ["mse"], steps=30, device="cpu")
+    (given,) = trained_models(task, ["mse"], steps=30, milestones=(5,), device="cpu")
+    assert scaled.score.milestones == (20, 27)
+    assert given.score.milestones == (5,)
+    assert scaled.score.test != given.score.test
+    curves = training_curves(task, ["mse"], seeds=1, steps=30, device="cpu")
+    assert (curves.steps, curves.milestones) == (30, (20, 27))

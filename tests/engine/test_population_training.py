@@ -187,3 +187,15 @@ def test_on_cuda_it_is_as_on_the_cpu(mode):
     for cpu, cuda in zip(*(value[0] for value in values), strict=True):
         assert cuda == pytest.approx(cpu, rel=1e-4)
     assert values[1][1] == pytest.approx(values[0][1], rel=1e-2)
+
+
+def test_partial_trainings_of_a_long_recipe_do_not_decay():
+    """The paper's 500 steps of 150 000: the milestones lie far beyond them, and are not brought nearer."""
+    expression, weights = SMOOTH[0], weights_of(SMOOTH[:1])[0]
+    long = Recipe(lr=0.05, batch_size=32, steps=15_000, milestones=(10_000, 13_500))
+    engines = [
+        Engine(regression(recipe=recipe), seed=0, settings=EngineSettings(**DOUBLE))
+        for recipe in (long, Recipe(lr=0.05, batch_size=32))
+    ]
+    long_fitness, constant_fitness = (engine.evaluate([expression], [weights]) for engine in engines)
+    assert long_fitness == constant_fitness

@@ -14,7 +14,8 @@ from evomal.engine.choices import initial_model
 from evomal.errors import InputError
 from evomal.losses import AbsoluteErrorLoss, ExpressionLoss, save_loss
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Task
+from evomal.tasks.task import Recipe, Task
+from tests.engine.populations import with_recipe
 
 
 def net():
@@ -62,6 +63,39 @@ def test_it_equals_the_usual_loop():
     with torch.no_grad():
         expected = F.mse_loss(model(task.test.inputs), task.test.targets).item()
     assert score.test == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_shorter_training_has_its_milestones_at_the_same_fractions():
+    long = Recipe(lr=0.05, batch_size=32, steps=150, milestones=(100, 135))
+    task = with_recipe(regression(model=lambda: torch.nn.Linear(4, 1)), long)
+    shortened = train(task, "mse", steps=60, device="cpu")
+    assert shortened.milestones == (40, 54)
+    assert shortened == train(task, "mse", steps=60, milestones=(40, 54), device="cpu")
+    constant = train(task, "mse", steps=60, milestones=(), device="cpu")
+    assert constant.milestones == ()
+    assert constant.test != shortened.test
+    assert train(task, "mse", device="cpu").milestones == (100, 135)
+    assert long.schedule(10).milestones == (7, 9)
+    assert long.schedule(1).milestones == (1, 1)
+    assert long.schedule(None) == long
+    with pytest.raises(InputError, match=r"^milestones must be at least 1 but got 0$"):
+        train(task, "mse", steps=5, milestones=(0,), device="cpu")
+
+
+def test_steps_are_reported_as_they_are_done():
+    reported = []
+    train(regression(), "mse", steps=25, device="cpu", report=reported.append)
+    assert reported == [10, 10, 5]
+    reported.clear()
+    assert train(regression(), "mse", steps=225, lr=1e6, device="cpu", report=reported.append).diverged
+    assert sum(reported) == 225
+
+
+def test_a_score_is_printed_in_a_line():
+    score = train(regression(), "mse", steps=20, device="cpu")
+    assert repr(score) == f"Score(test={score.test:.4g}, validation={score.validation:.4g}, seed=0, steps=20)"
+    lost = train(regression(), "mse", steps=100, lr=1e6, device="cpu")
+    assert repr(lost) == "Score(the training loss was not finite by step 50, seed=0, steps=50)"
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])

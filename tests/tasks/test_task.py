@@ -28,6 +28,16 @@ def test_classification():
     assert task.record["rows"] == {"train": 120, "validation": 40, "test": 40}
 
 
+def test_tasks_and_parts_are_printed_in_a_line():
+    task = Task.from_arrays(X, LABELS, model=net, name="mine")
+    assert (
+        repr(task)
+        == str(task)
+        == ("Task('mine', classification, rows=120 + 40 + 40, outputs=3, metric='error_rate', model='net')")
+    )
+    assert repr(task.train) == "Part(inputs=[120, 4] torch.float32, targets=[120] torch.int64)"
+
+
 def test_standardised_with_the_training_split_alone():
     task = Task.from_arrays(X, VALUES, model=net, kind="regression")
     for tensor in (task.train.inputs, task.train.targets):
