@@ -32,8 +32,8 @@ def test_losses_are_compared_recorded_and_gone_on_with(run, tmp_path):  # noqa: 
     assert json.loads(out) == first
     assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
     assert set(first) == {
-        "task", "record", "metric", "lower_is_better", "steps", "seeds", "search_seeds", "trials", "rates", "baseline",
-        "rows", "verdicts", "command",
+        "task", "record", "metric", "lower_is_better", "steps", "milestones", "seeds", "search_seeds", "trials",
+        "rates", "baseline", "rows", "verdicts", "command",
     }  # fmt: skip
 
 

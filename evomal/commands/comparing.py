@@ -26,7 +26,8 @@ from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.tasks import Hardships
 from evomal.verdict import tables
-from evomal.verdict.comparison import Comparison, compare
+from evomal.verdict.comparison import compare
+from evomal.verdict.entries import Comparison
 from evomal.verdict.learning_rates import rate_curve
 from evomal.verdict.transfer import transfer
 from evomal.whole_files import write_whole

@@ -11,6 +11,8 @@ from evomal.expression.operators import EPSILON, VARIABLES, arity
 
 Value = TypeVar("Value")
 
+_LONGEST_SHOWN = 200  # characters
+
 
 @dataclass(frozen=True)
 class Expression:
@@ -36,7 +38,10 @@ class Expression:
         return text.write(self.tokens)
 
     def __repr__(self) -> str:
-        return f"Expression.parse({str(self)!r}{'' if self.is_loss else ', fragment=True'})"
+        written = str(self)
+        if len(written) > _LONGEST_SHOWN:
+            return f"<Expression of {self.size} nodes: {written[:_LONGEST_SHOWN]}…>"
+        return f"Expression.parse({written!r}{'' if self.is_loss else ', fragment=True'})"
 
     @property
     def size(self) -> int:

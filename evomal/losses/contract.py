@@ -102,7 +102,8 @@ class Loss(nn.Module, ABC):
         raise InputError(f"{type(self).__name__} has no closed formula: export it as python, jax or onnx")
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in (*self.option_names, "kind", "reduction"))
+        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in (*self.option_names, "kind", "reduction"))
+        return options if self.weight is None else f"{options}, weight of {len(self.weight)} classes"
 
     # How a batch becomes samples.
 

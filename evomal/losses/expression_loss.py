@@ -18,6 +18,7 @@ from evomal.losses.softplus import softplus
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
 """Output activations φ of the root's value; softplus keeps the loss positive."""
+_LONGEST_SHOWN = 120  # characters of the expression in the text of a module
 
 
 class ExpressionLoss(ElementwiseLoss):
@@ -62,7 +63,9 @@ class ExpressionLoss(ElementwiseLoss):
         return sympy.log(1 + sympy.exp(form)) if self.activation == "softplus" else form
 
     def extra_repr(self) -> str:
-        return f"{self.expression}, {super().extra_repr()}"
+        text = str(self.expression)
+        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}… ({self.expression.size} nodes)"
+        return f"{shown}, {super().extra_repr()}"
 
 
 def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:

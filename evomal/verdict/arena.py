@@ -1,5 +1,6 @@
 """Where losses are trained for a comparison: on one task, with the same seeds, together where that can be."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, Loss, SquaredErrorLoss, TaylorLoss
 from evomal.losses.taylor import as_tree
 from evomal.methods import Failure
+from evomal.progress import StepsDone
 from evomal.runs.canonical import canonical
 from evomal.runs.differences import versions
 from evomal.runs.executors import Crew
 from evomal.settings import SearchSettings
-from evomal.tasks.task import Task
+from evomal.tasks.task import Recipe, Task
+from evomal.verdict.comparison_progress import ComparisonWatcher
 from evomal.verdict.contestants import Candidate
 from evomal.verdict.scaled_loss import ScaledLoss
 from evomal.verdict.training_log import TrainingLog
@@ -74,24 +77,24 @@ class Trainer:
         """Scores of each bout."""
         return [self.scores(bout) for bout in order]
 
-    def scores(self, bout: Bout) -> list[Score]:
+    def scores(self, bout: Bout, report: StepsDone | None = None) -> list[Score]:
         """A score for each of its jobs."""
         if bout.among == 1:
-            return [self._alone(job, bout.seed, bout.test) for job in bout.jobs]
+            return [self._alone(job, bout.seed, bout.test, report) for job in bout.jobs]
         engine = self._engine_for(bout)
         trees = [tree for job in bout.jobs if (tree := tree_of(job)) is not None]
         if len(trees) < len(bout.jobs):
-            return engine.scores_of_losses([job.loss for job in bout.jobs], test=bout.test)
+            return engine.scores_of_losses([job.loss for job in bout.jobs], test=bout.test, report=report)
         expressions, weights = zip(*trees, strict=True)
-        return engine.scores(expressions, weights, test=bout.test)
+        return engine.scores(expressions, weights, test=bout.test, report=report)
 
-    def _alone(self, job: Job, seed: int, test: bool) -> Score:
-        settings = self._settings
-        changes = {**settings.recipe_changes(), "lr": job.lr}
+    def _alone(self, job: Job, seed: int, test: bool, report: StepsDone | None) -> Score:
+        settings, recipe = self._settings, final_recipe(self._task, self._settings)
         return train(
-            self._task, job.loss, seed=seed, steps=settings.final_steps, optimizer=settings.optimizer,
-            device=settings.device, precision=settings.precision, channels_last=settings.channels_last, test=test,
-            **changes,
+            self._task, job.loss, seed=seed, steps=recipe.steps, milestones=recipe.milestones,
+            optimizer=settings.optimizer, device=settings.device, precision=settings.precision,
+            channels_last=settings.channels_last, test=test, report=report,
+            **{**settings.recipe_changes(), "lr": job.lr},
         )  # fmt: skip
 
     def _engine_for(self, bout: Bout) -> Engine:
@@ -102,10 +105,11 @@ class Trainer:
         return self._engine[1]
 
     def _engine_settings(self, lr: float, population: int) -> EngineSettings:
-        settings = self._settings
+        settings, recipe = self._settings, final_recipe(self._task, self._settings)
         return EngineSettings(
-            population=population, training_steps=settings.final_steps, optimizer=settings.optimizer,
-            recipe={**settings.recipe_changes(), "lr": lr}, device=settings.device, precision=settings.precision,
+            population=population, training_steps=recipe.steps, optimizer=settings.optimizer,
+            recipe={**settings.recipe_changes(), "lr": lr, "milestones": recipe.milestones}, device=settings.device,
+            precision=settings.precision,
             channels_last=settings.channels_last, population_mode=settings.population_mode, chunk=settings.chunk,
             meta_steps=1, deterministic=settings.deterministic,
         )  # fmt: skip
@@ -127,8 +131,12 @@ class Arena:
     crew its workers train, and are told nothing of the log.
     """
 
-    def __init__(self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None) -> None:
-        self._task, self._settings, self._log, self._crew = task, settings, log, crew
+    def __init__(
+        self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None,
+        watcher: ComparisonWatcher | None = None,
+    ) -> None:  # fmt: skip
+        self._task, self._settings, self._log, self._crew, self._watcher = task, settings, log, crew, watcher
+        self._steps = final_recipe(task, settings).steps
 
     @property
     def own_lr(self) -> float:
@@ -142,16 +150,18 @@ class Arena:
     def train(self, jobs: Sequence[Job], seeds: Sequence[int], *, test: bool = True) -> None:
         """Train what is missing."""
         missing: dict[tuple[int, float], list[Job]] = {}
+        expected = len(seeds) * len({canonical(job.key(0, test=test)) for job in jobs})
         for seed in seeds:
             # By key, as two contestants may have found the same loss.
             unknown = {canonical(key): job for job in jobs if (key := job.key(seed, test=test)) not in self._log}
             for job in sorted(unknown.values(), key=lambda job: job.lr):
                 missing.setdefault((seed, job.lr), []).append(job)
+        self._report(self._steps * (expected - sum(map(len, missing.values()))))  # what was done before
         if not missing:
             return
         if self._crew is None:
             for bout in _bouts(missing, test, together=self._trainer.about()["together"]):
-                self._log.add(bout.keys(), self._trainer.scores(bout))
+                self._log.add(bout.keys(), self._trainer.scores(bout, self._report))
         else:
             about = self._crew.teach(functools.partial(Trainer, settings=self._settings), [self._task], "task")
             self._spread(list(_bouts(missing, test, together=about["together"])), self._crew)
@@ -159,6 +169,15 @@ class Arena:
     @functools.cached_property
     def _trainer(self) -> Trainer:
         return Trainer(self._task, settings=self._settings)
+
+    def expect(self, trainings: int) -> None:
+        """Tell the watcher of trainings to come."""
+        if self._watcher is not None:
+            self._watcher.expect(self._steps * trainings)
+
+    def _report(self, steps: int) -> None:
+        if self._watcher is not None:
+            self._watcher.report("train", steps)
 
     def _spread(self, bouts: Sequence[Bout], crew: Crew) -> None:
         """Have the crew train, and log each bout when it comes in, in whatever order they do."""
@@ -170,6 +189,7 @@ class Arena:
                     lost.append((bouts[row], scores))
                 else:
                     self._log.add(bouts[row].keys(), scores)
+                    self._report(self._steps * len(scores))
 
         crew.spread(
             len(bouts), unit=1, order=lambda rows: [bouts[row] for row in rows], name="losses", done=take_in
@@ -189,12 +209,20 @@ def _bouts(missing: Mapping[tuple[int, float], list[Job]], test: bool, *, togeth
         yield from (Bout(group, seed, test, len(jobs)) for group in (trees, others) if group)
 
 
+def final_recipe(task: Task, settings: SearchSettings) -> Recipe:
+    """How the trainings of a comparison run: the task's recipe, with whatever the settings change."""
+    scheduled = task.recipe.schedule(settings.final_steps, settings.milestones)
+    return dataclasses.replace(scheduled, **settings.recipe_changes())
+
+
 def description(task: Task, settings: SearchSettings) -> dict[str, Any]:
     """What must be the same for trainings to be comparable; the number of seeds and of losses may grow."""
+    recipe = final_recipe(task, settings)
     return {
         "task": {**task.record, "name": task.name},
         "metric": task.metric.name,
-        "steps": settings.final_steps,
+        "steps": recipe.steps,
+        "milestones": list(recipe.milestones),
         "recipe": settings.recipe_changes(),
         "optimizer": settings.optimizer,
         "device": settings.device,

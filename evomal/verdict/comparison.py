@@ -4,102 +4,44 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from evomal.engine import Score
-from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.run_loop import ticking
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
-from evomal.verdict.arena import Arena, Job, description
+from evomal.verdict.arena import Arena, Job, description, final_recipe
+from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
 from evomal.verdict.contestants import (
     SEARCHES,
-    AnyLoss,
     Candidate,
     Contestant,
+    Losses,
     all_given,
     require_distinct,
     searched,
     task_loss,
 )
+from evomal.verdict.entries import Comparison, Entry, Trained, Variant
 from evomal.verdict.scaled_loss import matching_factor
 from evomal.verdict.statistics import Paired, paired
 from evomal.verdict.training_log import TrainingLog
-from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, cost_of, tuned
-from evomal.verdict.words import POINTS, Evidence, Verdict, verdict
+from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, tuned
+from evomal.verdict.words import Evidence, Verdict, unit_of, verdict
 
 EVALUATION_SEEDS = 1000
 """Where the seeds of final trainings begin: a search, whose seeds begin at 0, does not see them."""
-SHARES = ("error_rate", "ece")
-"""Metrics that are shares, and are shown in percent."""
-
-Variant = Literal["plain", "tuned", "rescaled"]
-Told = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One loss in one variant: its learning rate, its factor, and a score for each evaluation seed."""
-
-    formula: str
-    lr: float
-    factor: float
-    scores: tuple[Score, ...]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A row of the table: a contestant's losses in one variant; None where a search found none."""
-
-    name: str
-    variant: Variant
-    losses: tuple[Trained | None, ...]
-
-    def costs(self, task: Task) -> list[list[float]]:
-        """What each loss came to in each seed, as something to be minimised; inf where it came to nothing."""
-        return [[math.inf] if loss is None else [cost_of(score, task) for score in loss.scores] for loss in self.losses]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All that was trained, and what it says."""
-
-    task: Task
-    steps: int
-    seeds: tuple[int, ...]
-    search_seeds: tuple[int, ...]
-    trials: int
-    """Learning rates asked for in the variant `tuned`; 0 where none were."""
-    rates: tuple[float, ...]
-    """Those that were tried, for every loss: more than asked for, where the baseline's best was at an end."""
-    baseline: str
-    entries: tuple[Entry, ...]
-    differences: dict[tuple[str, Variant], Paired]
-    """To the baseline in the same variant (rescaled: to the plain one)."""
-    verdicts: dict[str, Verdict]
-    tuning: Paired | None = None
-    """The tuned baseline against itself at its own rate, on the test split; None where nothing was tuned."""
-    folder: Path | None = None
-
-    def entry(self, name: str, variant: Variant = "plain") -> Entry:
-        """The row of that name."""
-        for entry in self.entries:
-            if (entry.name, entry.variant) == (name, variant):
-                return entry
-        raise InputError(f"there is no row {name!r} ({variant}) in this comparison")
 
 
 def compare(
     task: Task,
     *,
     methods: Sequence[str] = (),
-    losses: Sequence[AnyLoss] = (),
+    losses: Losses = (),
     seeds: int = 5,
     search_seeds: int = 1,
     tune_lr: int = 0,
@@ -107,16 +49,44 @@ def compare(
     preset: str = "quick",
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
-    watcher: Watcher | None = None,
+    progress: bool = False,
+    watcher: ComparisonWatcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> Comparison:
     """Train with the task's own loss, the given losses, and what the methods find; compare over the same seeds.
 
-    Each loss is trained for `final_steps` with each of `seeds` evaluation seeds, which no search has seen. `tune_lr`
-    tries so many learning rates for every loss, the task's own included, on validation. `rescale` trains each loss also
-    so scaled that its gradient at initialisation is as large as the baseline's: a gain that vanishes then was a
-    learning rate. With a folder, what is done is recorded, and a comparison that was stopped goes on.
+    Args:
+        task: The task to train on.
+        methods: Names of methods that search for a loss first.
+        losses: Losses to compare: a sequence of names, files or modules, or a mapping from names of your choice to
+            them. Of a sequence, losses with equal names are told apart by their options, or by a number.
+        seeds: How many evaluation seeds each loss is trained with; no search has seen them. A verdict takes five.
+        search_seeds: How many searches each method makes.
+        tune_lr: How many learning rates to try for every loss, the task's own included, on validation; 0 tries none.
+        rescale: Whether to train each loss also scaled so that its gradient at initialisation is as large as the
+            baseline's: a gain that is gone then was a learning rate.
+        preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
+            are settings.
+        settings: All settings at once, instead of a preset with changes.
+        folder: Where to record what is done; a comparison that was stopped is resumed from there.
+        progress: Whether to show a bar with the time left on standard error; without a terminal, one line per stage.
+        watcher: Told of every step of searches and trainings, instead of the bar.
+        told: Called with a sentence per stage.
+        changes: Settings that differ from the preset.
+
+    Returns:
+        Every training, the differences with their intervals, and a verdict per loss. Print it to see the table.
+
+    Raises:
+        InputError: Something that was given does not fit.
+
+    Example:
+        >>> import evomal
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")
+        >>> found = evomal.compare(task, losses={"robust": "huber"}, seeds=2, final_steps=20, device="cpu")
+        >>> found.verdicts["robust"].kind
+        'undecided'
     """
     resolved = SearchSettings.given(settings, preset, changes)
     whole_number("seeds", seeds, at_least=1)
@@ -126,26 +96,33 @@ def compare(
         task = task.judged_by(resolved.metric)
     for method in methods:
         method_named(method)  # all are checked before the first searches
-    base, others = task_loss(task), all_given(losses, task)
-    others = [contestant for contestant in others if not contestant.is_same(base)]  # it takes part anyway
+    base = task_loss(task)
+    others = all_given(losses, task, beside=base, taken=methods)
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
     place = None if folder is None else Path(folder)
-    with thread_count(resolved.threads), crew_if_wanted(resolved, [task], told, ticking(watcher)):
-        for method in methods:
-            _tell(told, f"searching with {method}")
+    with (
+        watched(progress, watcher, told) as (watcher, told),
+        thread_count(resolved.threads),
+        crew_if_wanted(resolved, [task], told, ticking(watcher)),
+    ):
+        for number, method in enumerate(methods):
             runs = None if place is None else place / SEARCHES
             others.append(
-                searched(task, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher)
+                searched(
+                    task, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher, told=told,
+                    number=number * search_seeds + 1, of=len(methods) * search_seeds,
+                )
             )  # fmt: skip
         return compared(
             task, base, others, resolved, seeds=seeds, search_seeds=search_seeds if methods else 0, tune_lr=tune_lr,
-            rescale=rescale, folder=place, told=told,
+            rescale=rescale, folder=place, watcher=watcher, told=told,
         )  # fmt: skip
 
 
 def compared(
     task: Task, base: Contestant, others: Sequence[Contestant], settings: SearchSettings, *, seeds: int,
-    search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None, told: Told | None = None,
+    search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None,
+    watcher: ComparisonWatcher | None = None, told: Told | None = None,
 ) -> Comparison:  # fmt: skip
     """The comparison of contestants whose losses are there already."""
     chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
@@ -156,7 +133,8 @@ def compared(
         TrainingLog(folder, description(task, settings)) as log,
         crew_if_wanted(settings, [task], told) as crew,
     ):
-        arena = Arena(task, settings, log, crew)
+        arena = Arena(task, settings, log, crew, watcher)
+        arena.expect(_trainings([base, *others], others if rescale else [], seeds, tune_lr))
         entries = _entries(
             "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, told
         )
@@ -172,14 +150,25 @@ def compared(
             entries += _entries(
                 "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen, told
             )  # fmt: skip
+    recipe = final_recipe(task, settings)
     differences = _differences(entries, base.name, task)
     tuning_of_baseline = _tuning(entries, base.name, task)
     return Comparison(
-        task=task, steps=settings.final_steps, seeds=tuple(chosen), search_seeds=tuple(range(search_seeds)),
-        trials=tune_lr, rates=tuning.rates, baseline=base.name, entries=tuple(entries), differences=differences,
+        task=task, steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(chosen),
+        search_seeds=tuple(range(search_seeds)), trials=tune_lr, rates=tuning.rates, baseline=base.name,
+        entries=tuple(entries), differences=differences,
         verdicts=_verdicts(others, base, entries, differences, tuning_of_baseline, task), tuning=tuning_of_baseline,
         folder=folder,
     )  # fmt: skip
+
+
+def _trainings(
+    contestants: Sequence[Contestant], rescaled: Sequence[Contestant], seeds: int, tune_lr: int
+) -> int:  # fmt: skip
+    """How many trainings a comparison takes, the further rates of tuning aside."""
+    losses, others = (len({candidate.identity for candidate in _candidates(some)}) for some in (contestants, rescaled))
+    tuning = losses * (tune_lr * TUNING_TRAININGS + seeds) if tune_lr else 0
+    return losses * seeds + tuning + others * seeds
 
 
 def _entries(
@@ -188,7 +177,8 @@ def _entries(
 ) -> list[Entry]:  # fmt: skip
     """A row for each contestant, all trained."""
     jobs = {candidate.identity: job_of(candidate) for candidate in _candidates(contestants)}
-    _tell(told, f"training with {len(jobs)} losses, {len(seeds)} seeds each" + _named(variant))
+    many = f"{len(jobs)} loss{'' if len(jobs) == 1 else 'es'}, {len(seeds)} seed{'' if len(seeds) == 1 else 's'} each"
+    _tell(told, f"training with {many}" + _named(variant))
     arena.train(list(jobs.values()), seeds)
     return [
         Entry(
@@ -239,7 +229,8 @@ def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
     """One loss: seed by seed. Several searches: search by search, each by its mean over the seeds.
 
     A loss's claim is about the next training, a method's about the next search. The trainings of all searches share
-    their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end.
+    their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end, and of the two
+    p the larger.
     """
     whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
     if len(whole) == 1:
@@ -252,6 +243,8 @@ def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
         by_search,
         low=min(low for low in lows if low is not None) if known else None,
         high=max(high for high in highs if high is not None) if known else None,
+        p=max(by_search.p, by_seed.p),
+        test=max((by_search, by_seed), key=lambda found: found.p).test,
         noun="search",
     )
 
@@ -268,7 +261,14 @@ def _verdicts(
     tuned = next((entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")), None)
     tuned_lr = tuned.losses[0].lr if tuned is not None and tuned.losses[0] is not None else None
     tuned_costs = None if tuned is None else tuned.costs(task)[0]
-    return {
+    nothing = {
+        contestant.name: Verdict(
+            "no gain", f"{contestant.name} found no loss that survived its filters, keep {base.name}"
+        )
+        for contestant in others
+        if not _candidates([contestant])
+    }
+    return nothing | {
         contestant.name: verdict(
             Evidence(
                 plain=differences[contestant.name, "plain"],
@@ -283,12 +283,8 @@ def _verdicts(
             unit=unit_of(task),
         )
         for contestant in others
+        if contestant.name not in nothing
     }
-
-
-def unit_of(task: Task) -> str:
-    """How differences are shown: those of shares in points."""
-    return POINTS if task.metric.name in SHARES else ""
 
 
 def _tell(told: Told | None, sentence: str) -> None:

@@ -1,7 +1,8 @@
 """Who takes part in a comparison: losses that are given, and losses that methods find."""
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,16 +12,17 @@ from evomal.engine.choices import chosen_loss
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
-from evomal.losses.files import described
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
-from evomal.runs.canonical import checksum
 from evomal.runs.run_loop import Watcher, search
 from evomal.settings import SearchSettings
 from evomal.strategies.proposals import Genome
 from evomal.tasks.task import Task
+from evomal.verdict.loss_names import identity_of, is_described, module_name, told_apart
 
 AnyLoss = nn.Module | str | os.PathLike[str]
+Losses = Mapping[str, AnyLoss] | Sequence[AnyLoss]
+"""Losses by names of the caller's choice, or losses that are named by what they are."""
 
 STRONG = {
     "classification": ("label-smoothing", "focal"),
@@ -73,21 +75,91 @@ def given(loss: AnyLoss, task: Task) -> Contestant:
     """A loss by its name, its file, or as a module."""
     module = chosen_loss(loss, task)
     if isinstance(loss, nn.Module):
-        name = (isinstance(module, Loss) and name_of(module)) or type(module).__name__
+        name = module_name(module)
     else:
         name = str(loss) if is_specified(str(loss)) else Path(loss).stem
     return Contestant(name, (candidate_of(module),))
 
 
-def all_given(losses: Sequence[AnyLoss], task: Task) -> list[Contestant]:
-    """The losses under names that tell them apart: files of one name get that of their folder as well."""
-    found = [given(loss, task) for loss in losses]
-    names = [contestant.name for contestant in found]
-    alike = [names.count(name) > 1 for name in names]
-    return [
-        replace(contestant, name=_with_folder(loss, contestant.name)) if is_alike else contestant
-        for loss, contestant, is_alike in zip(losses, found, alike, strict=True)
+def all_given(
+    losses: Losses, task: Task, *, beside: Contestant | None = None, taken: Sequence[str] = ()
+) -> list[Contestant]:  # fmt: skip
+    """The losses that take part, under names that tell them apart.
+
+    Args:
+        losses: A mapping from names to losses, whose names are kept; or a sequence of losses, of which those with equal
+            names get what sets them apart: files the name of their folder, modules their options or a number.
+        task: The task they are for.
+        beside: The baseline, which takes part anyway and so is left out where it is among the losses.
+        taken: Names that others have: the methods of a comparison.
+
+    Returns:
+        One contestant per loss, in their order.
+
+    Raises:
+        InputError: A name of the mapping is taken or empty, or a loss is given twice.
+    """
+    if isinstance(losses, str | os.PathLike | nn.Module):
+        raise InputError(f"losses must be a list of losses, or a mapping from names to them, but got {losses!r:.60}")
+    listed = list(losses.values()) if isinstance(losses, Mapping) else list(losses)
+    found = _numbered([given(loss, task) for loss in listed])
+    if isinstance(losses, Mapping):
+        return _named(dict(zip(losses, found, strict=True)), beside, taken)
+    _require_each_once(listed)
+    short = [contestant.name for contestant in found]
+    named = [
+        replace(contestant, name=_with_folder(loss, contestant.name))
+        if short.count(contestant.name) > 1
+        else contestant
+        for loss, contestant in zip(listed, found, strict=True)
     ]
+    base = [] if beside is None else [beside]
+    everyone = [*base, *(one for one in named if beside is None or not one.is_same(beside))]
+    modules = [candidate.loss for one in everyone for candidate in one.candidates if candidate is not None]
+    names = told_apart([one.name for one in everyone], modules, taken=taken)
+    return [replace(one, name=name) for one, name in zip(everyone, names, strict=True)][len(base) :]
+
+
+def _named(
+    contestants: Mapping[str, Contestant], beside: Contestant | None, taken: Sequence[str]
+) -> list[Contestant]:  # fmt: skip
+    """The contestants under the caller's names, the baseline under its own left out."""
+    found = []
+    for name, contestant in contestants.items():
+        if beside is not None and name == beside.name and contestant.is_same(beside):
+            continue
+        if not str(name).strip() or name in (*taken, beside and beside.name):
+            rule = "must be texts that neither a method nor the task's own loss has"
+            raise InputError(f"names of losses {rule} but got {name!r}")
+        found.append(replace(contestant, name=str(name)))
+    return found
+
+
+def _require_each_once(losses: Iterable[AnyLoss]) -> None:
+    seen: set[object] = set()
+    for loss in losses:
+        key: object
+        if isinstance(loss, nn.Module):
+            key, shown = id(loss), f"the same {type(loss).__name__}"
+        else:
+            key, shown = str(loss) if is_specified(str(loss)) else Path(loss).resolve(), str(loss)
+        if key in seen:
+            raise InputError(f"losses must be different but {shown} is given twice")
+        seen.add(key)
+
+
+def _numbered(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """The same, with numbers in the identities of modules that look alike: they may compute something different."""
+    count: Counter[str] = Counter()
+    found = []
+    for contestant in contestants:
+        (candidate,) = contestant.candidates
+        assert candidate is not None  # a given loss is there
+        count[candidate.identity] += 1
+        if count[candidate.identity] > 1 and not is_described(candidate.loss):
+            candidate = replace(candidate, identity=f"{candidate.identity} {count[candidate.identity]}")
+        found.append(replace(contestant, candidates=(candidate,)))
+    return found
 
 
 def _with_folder(loss: AnyLoss, name: str) -> str:
@@ -98,12 +170,18 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
 
 def searched(
     task: Task | Sequence[Task], method: str, settings: SearchSettings, *, seeds: Sequence[int],
-    folder: Path | None, watcher: Watcher | None = None,
+    folder: Path | None, watcher: Watcher | None = None, told: Callable[[str], None] | None = None, number: int = 1,
+    of: int | None = None,
 ) -> Contestant:  # fmt: skip
-    """What a method finds for each search seed; each search is recorded in a folder of its own."""
+    """What a method finds for each search seed; each search is recorded in a folder of its own.
+
+    `told` hears of each search before it begins; `number` is that of the first one, among `of` in all.
+    """
     candidates: list[Candidate | None] = []
     fitnesses: list[float | None] = []
-    for seed in seeds:
+    for place_in_order, seed in enumerate(seeds, number):
+        if told is not None:
+            told(f"searching with {method}, seed {seed} (search {place_in_order} of {of or len(seeds)})")
         place = None if folder is None else folder / f"{method}-{seed}"
         found = search(task, method=method, seed=seed, settings=settings, folder=place, watcher=watcher).best
         if found is None:
@@ -116,9 +194,8 @@ def searched(
 
 
 def candidate_of(module: nn.Module) -> Candidate:
-    """A module as a candidate; what is not evomal's own is known by its printed form."""
-    identity = checksum(described(module)) if isinstance(module, Loss) else repr(module)
-    return Candidate(module, formula_of(module), identity)
+    """A module as a candidate."""
+    return Candidate(module, formula_of(module), identity_of(module))
 
 
 def formula_of(module: nn.Module) -> str:

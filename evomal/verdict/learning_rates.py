@@ -8,11 +8,13 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.run_loop import ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.verdict.comparison import Comparison, Told, compare
-from evomal.verdict.contestants import SEARCHES, AnyLoss, searched
+from evomal.verdict.comparison import compare
+from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
+from evomal.verdict.contestants import SEARCHES, AnyLoss, Losses, all_given, searched, task_loss
+from evomal.verdict.entries import Comparison
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,20 @@ class RateCurve:
     search_each: bool
     """Whether methods searched at each rate anew, or at the task's own rate alone."""
 
+    def __repr__(self) -> str:
+        rates = ", ".join(f"{rate:g}" for rate in self.comparisons)
+        names = list(dict.fromkeys(entry.name for found in self.comparisons.values() for entry in found.entries))
+        return f"RateCurve(rates=[{rates}], losses={names}, search_each={self.search_each})"
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"lr {rate:g}\n{found}" for rate, found in self.comparisons.items())
+
 
 def rate_curve(
     task: Task,
     *,
     rates: Sequence[float],
-    losses: Sequence[AnyLoss] = (),
+    losses: Losses = (),
     methods: Sequence[str] = (),
     search_each: bool = False,
     seeds: int = 5,
@@ -36,14 +46,15 @@ def rate_curve(
     preset: str = "quick",
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
-    watcher: Watcher | None = None,
+    progress: bool = False,
+    watcher: ComparisonWatcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> RateCurve:
     """The test metric at each learning rate for the task's own loss and for others.
 
     Methods search at the task's own rate, and their losses are then used at every rate; with `search_each` they search
-    at each rate anew, as in the paper.
+    at each rate anew, as in the paper. The other arguments are those of `compare`.
     """
     resolved = SearchSettings.given(settings, preset, changes)
     if not rates or any(not rate > 0 for rate in rates):
@@ -51,22 +62,28 @@ def rate_curve(
     if len(set(rates)) < len(rates):
         raise InputError(f"rates must be different but got {list(rates)}")
     place = None if folder is None else Path(folder)
-    searched_losses: list[AnyLoss] = list(losses)
+    contestants = all_given(losses, task, beside=task_loss(task), taken=methods)
+    named: dict[str, AnyLoss] = {one.name: found.loss for one in contestants for found in one.candidates if found}
     comparisons = {}
-    with crew_if_wanted(resolved, [task], told, ticking(watcher)):  # one crew for all rates
+    with (
+        watched(progress, watcher, told) as (watcher, told),
+        crew_if_wanted(resolved, [task], told, ticking(watcher)),  # the same workers for all rates
+    ):
         if methods and not search_each:
             if search_seeds != 1:
                 raise InputError("several search seeds are for a search at each rate: search_each")
-            for method in methods:
+            for number, method in enumerate(methods, 1):
                 found = searched(
                     task, method, resolved, seeds=(0,), folder=None if place is None else place / SEARCHES,
-                    watcher=watcher,
+                    watcher=watcher, told=told, number=number, of=len(methods),
                 ).candidates[0]  # fmt: skip
                 if found is not None:
-                    searched_losses.append(found.loss)
-        for rate in rates:
+                    named[method] = found.loss
+        for number, rate in enumerate(rates, 1):
+            if told is not None:
+                told(f"learning rate {rate:g} ({number} of {len(rates)})")
             comparisons[rate] = compare(
-                task, losses=searched_losses, methods=methods if search_each else (), seeds=seeds,
+                task, losses=named, methods=methods if search_each else (), seeds=seeds,
                 search_seeds=search_seeds, rescale=False, settings=resolved.with_changes(lr=float(rate)),
                 folder=None if place is None else place / f"lr-{rate:g}", watcher=watcher, told=told,
             )  # fmt: skip

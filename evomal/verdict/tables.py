@@ -5,9 +5,9 @@ import textwrap
 from typing import Any
 
 from evomal.engine import Score
-from evomal.verdict.comparison import SHARES, Comparison, Entry, Trained, unit_of
+from evomal.verdict.entries import Comparison, Entry, Trained
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
-from evomal.verdict.words import difference_words
+from evomal.verdict.words import SHARES, difference_words, schedule_words, unit_of
 
 _WIDTH = 80
 
@@ -17,7 +17,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     task = comparison.task
     return {
         "task": task.name, "record": dict(task.record), "metric": task.metric.name,
-        "lower_is_better": task.metric.lower_is_better, "steps": comparison.steps, "seeds": list(comparison.seeds),
+        "lower_is_better": task.metric.lower_is_better, "steps": comparison.steps,
+        "milestones": list(comparison.milestones), "seeds": list(comparison.seeds),
         "search_seeds": list(comparison.search_seeds), "trials": comparison.trials, "rates": list(comparison.rates),
         "baseline": comparison.baseline,
         "rows": [_row(entry, comparison) for entry in comparison.entries],
@@ -30,8 +31,9 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
 def markdown(comparison: Comparison) -> str:
     """A table, every seed, every divergence, and the verdicts."""
     task, metric = comparison.task, comparison.task.metric.name
+    schedule = schedule_words(comparison.steps, comparison.milestones)
     head = (
-        f"Test {metric} after {comparison.steps:,} steps on {task.name}, {len(comparison.seeds)} seeds "
+        f"Test {metric} after {schedule} on {task.name}, {len(comparison.seeds)} seeds "
         f"({comparison.seeds[0]} to {comparison.seeds[-1]}), mean ± deviation; difference to {comparison.baseline} in "
         "the same variant with its 95 % bootstrap interval; p by Wilcoxon's signed-rank test unless it says sign"
     )
@@ -55,12 +57,13 @@ def text(comparison: Comparison) -> str:
     rows = [("loss", "lr", "test", "difference", "p", "wins"), *(_cells(e, comparison) for e in comparison.entries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    about = f"test {comparison.task.metric.name} after {comparison.steps:,} steps, {len(comparison.seeds)} seeds"
+    schedule = schedule_words(comparison.steps, comparison.milestones)
+    about = f"test {comparison.task.metric.name} after {schedule}, {len(comparison.seeds)} seeds"
     wrapped = [
         textwrap.fill(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")
         for sentence in _sentences(comparison)
     ]
-    return "\n".join([about, *lines, "", *wrapped]) + "\n"
+    return "\n".join([textwrap.fill(about, _WIDTH), *lines, "", *wrapped]) + "\n"
 
 
 def _row(entry: Entry, comparison: Comparison) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def _content(score: Score) -> dict[str, Any]:
         "test": _number(score.test), "validation": _number(score.validation), "metrics": _numbers(score.metrics),
         "curve": [[point.step, _number(point.training_loss), _number(point.validation)] for point in score.curve],
         "seed": score.seed, "steps": score.steps, "outcome": score.outcome, "sentence": score.sentence,
+        "milestones": list(score.milestones),
     }  # fmt: skip
 
 
@@ -134,6 +135,7 @@ def _score(content: Mapping[str, Any]) -> Score:
             metrics={name: _value(number) for name, number in content["metrics"].items()},
             curve=[CurvePoint(step, _value(loss), _value(validation)) for step, loss, validation in content["curve"]],
             seed=content["seed"], steps=content["steps"], outcome=content["outcome"], sentence=content["sentence"],
+            milestones=tuple(content["milestones"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"a recorded training is not what evomal writes: {error}") from None

@@ -10,12 +10,14 @@ from typing import Any
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.run_loop import ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
-from evomal.verdict.comparison import Comparison, Told, compared
-from evomal.verdict.contestants import SEARCHES, AnyLoss, Contestant, all_given, require_distinct, searched, task_loss
+from evomal.verdict.comparison import compared
+from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
+from evomal.verdict.contestants import SEARCHES, Contestant, Losses, all_given, require_distinct, searched, task_loss
+from evomal.verdict.entries import Comparison
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,17 @@ class Transfer:
     fitnesses: dict[str, tuple[float | None, ...]]
     """Of every method's searches, on the source's validation split."""
 
+    def __repr__(self) -> str:
+        return f"Transfer(source={self.source!r}, {self.comparison!r})"
+
+    def __str__(self) -> str:
+        return str(self.comparison)
+
 
 def transfer(
     to: Task,
     *,
-    losses: Sequence[AnyLoss] = (),
+    losses: Losses = (),
     source: Task | Sequence[Task] | None = None,
     methods: Sequence[str] = ("evomal",),
     seeds: int = 5,
@@ -42,14 +50,16 @@ def transfer(
     preset: str = "quick",
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
-    watcher: Watcher | None = None,
+    progress: bool = False,
+    watcher: ComparisonWatcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> Transfer:
     """Compare losses on a task they were not learned on: given ones, or what the methods find on the source.
 
     Every search seed's loss is used, and beside it stands the paper's protocol: the loss of that search whose fitness
-    on the source was best, named `METHOD (best search)`. It knows nothing of the target.
+    on the source was best, named `METHOD (best search)`. It knows nothing of the target. The other arguments are those
+    of `compare`.
     """
     resolved = SearchSettings.given(settings, preset, changes)
     if source is None and not losses:
@@ -58,18 +68,22 @@ def transfer(
         to = to.judged_by(resolved.metric)
     for method in methods:
         method_named(method)
-    base, others = task_loss(to), all_given(losses, to)
+    base = task_loss(to)
+    others = all_given(losses, to, beside=base, taken=methods if source is not None else ())
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
-    with thread_count(resolved.threads), crew_if_wanted(resolved, [to], told, ticking(watcher)):
+    with (
+        watched(progress, watcher, told) as (watcher, told),
+        thread_count(resolved.threads),
+        crew_if_wanted(resolved, [to], told, ticking(watcher)),
+    ):
         if source is not None:
             _require_same_kind(source, to)
             runs = None if place is None else place / SEARCHES
-            for method in methods:
-                if told is not None:
-                    told(f"searching with {method}")
+            for number, method in enumerate(methods):
                 found = searched(
-                    source, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher
+                    source, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher, told=told,
+                    number=number * search_seeds + 1, of=len(methods) * search_seeds,
                 )  # fmt: skip
                 fitnesses[method] = found.fitnesses
                 others.append(found)
@@ -77,7 +91,7 @@ def transfer(
         require_distinct([base, *others])
         comparison = compared(
             to, base, others, resolved, seeds=seeds, search_seeds=search_seeds if source is not None else 0,
-            tune_lr=tune_lr, rescale=rescale, folder=place, told=told,
+            tune_lr=tune_lr, rescale=rescale, folder=place, watcher=watcher, told=told,
         )  # fmt: skip
     name = None if source is None else "+".join(task.name for task in _several(source))
     return Transfer(comparison, name, fitnesses)

@@ -40,6 +40,7 @@ def tuned(candidates: Sequence[Candidate], baseline: Candidate, arena: Arena, tr
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
+        arena.expect(TUNING_TRAININGS * len(candidates))
         _try(candidates, [beyond], costs, arena, task)
         rates = sorted([*rates, beyond])
     return Tuning(tuple(rates), {identity: _best(found) for identity, found in costs.items()})

@@ -26,6 +26,9 @@ def test_it_is_immutable_and_usable_as_a_key():
     assert tree != Expression.parse("add(f, y)")
     assert repr(tree) == "Expression.parse('add(y, f)')"
     assert repr(Expression(["f"])) == "Expression.parse('f', fragment=True)"
+    large = Expression(["add"] * 60 + ["f"] + ["y"] * 60)
+    assert repr(large).startswith("<Expression of 121 nodes: add(add(")
+    assert len(repr(large)) < 250
 
 
 @given(fragments(), fragments())

@@ -167,3 +167,13 @@ def test_float32_follows_float64(tree):
     assert single.dtype == torch.float32
     if exact.abs().max() < 1e3:
         torch.testing.assert_close(single.double(), exact, rtol=1e-2, atol=1e-2)
+
+
+def test_a_loss_is_shown_in_a_short_line():
+    assert repr(ExpressionLoss("abs(sub(f, y))", kind="regression")) == (
+        "ExpressionLoss(abs(sub(f, y)), activation='identity', kind='regression', reduction='mean')"
+    )
+    large = ExpressionLoss(Expression(["add"] * 60 + ["f"] + ["y"] * 60), weights=[1.0] * 120, weight=[1.0] * 1000)
+    assert len(repr(large)) < 300
+    assert "… (121 nodes)" in repr(large)
+    assert repr(large).endswith("weight of 1000 classes)")

@@ -10,9 +10,12 @@ import evomal
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
+from evomal.tasks.task import Recipe
 from evomal.verdict import tables
 from evomal.verdict.comparison import EVALUATION_SEEDS, compare
+from evomal.verdict.learning_rates import rate_curve
 from evomal.verdict.scaled_loss import ScaledLoss, gradient_norm, matching_factor
+from evomal.verdict.transfer import transfer
 from evomal.verdict.tuning import tried_rates
 from examples.planted import outliers
 from tests.engine.populations import classification, regression
@@ -115,9 +118,13 @@ def test_a_rate_that_validation_prefers_is_not_recommended_where_a_loss_that_is_
 
 
 def test_no_gain_is_said():
-    found = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0)], seeds=3, tune_lr=2, **SHORT)
+    found = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0)], seeds=5, tune_lr=2, **SHORT)
     assert found.verdicts["ScaledLoss"].kind == "no gain"
-    assert "no gain over tuned mse: the same in all 3 seeds, keep " in found.verdicts["ScaledLoss"].sentence
+    assert "no gain over tuned mse: the same in all 5 seeds, keep " in found.verdicts["ScaledLoss"].sentence
+    few = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0)], seeds=3, rescale=False, **SHORT)
+    assert few.verdicts["ScaledLoss"].sentence == (
+        "ScaledLoss is the same as mse in 3 seeds, too few to tell: at least 5 are needed"
+    )
     assert compare(regression(), seeds=1, **SHORT).verdicts == {}
 
 
@@ -133,7 +140,7 @@ def test_a_loss_rescaled_pulls_as_hard_as_the_baseline():
 def test_what_diverges_stands_in_the_table_with_its_sentence():
     found = compare(regression(), losses=[Upwards()], seeds=2, tune_lr=2, device="cpu", final_steps=200)
     assert values(found, "Upwards") == [math.inf, math.inf]
-    assert found.verdicts["Upwards"].kind == "worse"
+    assert found.verdicts["Upwards"].kind == "diverged"
     assert "diverged in 2 of 2 seeds" in found.verdicts["Upwards"].sentence
     shown = tables.markdown(found)
     assert "| Upwards | 0.05 | diverged |" in shown
@@ -218,7 +225,8 @@ def test_a_method_that_finds_nothing_stands_in_the_table(tmp_path):
     assert found.entry("gp-lfl").losses == (None,)
     assert "gp-lfl, plain: the search found no loss that survived its filters" in tables.markdown(found)
     assert "nothing found" in tables.text(found)
-    assert found.verdicts["gp-lfl"].kind == "worse"
+    assert found.verdicts["gp-lfl"].kind == "no gain"
+    assert found.verdicts["gp-lfl"].sentence == "gp-lfl found no loss that survived its filters, keep mse"
 
 
 def test_shares_are_shown_in_percent_and_points():
@@ -245,6 +253,71 @@ def test_losses_trained_together_come_to_what_they_do_alone(tmp_path):
     assert scores[0].metrics.keys() == scores[1].metrics.keys()
 
 
+LONG = Recipe(lr=0.05, batch_size=32, steps=60, milestones=(40, 54))
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "milestones"),
+    [
+        ({"preset": "paper"}, 60, (40, 54)),
+        ({"preset": "quick"}, 2000, (1333, 1800)),
+        ({"final_steps": 30}, 30, (20, 27)),
+        ({"final_steps": 30, "milestones": (5,)}, 30, (5,)),
+        ({"final_steps": 30, "milestones": ()}, 30, ()),
+    ],
+)
+def test_final_trainings_follow_the_recipe_of_the_task(monkeypatch, tmp_path, settings, steps, milestones):
+    seen = []
+
+    def pretended(task, loss, *, seed, steps, milestones, **others):
+        seen.append((steps, milestones))
+        return Score(1.0, 1.0, {}, [], seed, steps, milestones=milestones)
+
+    monkeypatch.setattr("evomal.verdict.arena.train", pretended)
+    found = compare(regression(recipe=LONG), seeds=1, device="cpu", folder=tmp_path, **settings)
+    assert set(seen) == {(steps, milestones)}
+    assert (found.steps, found.milestones) == (steps, milestones)
+    data = tables.as_data(found)
+    assert (data["steps"], data["milestones"]) == (steps, list(milestones))
+    described, trained = (json.loads(line)[1] for line in (tmp_path / "trainings.jsonl").read_text().splitlines())
+    assert described["comparison"]["milestones"] == list(milestones)
+    assert trained["trainings"][0]["score"]["milestones"] == list(milestones)
+    assert ("learning rate divided by ten at" in tables.text(found)) is bool(milestones)
+    assert ("learning rate divided by ten at" in tables.markdown(found)) is bool(milestones)
+
+
+def test_milestones_hold_alone_and_stacked():
+    task = regression(recipe=LONG)
+    options = {"losses": ["mae"], "seeds": 1, "rescale": False, "device": "cpu", "final_steps": 30}
+    alone = compare(task, population_mode="looped", **options)
+    together = compare(task, population_mode="stacked", **options)
+    constant = compare(task, milestones=(), **options)
+    expected = evomal.train(task, "mae", seed=EVALUATION_SEEDS, steps=30, milestones=(20, 27), device="cpu")
+    assert values(alone, "mae") == [expected.test]
+    assert values(together, "mae") == pytest.approx([expected.test], rel=1e-4)
+    assert values(constant, "mae") != pytest.approx([expected.test], rel=1e-4)
+    assert alone.entry("mae").losses[0].scores[0].milestones == (20, 27)
+    assert together.entry("mae").losses[0].scores[0].milestones == (20, 27)
+
+
+def test_a_comparison_is_shown_in_a_line_and_printed_as_its_table():
+    found = compare(regression(rows=3000), losses=["mae"], seeds=2, rescale=False, **SHORT)
+    assert repr(found) == "Comparison('own', baseline='mse', seeds=2, steps=30, verdicts={mae: undecided})"
+    assert str(found) == f"{found}" == tables.text(found).rstrip("\n")
+    assert all(len(line) <= 80 for line in str(found).splitlines())
+    for thing in (found.task, found.entries, found.entries[0].losses[0], found.differences, found.verdicts):
+        assert len(repr(thing)) < 700
+
+
+def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables():
+    curve = rate_curve(regression(), rates=[0.01, 0.1], losses={"robust": "mae"}, seeds=1, **SHORT)
+    assert repr(curve) == "RateCurve(rates=[0.01, 0.1], losses=['mse', 'robust'], search_each=False)"
+    assert str(curve).startswith("lr 0.01\ntest mse after 30 steps, 1 seeds\nloss ")
+    there = transfer(regression(), losses=["mae"], seeds=1, rescale=False, **SHORT)
+    assert repr(there) == f"Transfer(source=None, {there.comparison!r})"
+    assert str(there) == str(there.comparison)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -252,7 +325,10 @@ def test_losses_trained_together_come_to_what_they_do_alone(tmp_path):
         ({"tune_lr": -1}, "tune_lr must be at least 0 but got -1"),
         ({"losses": ["mea"]}, "loss must be a name"),
         ({"losses": ["ce"]}, "the task is regression, but ce is for classification, multilabel"),
-        ({"losses": ["mae", "mae"]}, "contestants must have different names but 'mae' stands twice"),
+        ({"losses": ["mae", "mae"]}, "losses must be different but mae is given twice"),
+        ({"losses": "mae"}, "losses must be a list of losses, or a mapping from names to them, but got 'mae'"),
+        ({"losses": {"mse": "mae"}}, "names of losses must be texts that neither a method nor the task's own loss has"),
+        ({"methods": ["evomal", "evomal"]}, "contestants must have different names but 'evomal' stands twice"),
         ({"methods": ["evomall"]}, "there is no method named 'evomall'"),
     ],
 )

@@ -1,12 +1,13 @@
 """Losses that take part: by name, with options, by file, and what they are called."""
 
 import pytest
+import torch
 
 import evomal
 from evomal.errors import InputError
-from evomal.losses import save_loss
+from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.verdict.comparison import compare
-from evomal.verdict.contestants import all_given, given
+from evomal.verdict.contestants import all_given, given, task_loss
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -32,9 +33,93 @@ def test_files_of_one_name_are_told_apart_by_their_folders(files, tmp_path):
 def test_a_comparison_takes_the_results_of_several_runs(files):
     found = compare(regression(), losses=files, seeds=1, rescale=False, **SHORT)
     assert [entry.name for entry in found.entries] == ["mse", "first/best", "second/best"]
-    sentence = r"^contestants must have different names but 'first/best' stands twice$"
+    sentence = r"^losses must be different but .*first.best\.json is given twice$"
     with pytest.raises(InputError, match=sentence):
         compare(regression(), losses=[files[0], files[0]], **SHORT)
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, output, target):
+        return self.factor * torch.nn.functional.cross_entropy(output, target)
+
+
+class Opaque(torch.nn.Module):
+    """What it was made with cannot be seen."""
+
+    def __init__(self, power):
+        super().__init__()
+        self._power = power
+
+    def forward(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target) ** self._power
+
+
+WEIGHT = torch.tensor([1.0, 2.0, 3.0])
+
+
+def learned(tree):
+    return evomal.ExpressionLoss(tree)
+
+
+@pytest.mark.parametrize(
+    ("losses", "names"),
+    [
+        ([learned("abs(log(mul(y, f)))"), learned("square(sub(f, y))")], ["learned", "learned 2"]),
+        ([CrossEntropyLoss(weight=WEIGHT), "ce"], ["ce (weight=[1, 2, 3])"]),
+        ([FocalLoss(2.0), FocalLoss(3.0)], ["focal", "focal (gamma=3)"]),
+        (
+            [
+                torch.nn.CrossEntropyLoss(),
+                torch.nn.CrossEntropyLoss(WEIGHT),
+                torch.nn.CrossEntropyLoss(label_smoothing=0.1),
+            ],
+            ["CrossEntropyLoss", "CrossEntropyLoss (weight=[1, 2, 3])", "CrossEntropyLoss (label_smoothing=0.1)"],
+        ),
+        ([Weighted(1.0), Weighted(2.0)], ["Weighted", "Weighted (factor=2)"]),
+        ([Opaque(1.0), Opaque(2.0)], ["Opaque", "Opaque 2"]),
+        ({"first": learned("square(sub(f, y))"), "second": FocalLoss(2.0), "ce": "ce"}, ["first", "second"]),
+    ],
+)
+def test_losses_of_equal_names_are_told_apart_in_order(losses, names):
+    task = classification()
+    found = all_given(losses, task, beside=task_loss(task), taken=["evomal"])
+    assert [contestant.name for contestant in found] == names
+    assert len({contestant.candidates[0].identity for contestant in found}) == len(found)
+
+
+def test_a_name_that_a_method_has_is_not_taken_from_it(tmp_path):
+    save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), tmp_path / "evomal.json")
+    (found,) = all_given([tmp_path / "evomal.json"], regression(), taken=["evomal"])
+    assert found.name == "evomal 2"
+
+
+def test_files_of_one_name_in_folders_of_one_name_get_numbers(tmp_path):
+    files = [tmp_path / top / "run" / "best.json" for top in ("a", "b")]
+    for file, tree in zip(files, ("square(sub(f, y))", "abs(sub(f, y))"), strict=True):
+        file.parent.mkdir(parents=True)
+        save_loss(evomal.ExpressionLoss(tree, kind="regression"), file)
+    assert [contestant.name for contestant in all_given(files, regression())] == ["run/best", "run/best 2"]
+
+
+def test_modules_that_look_alike_are_trained_each_by_itself():
+    found = compare(
+        classification(), losses={"once": Opaque(1.0), "twice": Opaque(2.0)}, seeds=2, rescale=False,
+        **{**SHORT, "final_steps": 40},
+    )  # fmt: skip
+    once, twice = ([score.test for score in found.entry(name).losses[0].scores] for name in ("once", "twice"))
+    assert once == [score.test for score in found.entry("ce").losses[0].scores]
+    assert once != twice
+
+
+def test_a_learned_loss_and_a_weighted_one_stand_beside_the_baseline():
+    losses = [CrossEntropyLoss(weight=WEIGHT), learned("abs(log(mul(y, f)))"), learned("square(sub(f, y))")]
+    found = compare(classification(), losses=losses, seeds=1, rescale=False, **SHORT)
+    assert [entry.name for entry in found.entries] == ["ce", "ce (weight=[1, 2, 3])", "learned", "learned 2"]
+    assert list(found.verdicts) == ["ce (weight=[1, 2, 3])", "learned", "learned 2"]
 
 
 def test_a_name_may_have_options():

@@ -6,8 +6,8 @@ import pytest
 
 from evomal.engine import Score
 from evomal.verdict import tables
-from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.contestants import given
+from evomal.verdict.entries import Comparison, Entry, Trained
 from evomal.verdict.tuning import TUNING_SEEDS, tried_rates, tuned
 from tests.engine.populations import regression
 
@@ -21,7 +21,10 @@ class KnownArena:
     own_lr = 0.01
 
     def __init__(self, best, *, diverging_from=math.inf):
-        self.best, self.diverging_from, self.trained = best, diverging_from, []
+        self.best, self.diverging_from, self.trained, self.further = best, diverging_from, [], 0
+
+    def expect(self, trainings):
+        self.further += trainings
 
     def train(self, jobs, seeds, *, test):
         assert not test
@@ -40,6 +43,7 @@ def rates_of(best, trials=5, **options):
     assert sorted(arena.trained) == sorted(
         (candidate.identity, rate) for candidate in (BASELINE, OTHER) for rate in found.rates
     )  # each once, and the same ones for both
+    assert arena.further == 2 * 2 * (len(found.rates) - trials)  # trainings nobody could have counted before
     return found.rates, found.best[BASELINE.identity]
 
 
