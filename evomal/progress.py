@@ -51,11 +51,12 @@ class StageBar:
             one_line = Column(no_wrap=True, overflow="ellipsis")
             self._progress = Progress(
                 TextColumn("{task.description}", table_column=one_line, markup=False), BarColumn(bar_width=None),
-                TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"),
+                TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(table_column=Column(min_width=7)),
+                TimeRemainingColumn(table_column=Column(min_width=7)), TextColumn("left"),
                 console=self._console, transient=True, expand=True,
             )  # fmt: skip
             self._progress.start()
-            self._row = self._progress.add_task(self._sentence, total=steps)
+            self._row = self._progress.add_task(self._sentence or "starting", total=steps)
             return
         (row,) = self._progress.tasks
         self._progress.update(self._row, total=(row.total or 0) + steps)
@@ -82,4 +83,4 @@ class StageBar:
         """Remove the bar; another `expect` begins a new one."""
         if self._progress is not None:
             self._progress.stop()
-        self._progress, self._row = None, None
+        self._progress, self._row, self._sentence = None, None, ""

@@ -3,10 +3,15 @@
     python examples/smoothing_study.py OUT --seeds 3 --steps 20000
 
 Every training is a line of OUT/trainings.jsonl, and what is there is not done again; seeds may be shared out over
-processes with --only-seed. At the end OUT/smoothing.* has the figure and its data. On a GPU steps are in bfloat16.
+processes with --only-seed. At the end OUT/smoothing.* has the figure and its data, from which
+
+    python examples/smoothing_study.py OUT --redraw OUT/smoothing.csv
+
+draws it again. On a GPU steps are in bfloat16.
 """
 
 import argparse
+import csv
 import dataclasses
 import json
 import statistics
@@ -22,11 +27,10 @@ from evomal.report.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILLION, figu
 
 SMOOTHING = (0.05, 0.1, 0.2, 0.4)
 KINDS = {"label smoothing": LabelSmoothingLoss, "sparse label smoothing": SparseLabelSmoothingLoss}
-LOSSES = {
-    "cross-entropy": CrossEntropyLoss(),
-    "absolute cross-entropy, φ1 = 1": AbsoluteCrossEntropyLoss(phi1=1.0),
-    "absolute cross-entropy, φ1 = 1.1": AbsoluteCrossEntropyLoss(phi1=1.1),
-} | {f"{kind}, ξ = {xi:g}": make(xi) for xi in SMOOTHING for kind, make in KINDS.items()}
+PHI = (1.0, 1.1)
+LOSSES = {"cross-entropy": CrossEntropyLoss()}
+LOSSES |= {f"absolute cross-entropy, φ1 = {phi:g}": AbsoluteCrossEntropyLoss(phi1=phi) for phi in PHI}
+LOSSES |= {f"{kind}, ξ = {xi:g}": make(xi) for xi in SMOOTHING for kind, make in KINDS.items()}
 
 
 def trained(folder: Path, steps: int) -> dict[tuple[str, int], Score]:
@@ -49,43 +53,72 @@ def train(folder: Path, seeds: range, steps: int) -> None:
             if (name, seed) in trained(folder, steps):
                 continue
             score = evomal.train(
-                task, loss, seed=seed, steps=steps, milestones=(2 * steps // 3, 9 * steps // 10), curve_points=50,
-                precision="bfloat16" if on_gpu else "float32", channels_last=on_gpu, progress=True,
+                task, loss, seed=seed, steps=steps, curve_points=50, precision="bfloat16" if on_gpu else "float32",
+                channels_last=on_gpu, progress=True,
             )  # fmt: skip
             print(f"{name}, seed {seed}: test error {100 * score.test:.2f} %", flush=True)
             with (folder / f"trainings-{seed}.jsonl").open("a") as file:
                 file.write(json.dumps({"loss": name, "score": dataclasses.asdict(score)}) + "\n")
 
 
-def draw(found: dict[tuple[str, int], Score], folder: Path, steps: int) -> None:
-    """Validation error on the way, for either kind of smoothing, and the test error at the end."""
-    figure = new_figure("page", 2.6)
-    colours = dict(zip(SMOOTHING, (BLUE, GREEN, ORANGE, VERMILLION), strict=True))
+def recorded(path: Path) -> dict[tuple[str, int], Score]:
+    """The trainings of a study's CSV file, as far as the figure needs them."""
+    rows: dict[tuple[str, int], list[dict[str, str]]] = {}
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            rows.setdefault((row["loss"], int(row["seed"])), []).append(row)
+    return {
+        (name, seed): Score(
+            test=float(points[-1]["test_error"]), validation=float(points[-1]["validation_error"]),
+            metrics={metric: float(points[-1][f"test_{metric}"]) for metric in ("ece", "nll")},
+            curve=[
+                CurvePoint(int(row["step"]), float(row["training_loss"]), float(row["validation_error"]))
+                for row in points
+            ],
+            seed=seed, steps=int(points[-1]["step"]),
+        )
+        for (name, seed), points in rows.items()
+    }  # fmt: skip
+
+
+def draw(found: dict[tuple[str, int], Score], folder: Path) -> None:
+    """Validation error on the way, for absolute cross-entropy and either smoothing, and the test error at the end."""
+    figure = new_figure("page", 4.6)
+    steps = next(iter(found.values())).steps
     seeds = sorted({seed for _, seed in found})
+    colours = (BLUE, GREEN, ORANGE, VERMILLION)
+    panels = {
+        "absolute cross-entropy": [f"absolute cross-entropy, φ1 = {phi:g}" for phi in PHI],
+        **{kind: [f"{kind}, ξ = {xi:g}" for xi in SMOOTHING] for kind in KINDS},
+    }
     with figure_style():
-        *ways, end = figure.subplots(1, 3, gridspec_kw={"wspace": 0.08})
-        for axes, kind in zip(ways, KINDS, strict=True):
-            for name, colour in [("cross-entropy", GREY), *((f"{kind}, ξ = {xi:g}", colours[xi]) for xi in SMOOTHING)]:
+        *ways, end = figure.subplots(2, 2, gridspec_kw={"wspace": 0.08, "hspace": 0.12}).flat
+        for axes, (title, names) in zip(ways, panels.items(), strict=True):
+            for name, colour in zip(["cross-entropy", *names], (GREY, *colours), strict=False):
                 curves = [found[name, seed].curve for seed in seeds]
                 noted = list(zip(*curves, strict=True))
                 mean = [100 * statistics.mean(point.validation for point in points) for points in noted]
                 axes.plot([point.step / 1000 for point in curves[0]], mean, color=colour, label=name.split(", ")[-1])
-            axes.set(title=kind, xlabel="training step (thousands)", xlim=(0, steps / 1000), ylim=(14, 50))
-        ways[0].set_ylabel("validation error (%)")
-        ways[1].legend(loc="upper right")
-        for kind, colour, offset in zip(KINDS, (BLUE, VERMILLION), (-0.03, 0.03), strict=True):
-            tests = [[100 * found[f"{kind}, ξ = {xi:g}", seed].test for seed in seeds] for xi in SMOOTHING]
+            axes.set(title=title, xlabel="training step (thousands)", xlim=(0, steps / 1000), ylim=(14, 75))
+            axes.set_ylabel("validation error (%)")
+            axes.legend(loc="upper right")
+        for number, (kind, names) in enumerate(panels.items()):
+            places = range(len(PHI)) if not number else range(len(PHI), len(PHI) + len(SMOOTHING))
+            tests = [[100 * found[name, seed].test for seed in seeds] for name in names]
             end.errorbar(
-                [place + offset for place in range(4)], [statistics.mean(row) for row in tests],
-                [statistics.stdev(row) for row in tests], color=colour, marker="o", markersize=3, capsize=2, label=kind,
+                [place + 0.06 * (number - 1) for place in places], [statistics.mean(row) for row in tests],
+                [statistics.stdev(row) for row in tests], color=(INK, BLUE, VERMILLION)[number], marker="o",
+                linestyle="none" if not number else "-", markersize=3, capsize=2, label=kind,
             )  # fmt: skip
         base = [100 * found["cross-entropy", seed].test for seed in seeds]
         mean, spread = statistics.mean(base), statistics.stdev(base)
         end.axhline(mean, color=GREY)
         end.axhspan(mean - spread, mean + spread, color=GREY, alpha=0.2, linewidth=0)
-        end.text(3.25, mean - spread - 0.1, "cross-entropy", ha="right", va="top", color=INK, fontsize=7)
-        end.set(xticks=range(4), xticklabels=[f"{xi:g}" for xi in SMOOTHING], xlabel="smoothing ξ", ylim=(14.5, 23))
+        end.text(5.25, mean - spread - 0.1, "cross-entropy", ha="right", va="top", color=INK, fontsize=7)
+        labels = [*(f"{phi:g}" for phi in PHI), *(f"{xi:g}" for xi in SMOOTHING)]
+        end.set(xticks=range(len(labels)), xticklabels=labels, xlabel="φ1 (the first two), smoothing ξ (the others)")
         end.set(title=f"after {steps:,} steps, n = {len(seeds)}", ylabel="test error (%), mean ± deviation")
+        end.set_ylim(14.5, 23)
         end.legend(loc="upper left")
     rows = [(name, seed, point, score) for (name, seed), score in found.items() for point in score.curve]
     columns = {
@@ -107,8 +140,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--only-seed", type=int)
+    parser.add_argument("--redraw", type=Path, metavar="CSV", help="draw the figure from this file, train nothing")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.redraw is not None:
+        draw(recorded(chosen.redraw), chosen.out)
+        return
     if chosen.only_seed is not None:
         train(chosen.out, range(chosen.only_seed, chosen.only_seed + 1), chosen.steps)
         return
@@ -121,7 +158,7 @@ def main() -> None:
         every = " ".join(f"{test:.2f}" for test in tests)
         print(f"{name}: {statistics.mean(tests):.2f}{spread} % ({every})")
     if chosen.seeds > 1:
-        draw(found, chosen.out, chosen.steps)
+        draw(found, chosen.out)
 
 
 if __name__ == "__main__":

@@ -90,12 +90,22 @@ def _description(module: nn.Module) -> dict[str, Any] | None:
 
 def _differing(modules: Sequence[nn.Module]) -> list[str]:
     """For each, the options in which it differs from the first."""
-    first, *_ = options = [_attributes(module) for module in modules]
+    first, *_ = options = [_options(module) for module in modules]
     texts = [
         ", ".join(f"{name}={_shown(value)}" for name, value in own.items() if value != first.get(name))
         for own in options
     ]
     return [text if len(text) <= _LONGEST else "" for text in texts]
+
+
+def _options(module: nn.Module) -> dict[str, Any]:
+    """What a person would name to tell two modules of one class apart; of a learned loss, not its many weights."""
+    found = _attributes(module)
+    if not isinstance(module, Loss):
+        return found
+    return {
+        name: found[name] for name in (*module.option_names, "weight", "ignore_index", "reduction") if name in found
+    }
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:

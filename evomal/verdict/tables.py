@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from evomal.engine import Score
@@ -55,8 +56,10 @@ def markdown(comparison: Comparison) -> str:
 def text(comparison: Comparison) -> str:
     """The same for a terminal, without the single seeds' columns."""
     rows = [("loss", "lr", "test", "difference", "p", "wins"), *(_cells(e, comparison) for e in comparison.entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = _aligned(rows)
+    if max(map(len, lines)) > _WIDTH:  # long names get lines of their own
+        values = _aligned([row[1:] for row in rows])
+        lines = [line for (name, *_), rest in zip(rows, values, strict=True) for line in (name, f"  {rest}")]
     schedule = schedule_words(comparison.steps, comparison.milestones)
     about = f"test {comparison.task.metric.name} after {schedule}, {len(comparison.seeds)} seeds"
     wrapped = [
@@ -64,6 +67,11 @@ def text(comparison: Comparison) -> str:
         for sentence in _sentences(comparison)
     ]
     return "\n".join([textwrap.fill(about, _WIDTH), *lines, "", *wrapped]) + "\n"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _row(entry: Entry, comparison: Comparison) -> dict[str, Any]:

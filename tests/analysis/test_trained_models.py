@@ -14,6 +14,7 @@ from evomal.analysis.trained_models import (
     trained_models,
     usual_losses,
 )
+from evomal.analysis.training_curves import training_curves
 from evomal.errors import InputError
 from evomal.tasks.task import Part, Recipe
 from tests.engine.populations import classification, dropping, regression

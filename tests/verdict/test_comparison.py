@@ -305,6 +305,9 @@ def test_a_comparison_is_shown_in_a_line_and_printed_as_its_table():
     assert repr(found) == "Comparison('own', baseline='mse', seeds=2, steps=30, verdicts={mae: undecided})"
     assert str(found) == f"{found}" == tables.text(found).rstrip("\n")
     assert all(len(line) <= 80 for line in str(found).splitlines())
+    long = compare(regression(), losses={"a name that is long, as names of files are": "mae"}, seeds=2, **SHORT)
+    assert all(len(line) <= 80 for line in str(long).splitlines())
+    assert "\na name that is long, as names of files are, rescaled\n  0.05  " in str(long)
     for thing in (found.task, found.entries, found.entries[0].losses[0], found.differences, found.verdicts):
         assert len(repr(thing)) < 700
 

@@ -61,14 +61,17 @@ class Opaque(torch.nn.Module):
 WEIGHT = torch.tensor([1.0, 2.0, 3.0])
 
 
-def learned(tree):
-    return evomal.ExpressionLoss(tree)
+def learned(tree, **options):
+    return evomal.ExpressionLoss(tree, **options)
 
 
 @pytest.mark.parametrize(
     ("losses", "names"),
     [
-        ([learned("abs(log(mul(y, f)))"), learned("square(sub(f, y))")], ["learned", "learned 2"]),
+        (
+            [learned("square(sub(f, y))"), learned("square(sub(f, y))", weights=[1.0, 1.1, 1.2])],
+            ["learned", "learned 2"],
+        ),
         ([CrossEntropyLoss(weight=WEIGHT), "ce"], ["ce (weight=[1, 2, 3])"]),
         ([FocalLoss(2.0), FocalLoss(3.0)], ["focal", "focal (gamma=3)"]),
         (
