@@ -36,8 +36,6 @@ from evomal.verdict.words import POINTS, Evidence, Verdict, verdict
 
 EVALUATION_SEEDS = 1000
 """Where the seeds of final trainings begin: a search, whose seeds begin at 0, does not see them."""
-SHARES = ("error_rate", "ece")
-"""Metrics that are shares, and are shown in percent."""
 
 Variant = Literal["plain", "tuned", "rescaled"]
 Told = Callable[[str], None]
@@ -288,7 +286,7 @@ def _verdicts(
 
 def unit_of(task: Task) -> str:
     """How differences are shown: those of shares in points."""
-    return POINTS if task.metric.name in SHARES else ""
+    return POINTS if task.metric.percent else ""
 
 
 def _tell(told: Told | None, sentence: str) -> None:
