@@ -10,7 +10,7 @@ from evomal.losses import ExpressionLoss, load_loss, save_loss
 from evomal.losses.exporting import export
 from evomal.report import notebook as _notebook  # noqa: F401  (by which losses and results show themselves there)
 from evomal.runs.run_loop import search
-from evomal.tasks import Hardships, Task, load_task
+from evomal.tasks import Hardships, Metric, Task, load_task
 from evomal.verdict.comparison import compare
 
 __version__ = _version("evomal")
@@ -21,6 +21,7 @@ __all__ = [
     "ExpressionLoss",
     "Hardships",
     "InputError",
+    "Metric",
     "Score",
     "Task",
     "__version__",

@@ -84,6 +84,16 @@ def _seconds(value: Any, info: ValidationInfo) -> Any:
     return sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1), strict=True))
 
 
+def _metric_name(value: Any) -> Any:
+    # A record of settings holds texts, and a function cannot be found again by its name.
+    if callable(value):
+        raise InputError(
+            f"the setting metric is a name but got {_shown(value)}: a metric of your own belongs to the task, "
+            "as in task.judged_by(evomal.Metric(f, higher_is_better=True))"
+        )
+    return value
+
+
 def _cluster(address: str) -> str:
     if address != "auto" and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", address):
         raise InputError(f"address must be auto or HOST:PORT but got {_shown(address)}")
@@ -137,7 +147,7 @@ class SearchSettings(BaseModel):
     filter_samples: _Count = 100
     filters: _Filters = get_args(Filter)
     activation: Literal["identity", "softplus"] = "identity"
-    metric: _Text | None = None
+    metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = None
     """What fitness is measured by; None is the task's own."""
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = ()
     """Losses the first generation begins with: names, or loss files."""

@@ -49,7 +49,7 @@ class RankedLoss:
     run: Run
     candidate: RecordedCandidate
     formula: str
-    """Simplified, with its weights rounded; as recorded where that would take long or says something else."""
+    """Simplified, with its weights rounded; as recorded where the formula says something else."""
     sketch: LossShapeSketch | None
     """None where a stranger recorded what is no loss."""
     again: int
@@ -130,7 +130,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosse
 
 def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> RankedLoss | int:
     """A new row, or the place of the one that says the same."""
-    # Texts are compared before shapes, and those before formulas, which take by far the longest.
+    # Texts are compared before shapes, and those before formulas, from the cheapest to the dearest.
     for place, row in enumerate(rows):
         if (row.candidate.genome, row.candidate.weights) == (candidate.genome, candidate.weights):
             return place

@@ -22,15 +22,11 @@ from evomal.runs.run_loop import BEST_NAME
 from evomal.runs.store import RECORD_NAME
 from evomal.strategies import State
 from evomal.tasks import Hardships
-from evomal.tasks.metrics import metrics_for
+from evomal.tasks.metrics import recorded_direction
 
 UNKNOWN = "unknown"
 """The task, method or metric of a run that does not record it as `search` does."""
 
-_KINDS = ("classification", "regression", "multilabel")
-_HIGHER_IS_BETTER = {
-    metric.name: not metric.lower_is_better for kind in _KINDS for metric in metrics_for(kind).values()
-}
 _OF_THE_MACHINE = ("settings.device", "settings.threads", "settings.executor")
 
 
@@ -143,7 +139,7 @@ def _read(folder: Path) -> Run:
         method=_text(settings.get("method")),
         seed=seed if isinstance(seed, int) else None,
         metric=metric,
-        higher_is_better=_is_higher_better(metric, folder),
+        higher_is_better=_is_higher_better(tasks[0] if tasks else {}, metric, folder),
         is_complete=ending is not None,
         hardware=_hardware(settings),
         settings=settings,
@@ -169,10 +165,11 @@ def _task_label(task: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _is_higher_better(metric: str, folder: Path) -> bool:
-    """By the metric's name; of a user's own, by what stands beside its fitness in the loss file of the run."""
-    if metric in _HIGHER_IS_BETTER:
-        return _HIGHER_IS_BETTER[metric]
+def _is_higher_better(task: Mapping[str, Any], metric: str, folder: Path) -> bool:
+    """As recorded; in older records by the metric's name, or of a user's own by what its loss file has."""
+    recorded = task.get("higher_is_better", recorded_direction(metric))
+    if isinstance(recorded, bool):
+        return recorded
     try:
         provenance: Mapping[str, Any] = load_loss(folder / BEST_NAME).provenance
     except EvomalError:

@@ -8,9 +8,6 @@ from evomal.errors import EvomalError
 from evomal.methods import readable
 from evomal.runs import RecordedCandidate
 from evomal.runs.candidates import genome_from
-from evomal.strategies.proposals import size_of
-
-_LARGEST_SIMPLIFIED = 30  # nodes; SymPy takes 0.1 s at 20, 0.3 s at 50, and what it gives is cut anyway
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class FrontPoint:
         return self.candidate.generation + 1
 
     def formula(self) -> str:
-        """The simplified formula with its weights; the recorded text where that would take long or cannot be had."""
+        """The simplified formula with its weights; the recorded text where there is none."""
         return formula_of(self.candidate)
 
 
@@ -95,10 +92,7 @@ def front(runs: Runs) -> Front:
 def formula_of(candidate: RecordedCandidate) -> str:
     """The simplified formula of a candidate, or its recorded text."""
     try:
-        genome = genome_from(candidate.genome)
-        if size_of(genome) > _LARGEST_SIMPLIFIED:
-            return candidate.genome
-        return readable(genome, candidate.weights)
-    # SymPy fails in many ways, and a stranger may have recorded anything; neither may end an analysis.
+        return readable(genome_from(candidate.genome), candidate.weights)
+    # A record may hold anything, and none of it may end an analysis.
     except (EvomalError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return candidate.genome

@@ -12,7 +12,7 @@ from evomal.runs import RecordedCandidate
 from evomal.runs.candidates import genome_from
 from evomal.runs.run_loop import BEST_NAME
 from evomal.tasks.datasets import DATASETS
-from evomal.tasks.metrics import metrics_for
+from evomal.tasks.metrics import is_metric_of
 
 _ACTIVATIONS = ("identity", "softplus")
 _USUAL_CLASSES = 10
@@ -26,7 +26,7 @@ def kind_of(run: Run) -> Kind | None:
     try:
         return load_loss(run.folder / BEST_NAME).kind
     except EvomalError:
-        kinds = [kind for kind in get_args(Kind) if run.metric in _metric_names(kind)]
+        kinds = [kind for kind in get_args(Kind) if is_metric_of(run.metric, kind)]
         return kinds[0] if len(kinds) == 1 else None
 
 
@@ -50,10 +50,6 @@ def loss_of(run: Run, candidate: RecordedCandidate) -> Loss | None:
         )
     except (EvomalError, LookupError, TypeError, ValueError):
         return None
-
-
-def _metric_names(kind: Kind) -> set[str]:
-    return {metric.name for metric in metrics_for(kind).values()}
 
 
 def _dataset(run: Run) -> str:

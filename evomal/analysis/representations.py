@@ -13,7 +13,8 @@ from evomal.analysis.trained_models import FIRST_SEED, Told, TrainedModel, fixed
 from evomal.engine.training import outputs_of
 from evomal.errors import InputError
 from evomal.randomness import derived_seed
-from evomal.tasks.task import Kind, Task
+from evomal.tasks.data_checks import Kind
+from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 
 LEAST_ROWS = 10  # fewer make no picture

@@ -14,10 +14,10 @@ from evomal.errors import InputError
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.randomness import generator
 from evomal.strategies.strategy import whole_number
+from evomal.tasks.metrics import shown_in_percent
 from evomal.tasks.task import Part, Task
 from evomal.verdict.comparison import EVALUATION_SEEDS
 from evomal.verdict.contestants import STRONG, Contestant, Losses, all_given
-from evomal.verdict.words import SHARES
 
 FIRST_SEED = EVALUATION_SEEDS
 """No search has seen it, and `evomal compare` begins with it too."""
@@ -110,14 +110,14 @@ def mean_and_deviation(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.
 
 def metric_words(metric: str) -> str:
     """The metric's name for the axis of a figure, with its unit where it has one."""
-    return f"{metric.replace('_', ' ')} (%)" if metric in SHARES else metric.replace("_", " ")
+    return f"{metric.replace('_', ' ')} (%)" if shown_in_percent(metric) else metric.replace("_", " ")
 
 
 def metric_scale(metric: str) -> float:
     """What a value is multiplied by where it is shown: shares are shown in percent."""
-    return 100.0 if metric in SHARES else 1.0
+    return 100.0 if shown_in_percent(metric) else 1.0
 
 
 def shown_metric(value: float, metric: str) -> str:
     """The value for a person."""
-    return f"{100 * value:.2f} %" if metric in SHARES else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if shown_in_percent(metric) else f"{value:.4g}"

@@ -26,8 +26,6 @@ _ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that 
 # A first estimate waits for this share of a generation's steps: the first steps also compile kernels.
 _SHARE_TO_GO_BY = 0.05
 
-# A larger tree's formula would be cut anyway, and SymPy's time grows with size (0.1 s at 20 nodes, 0.3 s at 50).
-_LARGEST_SIMPLIFIED = 30
 _LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
 
 
@@ -171,13 +169,11 @@ def generation_line(generation: Generation, generations: int) -> str:
 
 
 def shown_formula(candidate: RecordedCandidate) -> str:
-    """The simplified formula with its weights; the genome's own text where there is none or it would take long."""
+    """The simplified formula with its weights; the genome's own text where there is none."""
     text = candidate.genome
     try:
-        expression = Expression.parse(text)
-        if expression.size <= _LARGEST_SIMPLIFIED:
-            text = expression.formula(candidate.weights or None)
-    except Exception:  # A genome need not be an expression, SymPy fails in many ways, and none may end a search.
+        text = Expression.parse(text).formula(candidate.weights or None)
+    except Exception:  # A genome need not be an expression, and a formula that cannot be shown may not end a search.
         text = candidate.genome
     return "".join(character if character.isprintable() else "?" for character in text[:_LONGEST_SHOWN])
 

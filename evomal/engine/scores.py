@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evomal.tasks.metrics import Metric, metrics_for
+from evomal.tasks.metrics import Metric, usual_metrics
 from evomal.tasks.task import Task
 
 
@@ -21,7 +21,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Score:
-    """The task's metric on test and validation, all metrics on test, and the way there."""
+    """The task's metric on test and validation, the usual metrics on test, and the way there."""
 
     test: float
     validation: float
@@ -56,7 +56,7 @@ class Fitness:
 
 def diverged_score(metric: Metric, curve: list[CurvePoint], *, seed: int, step: int, sentence: str) -> Score:
     """The score of a training that came to nothing at that step."""
-    worst = math.inf if metric.lower_is_better else -math.inf
+    worst = metric.cost(math.inf)
     return Score(worst, worst, {}, curve, seed, step, outcome="diverged", sentence=sentence)
 
 
@@ -71,5 +71,5 @@ def judged_score(task: Task, fitness: Fitness, tested: tuple[Tensor, Tensor] | N
     if not bool(torch.isfinite(outputs).all()):
         sentence = "the trained model's outputs are not finite"
         return diverged_score(task.metric, [], seed=seed, step=steps, sentence=sentence)
-    metrics = {name: metric(outputs, targets) for name, metric in metrics_for(task.kind).items()}
+    metrics = usual_metrics(task.kind, outputs, targets)
     return Score(task.metric(outputs, targets), validation, metrics, [], seed, steps)

@@ -25,6 +25,8 @@ class Screening:
         count = min(samples, len(side.train))
         chosen = generator(seed, "filter samples").choice(len(side.train), count, replace=False)
         rows = torch.from_numpy(chosen).to(model.device)
+        if self._task.metric.needs_every_class:
+            rows = _with_every_class(rows, side.train.targets)
         self._targets = side.train.targets.index_select(0, rows)
         parameters, constants = model.views(model.flattened(initial_model(self._task, seed)).to(model.device))
         with torch.no_grad(), isolated_torch(seed, "filter dropout", device=model.device):
@@ -56,3 +58,14 @@ class Screening:
             device=self._outputs.device,
         )  # fmt: skip
         return forest, forest.programs.packed(weights, dtype=self._outputs.dtype)
+
+
+def _with_every_class(rows: Tensor, targets: Tensor) -> Tensor:
+    """The rows, and the first row of each class, or of each label present and absent, that is not among them."""
+    columns = targets[:, None] if targets.dim() == 1 else targets
+    added = []
+    for column in columns.unbind(1):
+        for value in torch.unique(column):
+            if not bool((column[rows] == value).any()):
+                added.append((column == value).nonzero()[0])
+    return torch.cat((rows, torch.cat(added))) if added else rows

@@ -17,7 +17,7 @@ from evomal.engine.training import Manners, Training, outputs_of
 from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import isolated_torch
-from evomal.tasks.metrics import metrics_for
+from evomal.tasks.metrics import usual_metrics
 from evomal.tasks.task import Task
 
 
@@ -150,7 +150,7 @@ def _scored(training: Training, curve_points: int, with_test: bool, progress: bo
     return Score(
         test=task.metric(outputs, test.targets),
         validation=training.validated(),
-        metrics={name: metric(outputs, test.targets) for name, metric in metrics_for(task.kind).items()},
+        metrics=usual_metrics(task.kind, outputs, test.targets),
         curve=curve,
         seed=seed,
         steps=steps,

@@ -21,6 +21,7 @@ def task_content(task: Task) -> dict[str, Any]:
         **task.record,
         "name": task.name,
         "metric": task.metric.name,
+        "higher_is_better": task.metric.higher_is_better,
         "recipe": dataclasses.asdict(task.recipe),
         "data": digest(parts),
         "fresh_model": digest(state.values(), repr(module)),

@@ -1,4 +1,4 @@
-"""Trees written for people and for other languages: LaTeX, and Python over torch or jax.numpy."""
+"""Trees written for people and for other languages: text, LaTeX, and Python over torch or jax.numpy."""
 
 from collections.abc import Sequence
 
@@ -20,6 +20,17 @@ def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int
         return written if factor == "1" else _scaled(factor, r" \cdot ", written)
 
     return fold(tokens, visit).text
+
+
+def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
+    """A tree as it is read, each edge's weight as a rounded factor when weights are given: `abs(1.5*sub(y, f))`."""
+
+    def visit(position: int, token: str, arguments: Sequence[str]) -> str:
+        written = f"{token}({', '.join(arguments)})" if arguments else token
+        factor = f"{_weight(position, weights):.{digits}g}"
+        return written if factor == "1" else f"{factor}*{written}"
+
+    return fold(tokens, visit)
 
 
 def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_length: int = 88) -> list[str]:

@@ -1,82 +1,67 @@
-"""SymPy forms of trees, for reading and for analysis; nothing in a search is computed through them."""
+"""SymPy forms of trees, for reading and for analysis; nothing in a search is computed through them.
+
+SymPy only holds and prints what `normal_form` has simplified: its own evaluation and simplification have no bound on
+time, so every object here is made with `evaluate=False`.
+"""
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import sympy
 
+from evomal.expression.normal_form import Atom, Form, Monomial, OutOfRangeError, UndefinedLimitError, normal_form
 from evomal.expression.operators import CONSTANTS, EPSILON, OPERATORS, PREDICTION, TARGET
 from evomal.expression.prefix import Tokens, depths, fold
 
 TARGET_SYMBOL = sympy.Symbol(TARGET, real=True)
 PREDICTION_SYMBOL = sympy.Symbol(PREDICTION, real=True)
 
-# SymPy's effort grows steeply with size and height, and nobody reads a formula of sixty operations.
+# Nobody reads a formula of sixty operations, and printing recurses.
 _LARGEST, _HIGHEST = 60, 16
-
-_SYMPY = SimpleNamespace(
-    abs=sympy.Abs,
-    sign=sympy.sign,
-    sqrt=sympy.sqrt,
-    log=sympy.log,
-    tanh=sympy.tanh,
-    minimum=sympy.Min,
-    maximum=sympy.Max,
-)
+_EXACT_WHOLE = 2.0**53
 
 
-class UndefinedLimitError(ArithmeticError):
-    """Without ε the tree has a logarithm of zero."""
+def _unevaluated(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: make(*arguments, evaluate=False)
+
+
+_FUNCTIONS = {
+    "abs": sympy.Abs, "sign": sympy.sign, "log": sympy.log, "tanh": sympy.tanh, "min": sympy.Min, "max": sympy.Max,
+}  # fmt: skip
+_LEAVES = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
 
 
 def is_readable(tokens: Tokens) -> bool:
-    """Whether a tree is small enough for SymPy to work on, and for a person to read."""
+    """Whether a tree is small enough for a person to read its formula."""
     return len(tokens) <= _LARGEST and max(depths(tokens)) <= _HIGHEST
 
 
 def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-    """The SymPy form of a tree in the real symbols y and f; `epsilon=0` gives the unprotected limit, for reading."""
-    rules: dict[str, Callable[..., Any]] = {
-        "log": lambda a: sympy.log(sympy.Abs(a) + epsilon),
-        "sqrt": lambda a: sympy.sqrt(sympy.Abs(a) + epsilon),
-        # As powers: a product a·a that is not evaluated would be walked twice at every level.
-        "square": lambda a: a**2,
-        "aq": lambda a, b: a / sympy.sqrt(1 + b**2),
-    }
-    leaves = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
-    leaves |= {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}
+    """The SymPy form of a tree in the real symbols y and f, in time proportional to its size.
 
-    def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
-        if token == "log" and epsilon == 0 and arguments[0] == 0:
-            raise UndefinedLimitError
-        if token in rules:
-            value = rules[token](*arguments)
-        elif token in OPERATORS:
-            value = OPERATORS[token].value(_SYMPY, *arguments)
-        else:
-            value = leaves[token]
-        if weights is None or position == 0:
-            return value
-        return sympy.Float(weights[position - 1]) * value
+    Args:
+        tokens: The tree in prefix order.
+        weights: One number per non-root node in prefix order, or None for all ones.
+        epsilon: Protects log and sqrt; 0 gives the unprotected limit, for reading.
 
-    with sympy.evaluate(is_readable(tokens)):
-        return fold(tokens, visit)
-
-
-def simplify(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-    """The shortest equal form found, by number of operations; a tree too large to be read stays as it is.
-
-    A few cheap passes, not `sympy.simplify`: that raises on sign within max, and ran for minutes on 30 nodes.
+    Returns:
+        The normal form of the tree; a tree that is too large to be read, or has numbers beyond the range of floats, is
+        translated node by node.
     """
-    form = to_sympy(tokens, weights, epsilon=epsilon)
-    if not is_readable(tokens):
-        return form
-    while (shorter := min((rewrite(form) for rewrite in _REWRITES), key=sympy.count_ops)) != form:
-        if sympy.count_ops(shorter) >= sympy.count_ops(form):
-            break
-        form = shorter
-    return form
+    if is_readable(tokens):
+        try:
+            return _in_sympy(normal_form(tokens, weights, epsilon=epsilon), _exact)
+        except (OutOfRangeError, UndefinedLimitError):
+            pass
+    return _node_by_node(tokens, weights, epsilon)
+
+
+def softplus(form: Any) -> Any:
+    """log(1 + exp(form)), as it is."""
+    grown = sympy.Add(sympy.Integer(1), sympy.exp(form, evaluate=False), evaluate=False)
+    return sympy.log(grown, evaluate=False)
 
 
 def rounded(form: Any, digits: int = 4) -> Any:
@@ -84,45 +69,120 @@ def rounded(form: Any, digits: int = 4) -> Any:
 
     def shown(number: Any) -> Any:
         short = sympy.Float(number, digits)
-        is_whole = float(short).is_integer() and abs(short) < 10**digits
-        return sympy.Integer(int(short)) if is_whole else short
+        value = float(short)
+        # SymPy's numbers have no smallest one: what is zero as a float need not be zero.
+        is_whole = value.is_integer() and abs(value) < 10**digits and (value != 0 or short.is_zero)
+        return sympy.Integer(int(value)) if is_whole else short
 
     return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})
 
 
-def formula(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str | None:
-    """Simplified text with rounded weights, without ε where there is a limit without it; None for a large tree."""
+def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> Any:
+    """The simplified SymPy form that people read: weights rounded, without ε where there is a limit without it.
+
+    Returns:
+        The form, or None where the tree is too large to be read or has numbers beyond the range of floats.
+    """
     if not is_readable(tokens):
         return None
     try:
-        form = simplify(tokens, weights, epsilon=0)
-    except (UndefinedLimitError, ValueError):  # SymPy raises ValueError for max and min of something undefined
-        form = sympy.nan
-    # log(|−1| + ε) is ε, not 0: where the limit is free of f, ε is all that the loss has to learn by.
-    is_constant = PREDICTION in tokens and PREDICTION_SYMBOL not in form.free_symbols
-    if is_constant or form.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
-        form = simplify(tokens, weights)
-    return str(rounded(form, digits))
+        try:
+            form = normal_form(tokens, weights, epsilon=0)
+        except UndefinedLimitError:
+            form = normal_form(tokens, weights)
+        # log(|−1| + ε) is ε, not 0: where the limit is free of f, ε is all that the loss has to learn by.
+        if PREDICTION in tokens and not form.uses(PREDICTION):
+            form = normal_form(tokens, weights)
+    except OutOfRangeError:
+        return None
+    return _in_sympy(form, lambda number: _rounded_number(number, digits))
 
 
-def _logarithms_of_powers(form: Any) -> Any:
-    """log(b^e) as e·log(b), where that is an identity over the reals."""
-
-    def rule(argument: Any) -> Any:
-        if argument.is_Pow and argument.exp.is_real:
-            if argument.base.is_nonnegative:
-                return argument.exp * sympy.log(argument.base)
-            if argument.exp.is_even and argument.base.is_real:
-                return argument.exp * sympy.log(sympy.Abs(argument.base))
-        return sympy.log(argument)
-
-    return form.replace(sympy.log, rule)
+def _in_sympy(form: Form, number: Callable[[float], Any]) -> Any:
+    """A normal form as a SymPy object, its numbers made by `number`."""
+    coefficient, monomial = form.factors()
+    return _product(coefficient, monomial, number)
 
 
-_REWRITES = (
-    _logarithms_of_powers,
-    sympy.powdenest,
-    sympy.powsimp,
-    sympy.factor_terms,
-    lambda form: sympy.factor_terms(sympy.expand_mul(form)),
+def _product(coefficient: float, monomial: Monomial, number: Callable[[float], Any]) -> Any:
+    powers = [_power(base, exponent, number) for base, exponent in monomial]
+    factor = number(coefficient)
+    factors = [factor, *sorted(powers, key=sympy.default_sort_key)] if factor != 1 or not powers else powers
+    if factor == 0:
+        return sympy.Integer(0)
+    return factors[0] if len(factors) == 1 else sympy.Mul(*factors, evaluate=False)
+
+
+def _power(base: Atom | Form, exponent: Fraction, number: Callable[[float], Any]) -> Any:
+    written = _sum(base, number) if isinstance(base, Form) else _atom(base, number)
+    if exponent == 1:
+        return written
+    return sympy.Pow(written, sympy.Rational(exponent.numerator, exponent.denominator), evaluate=False)
+
+
+def _sum(form: Form, number: Callable[[float], Any]) -> Any:
+    terms = [_product(coefficient, monomial, number) for monomial, coefficient in form.terms]
+    terms = [term for term in [number(form.constant), *sorted(terms, key=sympy.default_sort_key)] if term != 0]
+    return sympy.Add(*terms, evaluate=False) if len(terms) > 1 else terms[0]
+
+
+def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
+    if not atom.arguments:
+        return _LEAVES[atom.name]
+    return _FUNCTIONS[atom.name](*(_in_sympy(argument, number) for argument in atom.arguments), evaluate=False)
+
+
+def _exact(number: float) -> Any:
+    if number.is_integer() and abs(number) < _EXACT_WHOLE:
+        return sympy.Integer(int(number))
+    return sympy.Rational(int(2 * number), 2) if abs(number) == 0.5 else sympy.Float(number)
+
+
+def _rounded_number(number: float, digits: int) -> Any:
+    short = float(f"{number:.{digits}g}")
+    if (short.is_integer() and abs(short) < 10**digits) or abs(short) == 0.5:
+        return _exact(short)
+    return sympy.Float(short, digits)
+
+
+_NODES = SimpleNamespace(
+    abs=_unevaluated(sympy.Abs),
+    sign=_unevaluated(sympy.sign),
+    tanh=_unevaluated(sympy.tanh),
+    minimum=_unevaluated(sympy.Min),
+    maximum=_unevaluated(sympy.Max),
 )
+
+
+def _node_by_node(tokens: Tokens, weights: Sequence[float] | None, epsilon: float) -> Any:
+    """Each node as one unevaluated SymPy object."""
+    add, multiply, power = (_unevaluated(make) for make in (sympy.Add, sympy.Mul, sympy.Pow))
+    half, two, one = sympy.Rational(1, 2), sympy.Integer(2), sympy.Integer(1)
+
+    def protected(a: Any) -> Any:
+        size = _NODES.abs(a)
+        return add(size, sympy.Float(epsilon)) if epsilon else size
+
+    rules: dict[str, Callable[..., Any]] = {
+        "add": add,
+        "sub": lambda a, b: add(a, multiply(sympy.Integer(-1), b)),
+        "mul": multiply,
+        "aq": lambda a, b: multiply(a, power(add(one, power(b, two)), -half)),
+        "square": lambda a: power(a, two),
+        "log": lambda a: _unevaluated(sympy.log)(protected(a)),
+        "sqrt": lambda a: power(protected(a), half),
+    }
+    leaves = _LEAVES | {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}
+
+    def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
+        if not arguments:
+            value = leaves[token]
+        elif token in rules:
+            value = rules[token](*arguments)
+        else:
+            value = OPERATORS[token].value(_NODES, *arguments)
+        if weights is None or position == 0:
+            return value
+        return multiply(sympy.Float(weights[position - 1]), value)
+
+    return fold(tokens, visit)

@@ -102,16 +102,30 @@ class Expression:
         return notation.to_latex(self.tokens, self.checked_weights(weights), digits)
 
     def sympy(self, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-        """SymPy form in the real symbols y and f."""
+        """Simplified SymPy form in the real symbols y and f; `epsilon=0` drops the protection of log and sqrt."""
         return symbolic.to_sympy(self.tokens, self.checked_weights(weights), epsilon=epsilon)
 
-    def simplify(self, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-        """The shortest equal SymPy form found; `epsilon=0` drops the protection of log and sqrt, for reading."""
-        return symbolic.simplify(self.tokens, self.checked_weights(weights), epsilon=epsilon)
-
     def formula(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
-        """Simplified text to read, weights rounded and ε left out where it can be; a large tree's own text."""
-        return symbolic.formula(self.tokens, self.checked_weights(weights), digits) or str(self)
+        """Simplified text for people to read, in time proportional to the tree's size.
+
+        Args:
+            weights: One number per non-root node in prefix order, or None for all ones.
+            digits: Significant digits of the numbers shown.
+
+        Returns:
+            The simplified formula, without ε where it makes no difference. A tree of more than 60 nodes or 16 levels,
+            or one with numbers beyond the range of floats, is written as it is, its weights as factors.
+
+        Raises:
+            InputError: If there is not one weight per non-root node.
+
+        Example:
+            >>> Expression.parse("sqrt(square(sub(y, f)))").formula()
+            'Abs(f - y)'
+        """
+        checked = self.checked_weights(weights)
+        form = symbolic.shown_form(self.tokens, checked, digits)
+        return notation.to_text(self.tokens, checked, digits) if form is None else str(form)
 
     def checked_weights(self, weights: Sequence[float] | None) -> Sequence[float] | None:
         """The weights themselves, or an error unless there is one for every edge."""

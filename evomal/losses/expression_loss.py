@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import sympy
 import torch
 from torch import Tensor
 
 from evomal.errors import InputError
-from evomal.expression import OPERATORS, Expression
+from evomal.expression import OPERATORS, Expression, symbolic
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.elementwise import ElementwiseLoss
@@ -60,7 +59,7 @@ class ExpressionLoss(ElementwiseLoss):
     def sympy(self) -> Any:
         """The loss of one output as a SymPy expression in y and f, weights and activation included."""
         form = self.expression.sympy(None if self.weights is None else self.weights.tolist())
-        return sympy.log(1 + sympy.exp(form)) if self.activation == "softplus" else form
+        return symbolic.softplus(form) if self.activation == "softplus" else form
 
     def extra_repr(self) -> str:
         text = str(self.expression)

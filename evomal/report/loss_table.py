@@ -4,7 +4,7 @@ from evomal.analysis.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.report.harmless import LONGEST_FORMULA, cut, in_html
 from evomal.report.page import in_code, scrolling
 from evomal.report.sparklines import sparkline
-from evomal.verdict.words import SHARES
+from evomal.tasks.metrics import shown_in_percent
 
 _LONGEST_SHOWN = 90
 _LONGEST_WORD = 40
@@ -13,17 +13,17 @@ _LONGEST_WORD = 40
 def metric_words(metric: str) -> str:
     """The metric with its unit: shares are shown in percent."""
     name = cut(metric.replace("_", " "), _LONGEST_WORD)
-    return f"{name} (%)" if metric in SHARES else name
+    return f"{name} (%)" if shown_in_percent(metric) else name
 
 
 def shown_value(value: float, metric: str) -> str:
     """The number of it, in the metric's unit."""
-    return f"{100 * value:.2f}" if metric in SHARES else f"{value:.4g}"
+    return f"{100 * value:.2f}" if shown_in_percent(metric) else f"{value:.4g}"
 
 
 def metric_value(value: float, metric: str) -> str:
     """Metric, number and unit, for a sentence."""
-    unit = " %" if metric in SHARES else ""
+    unit = " %" if shown_in_percent(metric) else ""
     return f"{cut(metric.replace('_', ' '), _LONGEST_WORD)} {shown_value(value, metric)}{unit}"
 
 

@@ -44,7 +44,6 @@ def shown_formula(best: BestLosses) -> ShownFormula:
     loss = row.loss()
     if loss is None:
         return ShownFormula(best, row.formula, row.candidate.genome, "", None, None)
-    # The table's text, unless that is the genome because a formula would take long; both say the same otherwise.
     is_softened = getattr(loss, "activation", "identity") == "softplus"
     text = formula_text(loss) if is_softened else row.formula
     return ShownFormula(

@@ -4,6 +4,7 @@ from typing import Any
 
 import sympy
 
+from evomal.expression import symbolic
 from evomal.expression.symbolic import rounded
 from evomal.losses import ExpressionLoss, Loss, NeuralLoss, TaylorLoss
 from evomal.losses.catalogue import name_of
@@ -27,13 +28,10 @@ def symbols_of(loss: Loss) -> str:
 
 
 def formula_text(loss: Loss) -> str:
-    """Simplified, with rounded numbers; the expression as it is where SymPy gives up."""
+    """Simplified, with rounded numbers."""
     if isinstance(loss, ExpressionLoss):
         weights = None if loss.weights is None else loss.weights.tolist()
-        try:
-            formula = loss.expression.formula(weights)
-        except Exception:  # SymPy fails in many ways, and none may cost the page.
-            formula = str(loss.expression)
+        formula = loss.expression.formula(weights)
         return f"softplus({formula})" if loss.activation == "softplus" else formula
     if isinstance(loss, TaylorLoss):
         return readable(tuple(loss.theta.tolist()), ())
@@ -75,9 +73,7 @@ def _form(loss: Loss, formula: str, longest: int) -> Any:
         if not isinstance(loss, ExpressionLoss):
             return rounded(sympy.expand(loss.sympy()) if isinstance(loss, TaylorLoss) else loss.sympy())
         weights = None if loss.weights is None else loss.weights.tolist()
-        form = rounded(loss.expression.simplify(weights, epsilon=0))
-        if str(form) not in formula:  # the formula needs its ε, which would be spelt out
-            return None
-        return sympy.log(1 + sympy.exp(form)) if loss.activation == "softplus" else form
+        form = symbolic.shown_form(loss.expression.tokens, weights)
+        return symbolic.softplus(form) if form is not None and loss.activation == "softplus" else form
     except Exception:  # As above.
         return None

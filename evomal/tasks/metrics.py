@@ -1,162 +1,282 @@
-"""What a trained model is judged by, computed from its outputs on a whole split."""
+"""Metrics: what a trained model is judged by, with the direction that is better."""
 
-from collections.abc import Callable
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.tasks import metric_functions as functions
 
-Measure = Callable[[Tensor, Tensor], float]
-
-_CALIBRATION_BINS = 15
+Measure = Callable[[Tensor, Tensor], Any]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of outputs against targets, and whether less of it is better."""
+    """A function of a model's outputs and the targets of a whole split, and whether more of it is better.
 
-    name: str
-    measure: Measure
-    lower_is_better: bool = True
+    Args:
+        function: Called as `function(outputs, targets)`; returns one number. Outputs are the model's, such as logits of
+            shape (samples, classes); regression and multilabel targets have the shape of the outputs.
+        name: What tables and figures call it; the function's own name if empty.
+        higher_is_better: True where a search should look for the highest value, False for the lowest.
+        needs_every_class: Whether validation and test must hold samples of every class, and for multilabel of every
+            label present and absent.
+
+    Raises:
+        InputError: If `function` cannot be called or `higher_is_better` is not True or False.
+
+    Example:
+        >>> def hits(outputs, targets):
+        ...     return (outputs.argmax(1) == targets).double().mean()
+        >>> accuracy = Metric(hits, "accuracy", higher_is_better=True)
+        >>> accuracy(torch.tensor([[0.0, 1.0], [2.0, 0.0]]), torch.tensor([1, 1]))
+        0.5
+    """
+
+    function: Measure
+    name: str = ""
+    higher_is_better: bool = dataclasses.field(kw_only=True)
+    needs_every_class: bool = dataclasses.field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"a metric must be a function of outputs and targets but got {self.function!r}")
+        if not isinstance(self.higher_is_better, bool):
+            raise InputError(f"higher_is_better must be True or False but got {self.higher_is_better!r}")
+        if not isinstance(self.name, str):
+            raise InputError(f"a metric's name must be a text but got {self.name!r}")
+        if not self.name:
+            object.__setattr__(self, "name", _name_of(self.function))
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
-        return float(self.measure(outputs, targets))
+        value = self.function(outputs, targets)
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(
+                f"the metric {self.name} must return one number but returned {_described(value)}"
+            ) from None
 
     def cost(self, value: float) -> float:
         """The value as something to be minimised, which is what a search does."""
-        return value if self.lower_is_better else -value
+        return -value if self.higher_is_better else value
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is a share that is shown in percent."""
+        return shown_in_percent(self.name)
 
 
-def predicted_classes(outputs: Tensor) -> Tensor:
-    """The most probable class of each sample; one logit is binary, class 1 from 0 on."""
-    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
+@dataclass(frozen=True)
+class NamedMetric:
+    """A row of the registry."""
+
+    name: str
+    purpose: str
+    functions: Mapping[str, Callable[..., float]]
+    """By kind of task."""
+    higher_is_better: bool = False
+    percent: bool = False
+    """Whether it is a share that is shown in percent."""
+    needs_every_class: bool = False
+    option: str = ""
+    """The name of a number between 0 and 1 that must be given, as in `pinball:quantile=0.9`."""
+    usual: bool = True
+    """Whether every training reports it beside the metric asked for."""
+
+    @property
+    def written(self) -> str:
+        """How it is asked for."""
+        return f"{self.name}:{self.option}=0.9" if self.option else self.name
 
 
-def class_probabilities(outputs: Tensor) -> Tensor:
-    """(samples, classes) probabilities, of two classes where there is one logit."""
-    if outputs.shape[1] == 1:
-        positive = outputs.double().sigmoid()
-        return torch.cat((1 - positive, positive), dim=1)
-    return outputs.double().softmax(1)
+_ROWS = (
+    NamedMetric(
+        "error_rate", "share of samples, or of labels, predicted wrongly",
+        {"classification": functions.error_rate, "multilabel": functions.label_error_rate}, percent=True,
+    ),
+    NamedMetric(
+        "balanced_error", "error rate of each class, averaged over classes",
+        {"classification": functions.balanced_error, "multilabel": functions.label_balanced_error}, percent=True,
+    ),
+    NamedMetric(
+        "nll", "mean negative log-likelihood of the target",
+        {
+            "classification": functions.negative_log_likelihood,
+            "multilabel": functions.label_negative_log_likelihood,
+        },
+    ),
+    NamedMetric(
+        "log_loss", "another name of nll",
+        {
+            "classification": functions.negative_log_likelihood,
+            "multilabel": functions.label_negative_log_likelihood,
+        },
+        usual=False,
+    ),
+    NamedMetric(
+        "brier", "mean squared error of the probabilities",
+        {"classification": functions.brier_score, "multilabel": functions.label_brier_score},
+    ),
+    NamedMetric(
+        "ece", "expected calibration error: gap between confidence and accuracy",
+        {"classification": functions.expected_calibration_error}, percent=True,
+    ),
+    NamedMetric(
+        "macro_f1", "F1 of each class or label, averaged",
+        {"classification": functions.macro_f1, "multilabel": functions.label_macro_f1}, higher_is_better=True,
+    ),
+    NamedMetric(
+        "auroc", "area under the ROC curve; the mean of one class against the rest for several",
+        {"classification": functions.auroc, "multilabel": functions.label_auroc},
+        higher_is_better=True, needs_every_class=True,
+    ),
+    NamedMetric(
+        "average_precision", "area under precision against recall; the mean of one class against the rest for several",
+        {"classification": functions.average_precision, "multilabel": functions.label_average_precision},
+        higher_is_better=True, needs_every_class=True,
+    ),
+    NamedMetric("mse", "mean squared error", {"regression": functions.mean_squared_error}),
+    NamedMetric("mae", "mean absolute error", {"regression": functions.mean_absolute_error}),
+    NamedMetric(
+        "r2", "share of the targets' variance explained", {"regression": functions.r_squared}, higher_is_better=True
+    ),
+    NamedMetric(
+        "pinball", "quantile loss", {"regression": functions.pinball}, option="quantile", usual=False,
+    ),
+)  # fmt: skip
+
+METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
+"""All metrics that have a name; the first of a kind is the one a task is judged by unless another is asked for."""
 
 
-def error_rate(outputs: Tensor, targets: Tensor) -> float:
-    """Share of samples whose most probable class is wrong."""
-    return (predicted_classes(outputs) != targets).double().mean().item()
+def metric_names(kind: str) -> list[str]:
+    """How the metrics of a kind of task are asked for."""
+    return [row.written for row in METRICS.values() if kind in row.functions]
 
 
-def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> float:
-    """Mean −log p of the target, in nats."""
-    if outputs.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(outputs[:, 0].double(), targets.double()).item()
-    return F.cross_entropy(outputs.double(), targets).item()
+def is_metric_of(name: str, kind: str) -> bool:
+    """Whether a recorded name is that of a metric for this kind of task."""
+    row = _row_of(name)
+    return row is not None and kind in row.functions
 
 
-def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
-    """Mean gap between confidence and accuracy over fifteen bins of confidence (Guo et al., 2017)."""
-    confidence, predicted = class_probabilities(outputs).max(1)
-    right = (predicted == targets).double()
-    # Bins are open below and closed above, so that a confidence of exactly 1 falls into the last one.
-    bins = (confidence * _CALIBRATION_BINS).ceil().long().clamp(1, _CALIBRATION_BINS) - 1
-    gaps = torch.zeros(_CALIBRATION_BINS, dtype=torch.float64, device=outputs.device)
-    gaps.index_add_(0, bins, confidence - right)
-    return (gaps.abs().sum() / len(targets)).item()
+def recorded_direction(name: str) -> bool | None:
+    """Whether more is better for the metric that a record names; None for a user's own."""
+    row = _row_of(name)
+    return None if row is None else row.higher_is_better
 
 
-def macro_f1(outputs: Tensor, targets: Tensor) -> float:
-    """F1 of each class that occurs among targets or predictions, averaged with equal weight."""
-    predicted = predicted_classes(outputs)
-    classes = max(2, outputs.shape[1])
-    counts = torch.zeros(classes, classes, dtype=torch.float64, device=outputs.device)
-    counts.index_put_((targets, predicted), torch.ones_like(targets, dtype=torch.float64), accumulate=True)
-    hits, occurrences = counts.diagonal(), counts.sum(0) + counts.sum(1)
-    return (2 * hits / occurrences)[occurrences > 0].mean().item()
+def shown_in_percent(name: str) -> bool:
+    """Whether values of the metric that bears this name are shares that are shown in percent."""
+    row = _row_of(name)
+    return row is not None and row.percent
 
 
-def wrong_labels(outputs: Tensor, targets: Tensor) -> float:
-    """Share of all labels whose presence is told wrongly."""
-    return ((outputs > 0) != (targets > 0.5)).double().mean().item()
+def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """The metrics that every training reports; without those for which classes are missing among the targets."""
+    found: dict[str, float] = {}
+    for row in METRICS.values():
+        if kind in row.functions and row.usual:
+            metric = _made(row, row.name, kind)
+            if not (metric.needs_every_class and missing_class(targets, outputs.shape[1], kind)):
+                found[row.name] = metric(outputs, targets)
+    return found
 
 
-def negative_log_likelihood_of_labels(outputs: Tensor, targets: Tensor) -> float:
-    """Mean −log p of each label's presence or absence, in nats."""
-    return F.binary_cross_entropy_with_logits(outputs.double(), targets.double()).item()
+def missing_class(targets: Tensor, outputs: int, kind: str) -> str:
+    """Which class has no sample, or which label is always or never there; empty where nothing is missing."""
+    if kind == "multilabel":
+        present = targets > 0.5
+        for label in range(targets.shape[1]):
+            if not bool(present[:, label].any()) or bool(present[:, label].all()):
+                return f"label {label} is {'always' if bool(present[:, label].any()) else 'never'} present there"
+        return ""
+    counts = torch.bincount(targets, minlength=max(2, outputs))
+    missing = (counts == 0).nonzero().flatten().tolist()
+    return f"class {missing[0]} has no sample there" if missing else ""
 
 
-def macro_f1_of_labels(outputs: Tensor, targets: Tensor) -> float:
-    """F1 of each label that occurs among targets or predictions, averaged with equal weight; 0 where none does."""
-    predicted, present = (outputs > 0).double(), (targets > 0.5).double()
-    hits, occurrences = (predicted * present).sum(0), predicted.sum(0) + present.sum(0)
-    scores = (2 * hits / occurrences)[occurrences > 0]
-    return scores.mean().item() if len(scores) else 0.0
+def chosen_metric(metric: Any, kind: str) -> Metric:
+    """The metric that a user asks for.
 
+    Args:
+        metric: None for the kind's default, a name such as "auroc" or "pinball:quantile=0.9", a `Metric`, or an object
+            that is called as `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
+        kind: Of task.
 
-def mean_squared_error(outputs: Tensor, targets: Tensor) -> float:
-    """Mean (f − y)² over all outputs."""
-    return (outputs.double() - targets.double()).square().mean().item()
-
-
-def mean_absolute_error(outputs: Tensor, targets: Tensor) -> float:
-    """Mean |f − y| over all outputs."""
-    return (outputs.double() - targets.double()).abs().mean().item()
-
-
-def r_squared(outputs: Tensor, targets: Tensor) -> float:
-    """Share of the targets' variance that is explained, averaged over outputs; 0 where a target does not vary."""
-    outputs, targets = (tensor.double().reshape(len(tensor), -1) for tensor in (outputs, targets))
-    residual = (outputs - targets).square().sum(0)
-    total = (targets - targets.mean(0)).square().sum(0)
-    return torch.where(total > 0, 1 - residual / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0).mean().item()
-
-
-def _by_name(*metrics: Metric) -> dict[str, Metric]:
-    return {metric.name: metric for metric in metrics}
-
-
-CLASSIFICATION_METRICS = _by_name(
-    Metric("error_rate", error_rate),
-    Metric("nll", negative_log_likelihood),
-    Metric("ece", expected_calibration_error),
-    Metric("macro_f1", macro_f1, lower_is_better=False),
-)
-REGRESSION_METRICS = _by_name(
-    Metric("mse", mean_squared_error),
-    Metric("mae", mean_absolute_error),
-    Metric("r2", r_squared, lower_is_better=False),
-)
-
-
-MULTILABEL_METRICS = _by_name(
-    Metric("error_rate", wrong_labels),
-    Metric("nll", negative_log_likelihood_of_labels),
-    Metric("macro_f1", macro_f1_of_labels, lower_is_better=False),
-)
-_METRICS = {
-    "classification": CLASSIFICATION_METRICS,
-    "regression": REGRESSION_METRICS,
-    "multilabel": MULTILABEL_METRICS,
-}
-
-
-def metrics_for(kind: str) -> dict[str, Metric]:
-    """The metrics of a kind of task; the first is the one it is judged by unless told otherwise."""
-    return _METRICS[kind]
-
-
-def chosen_metric(metric: str | Metric | Measure | None, kind: str) -> Metric:
-    """The metric of that name, the default of the kind, or a user's own function of outputs and targets."""
-    known = metrics_for(kind)
+    Raises:
+        InputError: If there is no such metric for this kind, or a function comes without its direction.
+    """
     if metric is None:
-        return next(iter(known.values()))
+        row = next(row for row in METRICS.values() if kind in row.functions)
+        return _made(row, row.name, kind)
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        if metric not in known:
-            raise InputError(f"metric must be one of {', '.join(known)} for {kind} but got {metric!r}")
-        return known[metric]
-    if callable(metric):
-        return Metric(getattr(metric, "__name__", "metric"), metric)
-    raise InputError(f"metric must be a name or a function of outputs and targets but got {metric!r}")
+        return _named(metric, kind)
+    if not callable(metric):
+        raise InputError(f"metric must be a name or an evomal.Metric but got {metric!r}")
+    name, direction = _name_of(metric), getattr(metric, "higher_is_better", None)
+    if not isinstance(direction, bool):
+        raise InputError(
+            f"the metric {name} must come with its direction: "
+            f"evomal.Metric({name}, higher_is_better=True) or higher_is_better=False"
+        )
+    return Metric(functools.partial(_measured_by, metric), name, higher_is_better=direction)
+
+
+def _named(text: str, kind: str) -> Metric:
+    name, _, options = text.partition(":")
+    row = METRICS.get(name)
+    if row is None or kind not in row.functions:
+        raise InputError(f"metric must be one of {', '.join(metric_names(kind))} for {kind} but got {text!r}")
+    if not row.option:
+        if options:
+            raise InputError(f"the metric {name} takes no options but got {options!r}")
+        return _made(row, name, kind)
+    option, _, value = options.partition("=")
+    if option.strip() != row.option or not value:
+        raise InputError(f"the metric {name} needs its {row.option}, as in {row.written}, but got {text!r}")
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not 0 < number < 1:
+        raise InputError(f"{name}: {row.option} must be above 0 and below 1 but got {value.strip()!r}")
+    return _made(row, f"{name}:{row.option}={number:g}", kind, **{row.option: number})
+
+
+def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
+    function: Callable[..., float] = row.functions[kind]
+    return Metric(
+        functools.partial(function, **options) if options else function, name,
+        higher_is_better=row.higher_is_better, needs_every_class=row.needs_every_class,
+    )  # fmt: skip
+
+
+def _row_of(name: str) -> NamedMetric | None:
+    return METRICS.get(name.partition(":")[0])
+
+
+def _measured_by(metric: Any, outputs: Tensor, targets: Tensor) -> Any:
+    """The value of an object such as torchmetrics' for this call alone."""
+    # One logit is binary, for which torchmetrics wants outputs of the targets' shape.
+    is_one_logit = outputs.dim() == targets.dim() + 1 and outputs.shape[-1] == 1
+    value = metric(outputs.squeeze(-1) if is_one_logit else outputs, targets)
+    if callable(reset := getattr(metric, "reset", None)):
+        reset()  # such objects add up what they are called with
+    return value
+
+
+def _name_of(metric: Any) -> str:
+    return getattr(metric, "__name__", None) or type(metric).__name__
+
+
+def _described(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

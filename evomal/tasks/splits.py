@@ -31,7 +31,7 @@ def split_rows(
     counts = [round(rows * share) for share in (validation, test)]
     if (
         rows - sum(counts) < 1
-        or min(count for count, share in zip(counts, (validation, test), strict=True) if share) < 1
+        or min((count for count, share in zip(counts, (validation, test), strict=True) if share), default=1) < 1
     ):
         raise InputError(
             f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,21 @@ from torch.utils.data import Dataset
 from evomal.errors import InputError
 from evomal.progress import tracked
 from evomal.tasks.augmentation import Augmentation
+from evomal.tasks.data_checks import (
+    Kind,
+    check_classes,
+    check_kind,
+    check_several_classes,
+    check_split,
+    checked_inputs,
+    checked_targets,
+    number_array,
+    whole_seed,
+)
 from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels, outlying_targets
-from evomal.tasks.metrics import Measure, Metric, chosen_metric
+from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
 from evomal.tasks.splits import shared_content, split_rows
 
-Kind = Literal["classification", "regression", "multilabel"]
-KINDS = ("classification", "regression", "multilabel")
 ModelFactory = Callable[[], nn.Module]
 
 
@@ -89,19 +98,27 @@ class Task:
     """What was done to the data: seed, sizes, hardships, rows of equal content in two parts."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"kind must be one of {', '.join(KINDS)} but got {self.kind!r}")
+        check_kind(self.kind)
         if isinstance(self.model, nn.Module) or not callable(self.model):
             raise InputError(
                 f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"
             )
+        if not isinstance(self.metric, Metric):
+            object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
         for name in ("train", "validation", "test"):
-            part = getattr(self, name)
-            if len(part) == 0:
-                raise InputError(f"the {name} split must have at least one sample but is empty")
-            if len(part.inputs) != len(part.targets):
-                counts = f"{len(part.inputs)} and {len(part.targets)}"
-                raise InputError(f"the {name} split must have a target for each input but got {counts}")
+            place, part = f"the {name} split", getattr(self, name)
+            part = Part(checked_inputs(part.inputs, place), checked_targets(part.targets, self.kind, place))
+            check_split(part.inputs, part.targets, self.kind, self.outputs, name)
+            object.__setattr__(self, name, part)
+        if self.kind == "classification":
+            check_several_classes(self.train.targets, "the train split")
+        self._check_metric()
+
+    def _check_metric(self) -> None:
+        """Raise unless validation and test hold what the metric needs."""
+        for name in ("validation", "test") if self.metric.needs_every_class else ():
+            if missing := missing_class(getattr(self, name).targets, self.outputs, self.kind):
+                raise InputError(f"the metric {self.metric.name} needs every class in the {name} split, but {missing}")
 
     def __repr__(self) -> str:
         rows = " + ".join(str(len(part)) for part in (self.train, self.validation, self.test))
@@ -134,6 +151,7 @@ class Task:
         Float tables are standardised with the training split's means and deviations, features as well as the targets of
         regression, unless `standardise` is false. Hardships touch the training split only.
         """
+        seed = whole_seed(seed)
         features, targets = _checked_arrays(x, y, kind)
         labels = targets if kind == "classification" else None
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
@@ -183,12 +201,10 @@ class Task:
         name: str = "own",
     ) -> "Task":
         """Three torch datasets of (input, target) pairs, read once into tensors and taken as they are."""
+        check_kind(kind)
         named = {"training": train, "validation": validation, "test": test}
         parts = [_materialised(dataset, place, kind) for place, dataset in named.items()]
         outputs = int(parts[0].targets.max()) + 1 if kind == "classification" else parts[0].targets.shape[1]
-        if kind == "classification":
-            for place, part in zip(named, parts, strict=True):
-                _check_labels(part.targets.numpy(), f"the {place} data", outputs)
         return cls(
             kind=kind,
             train=parts[0],
@@ -205,44 +221,26 @@ class Task:
         )
 
 
-def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    features, targets = np.asarray(x), np.asarray(y)
-    if kind not in KINDS:
-        raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
-    if features.ndim < 2 or len(features) == 0:
+def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Features and targets as arrays; what is wrong is said by the rows of the arrays that were given."""
+    check_kind(kind)
+    features, targets = number_array(x, "x"), number_array(y, "y")
+    if features.ndim < 2 or len(features) == 0 or features[0].size == 0:
         raise InputError(f"x must have a row for each sample and at least one feature but got shape {features.shape}")
     if targets.ndim == 0 or len(targets) != len(features):
         targets = np.atleast_1d(targets)
         raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
-    if features.dtype.kind not in "fiub":
-        raise InputError(f"x must hold numbers but got {features.dtype}")
     if features.dtype.kind == "f" and not np.isfinite(features).all():
         place = tuple(int(index) for index in np.argwhere(~np.isfinite(features))[0])
         raise InputError(f"x must be finite but x{list(place)} is {features[place]}")
-    if kind == "classification":
-        if targets.ndim == 2 and targets.shape[1] == 1:
-            targets = targets[:, 0]
-        if targets.ndim != 1 or targets.dtype.kind not in "iub":
-            raise InputError(
-                f"y must be whole class numbers, one a row, but got {targets.dtype} of shape {targets.shape}"
-            )
-        targets = targets.astype(np.int64)
-        _check_labels(targets, "y", int(targets.max()) + 1)
-    else:
-        targets = targets.reshape(len(targets), -1).astype(np.float64)
-        if not np.isfinite(targets).all():
-            raise InputError(f"y must be finite but row {int(np.argwhere(~np.isfinite(targets))[0][0])} is not")
-        if kind == "multilabel" and not np.isin(targets, (0, 1)).all():
-            raise InputError("y must be a matrix of zeros and ones for multilabel")
-    return features, targets
-
-
-def _check_labels(labels: npt.NDArray[np.int64], place: str, classes: int) -> None:
-    if labels.min() < 0 or labels.max() >= classes:
-        culprit = int(labels[(labels < 0) | (labels >= classes)][0])
-        raise InputError(f"class numbers of {place} must lie between 0 and {classes - 1} but one is {culprit}")
-    if len(np.unique(labels)) < 2:
-        raise InputError(f"{place} must hold at least two classes but all {len(labels)} labels are {int(labels[0])}")
+    if kind != "classification":
+        targets = targets.reshape(len(targets), -1)
+    checked = checked_targets(targets, kind, "y")
+    if kind != "classification":
+        return features, targets.astype(np.float64)
+    check_classes(checked, "y", int(checked.max()) + 1)
+    check_several_classes(checked, "y")
+    return features, checked.numpy()
 
 
 def _standardised(
@@ -263,7 +261,7 @@ def _part(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Par
     return Part(torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets, dtype=target_dtype))
 
 
-def _materialised(dataset: Dataset[Any], place: str, kind: str) -> Part:
+def _materialised(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
     if not isinstance(dataset, Sized) or len(dataset) == 0:
         raise InputError(f"the {place} dataset must have a length of at least 1")
     inputs, targets = [], []
@@ -278,13 +276,6 @@ def _materialised(dataset: Dataset[Any], place: str, kind: str) -> Part:
         stacked_inputs, stacked_targets = torch.stack(inputs), torch.stack(targets)
     except RuntimeError:
         raise InputError(f"all items of the {place} dataset must have the same shape") from None
-    if not bool(torch.isfinite(stacked_inputs).all()):
-        raise InputError(f"the inputs of the {place} dataset must be finite")
-    if kind == "classification":
-        return Part(stacked_inputs, stacked_targets.reshape(len(inputs)).long())
-    values = stacked_targets.reshape(len(inputs), -1).float()
-    if not bool(torch.isfinite(values).all()):
-        raise InputError(f"the targets of the {place} dataset must be finite")
-    if kind == "multilabel" and not bool(((values == 0) | (values == 1)).all()):
-        raise InputError(f"the targets of the {place} dataset must be zeros and ones for multilabel")
-    return Part(stacked_inputs, values)
+    if kind != "classification":
+        stacked_targets = stacked_targets.reshape(len(targets), -1)
+    return Part(stacked_inputs, checked_targets(stacked_targets, kind, f"the {place} dataset"))

@@ -8,7 +8,7 @@ from typing import Any
 from evomal.engine import Score
 from evomal.verdict.entries import Comparison, Entry, Trained
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
-from evomal.verdict.words import SHARES, difference_words, schedule_words, unit_of
+from evomal.verdict.words import difference_words, schedule_words, unit_of
 
 _WIDTH = 80
 
@@ -18,7 +18,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     task = comparison.task
     return {
         "task": task.name, "record": dict(task.record), "metric": task.metric.name,
-        "lower_is_better": task.metric.lower_is_better, "steps": comparison.steps,
+        "lower_is_better": not task.metric.higher_is_better, "steps": comparison.steps,
         "milestones": list(comparison.milestones), "seeds": list(comparison.seeds),
         "search_seeds": list(comparison.search_seeds), "trials": comparison.trials, "rates": list(comparison.rates),
         "baseline": comparison.baseline,
@@ -38,6 +38,8 @@ def markdown(comparison: Comparison) -> str:
         f"({comparison.seeds[0]} to {comparison.seeds[-1]}), mean ± deviation; difference to {comparison.baseline} in "
         "the same variant with its 95 % bootstrap interval; p by Wilcoxon's signed-rank test unless it says sign"
     )
+    if task.metric.higher_is_better:
+        head += "; differences are of costs, so below 0 is better"
     if comparison.trials:
         head += f"; tuned: the best of {_rates(comparison)} on validation, for every loss alike"
     lines = [
@@ -187,7 +189,7 @@ def _tested(score: Score) -> float:
 
 
 def _share(comparison: Comparison) -> bool:
-    return comparison.task.metric.name in SHARES
+    return comparison.task.metric.percent
 
 
 def _unit(comparison: Comparison) -> str:

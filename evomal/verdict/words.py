@@ -13,8 +13,6 @@ from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction
 
 POINTS = "points"
 """The unit of differences of shares, such as error rates: percentage points."""
-SHARES = ("error_rate", "ece")
-"""Metrics that are shares, and are shown in percent."""
 
 Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
@@ -194,7 +192,7 @@ def difference_words(
 
 def unit_of(task: Task) -> str:
     """How differences are shown: those of shares in points."""
-    return POINTS if task.metric.name in SHARES else ""
+    return POINTS if task.metric.percent else ""
 
 
 def schedule_words(steps: int, milestones: Sequence[int]) -> str:

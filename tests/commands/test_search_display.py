@@ -84,7 +84,7 @@ def test_the_region_in_the_middle_of_a_search(clock):
         assert drawn(display) == [
             "generation 2 of 4  ━━━━━━━━━━━━━━                          0:01:23  0:04:09 left",
             "best fitness  0.5",
-            "best formula  4*(-f + y)**2",
+            "best formula  4*(f - y)**2",
             "candidates    evaluated 31 · cached 12 · dead gradient 20 · rejected 40",
             "              gradient-equivalent 3 · diverged 2",
         ]
@@ -172,7 +172,7 @@ def test_the_best_so_far_is_kept_and_its_formula_made_once(clock, monkeypatch):
         drawn(display)
         assert made == ["abs(sub(y, f))"]
         display.told(generation(4, candidate("square(sub(y, f))", 0.25)))
-        assert drawn(display)[1:3] == ["best fitness  0.25", "best formula  (-f + y)**2"]
+        assert drawn(display)[1:3] == ["best fitness  0.25", "best formula  (f - y)**2"]
 
 
 def told_of_everything(width):
@@ -216,10 +216,10 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
 @pytest.mark.parametrize(
     ("genome", "weights", "shown"),
     [
-        ("square(sub(y, f))", (), "(-f + y)**2"),
-        ("square(sub(y, f))", (0.5, 1.0, 3.0), "(-1.5*f + 0.5*y)**2"),
+        ("square(sub(y, f))", (), "(f - y)**2"),
+        ("square(sub(y, f))", (0.5, 1.0, 3.0), "(1.5*f - y/2)**2"),
         ("square(sub(y, f))", (0.5,), "square(sub(y, f))"),
-        ("square(sub(y, f))", (float("nan"), 1.0, 1.0), "nan"),
+        ("square(sub(y, f))", (float("nan"), 1.0, 1.0), "square(nan*sub(y, f))"),
         ("[0.5,-1.25e-07]", (), "[0.5,-1.25e-07]"),
         ("focal", (), "focal"),
         ("[bold red]f[/bold red] :smile:", (), "[bold red]f[/bold red] :smile:"),
@@ -236,15 +236,15 @@ def test_formulas_of_every_kind_of_genome(clock, genome, weights, shown):
         assert drawn(display)[2] == f"best formula  {cut}"
 
 
-def test_large_trees_are_shown_as_they_are_without_asking_sympy(monkeypatch):
-    monkeypatch.setattr(Expression, "formula", lambda *_: pytest.fail("this may take long"))
-    large = "add(" * 15 + "f" + ", y)" * 15
-    assert Expression.parse(large).size == 31
-    assert shown_formula(candidate(large)) == large
+def test_a_tree_that_kept_sympy_busy_for_minutes_is_shown_at_once():
+    genome = "aq(tanh(tanh(aq(y, tanh(f)))), tanh(aq(tanh(aq(f, y)), tanh(tanh(f)))))"
+    began = time.perf_counter()
+    assert shown_formula(candidate(genome)).startswith("tanh(tanh(y/sqrt(tanh(f)**2 + 1)))/sqrt(")
+    assert time.perf_counter() - began < 1
 
 
 @pytest.mark.parametrize("error", [RecursionError, ZeroDivisionError, NotImplementedError, TypeError])
-def test_a_formula_that_sympy_fails_on_is_the_genome(monkeypatch, error):
+def test_a_formula_that_cannot_be_made_is_the_genome(monkeypatch, error):
     def failing(*_):
         raise error
 
@@ -291,7 +291,7 @@ def test_what_stays_on_a_terminal_is_the_final_state(clock):
     assert drawn(display) == [
         "2 of 2 generations  " + "━" * 51 + "  0:00:07",
         "best fitness  0.25",
-        "best formula  (-f + y)**2",
+        "best formula  (f - y)**2",
         "candidates    evaluated 2",
     ]
     written = console.file.getvalue()

@@ -1,32 +1,95 @@
-"""Metrics against scikit-learn, torch and cases computed by hand."""
+"""Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
+import numpy as np
 import pytest
 import sklearn.metrics
 import torch
 import torch.nn.functional as F
 
+import evomal
 from evomal.errors import InputError
-from evomal.tasks.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, Metric, chosen_metric
+from evomal.tasks.metrics import (
+    METRICS,
+    Metric,
+    chosen_metric,
+    missing_class,
+    recorded_direction,
+    shown_in_percent,
+    usual_metrics,
+)
 
 
 def batch(classes, samples=200, seed=0):
     rng = torch.Generator().manual_seed(seed)
-    return torch.randn(samples, classes, generator=rng) * 2, torch.randint(max(2, classes), (samples,), generator=rng)
+    # Rounded, so that scores tie.
+    outputs = (torch.randn(samples, classes, generator=rng) * 4).round() / 2
+    return outputs, torch.randint(max(2, classes), (samples,), generator=rng)
+
+
+def labels(samples=200, count=4, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    outputs = (torch.randn(samples, count, generator=rng) * 4).round() / 2
+    return outputs, (torch.rand(samples, count, generator=rng) < 0.3).float()
+
+
+def measured(name, kind, outputs, targets):
+    return chosen_metric(name, kind)(outputs, targets)
 
 
 @pytest.mark.parametrize("classes", [1, 2, 7])
-def test_classification_metrics(classes):
+def test_classification_metrics_are_those_of_scikit_learn(classes):
     outputs, targets = batch(classes)
     predicted = (outputs[:, 0] > 0).long() if classes == 1 else outputs.argmax(1)
-    found = {name: metric(outputs, targets) for name, metric in CLASSIFICATION_METRICS.items()}
-    assert found["error_rate"] == pytest.approx(1 - sklearn.metrics.accuracy_score(targets, predicted))
-    assert found["macro_f1"] == pytest.approx(sklearn.metrics.f1_score(targets, predicted, average="macro"))
-    expected = (
-        F.binary_cross_entropy_with_logits(outputs[:, 0], targets.float())
-        if classes == 1
-        else F.cross_entropy(outputs, targets)
-    )
-    assert found["nll"] == pytest.approx(expected.item(), rel=1e-6)
+    positive = outputs.double().sigmoid()
+    p = torch.cat((1 - positive, positive), 1) if classes == 1 else outputs.double().softmax(1)
+    scores = p[:, 1] if classes <= 2 else p
+    expected = {
+        "error_rate": 1 - sklearn.metrics.accuracy_score(targets, predicted),
+        "balanced_error": 1 - sklearn.metrics.balanced_accuracy_score(targets, predicted),
+        "nll": sklearn.metrics.log_loss(targets, p),
+        "log_loss": sklearn.metrics.log_loss(targets, p),
+        "brier": sklearn.metrics.brier_score_loss(targets, scores),
+        "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
+        "auroc": sklearn.metrics.roc_auc_score(targets, scores, multi_class="ovr"),
+        "average_precision": sklearn.metrics.average_precision_score(targets, scores, average="macro"),
+    }
+    for name, value in expected.items():
+        assert measured(name, "classification", outputs, targets) == pytest.approx(value, rel=1e-9), name
+
+
+def test_multilabel_metrics_are_those_of_scikit_learn():
+    outputs, targets = labels()
+    p, predicted = outputs.double().sigmoid(), (outputs > 0).float()
+    each = range(targets.shape[1])
+    expected = {
+        "error_rate": sklearn.metrics.hamming_loss(targets, predicted),
+        "balanced_error": np.mean(
+            [1 - sklearn.metrics.balanced_accuracy_score(targets[:, k], predicted[:, k]) for k in each]
+        ),
+        "nll": np.mean([sklearn.metrics.log_loss(targets[:, k], p[:, k]) for k in each]),
+        "brier": np.mean([sklearn.metrics.brier_score_loss(targets[:, k], p[:, k]) for k in each]),
+        "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
+        "auroc": sklearn.metrics.roc_auc_score(targets, p, average="macro"),
+        "average_precision": sklearn.metrics.average_precision_score(targets, p, average="macro"),
+    }
+    for name, value in expected.items():
+        assert measured(name, "multilabel", outputs, targets) == pytest.approx(value, rel=1e-9), name
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_regression_metrics_are_those_of_scikit_learn(outputs):
+    rng = torch.Generator().manual_seed(0)
+    f, y = torch.randn(50, outputs, generator=rng), torch.randn(50, outputs, generator=rng)
+    expected = {
+        "mse": sklearn.metrics.mean_squared_error(y, f),
+        "mae": sklearn.metrics.mean_absolute_error(y, f),
+        "r2": sklearn.metrics.r2_score(y, f),
+        "pinball:quantile=0.9": sklearn.metrics.mean_pinball_loss(y, f, alpha=0.9),
+        "pinball:quantile=0.25": sklearn.metrics.mean_pinball_loss(y, f, alpha=0.25),
+    }
+    for name, value in expected.items():
+        assert measured(name, "regression", f, y) == pytest.approx(value, rel=1e-6), name
+    assert measured("r2", "regression", f, torch.ones_like(f)) == 0
 
 
 def test_calibration_by_hand():
@@ -34,41 +97,162 @@ def test_calibration_by_hand():
     p = torch.tensor([[0.75, 0.25]] * 4 + [[0.05, 0.95]] * 2, dtype=torch.float64)
     targets = torch.tensor([0, 0, 1, 1, 1, 1])
     expected = 4 / 6 * abs(0.75 - 0.5) + 2 / 6 * abs(0.95 - 1)
-    assert CLASSIFICATION_METRICS["ece"](p.log(), targets) == pytest.approx(expected)
+    assert measured("ece", "classification", p.log(), targets) == pytest.approx(expected)
     certain = torch.tensor([[100.0, -100.0]] * 3)
-    assert CLASSIFICATION_METRICS["ece"](certain, torch.tensor([0, 0, 0])) == pytest.approx(0, abs=1e-12)
-    assert CLASSIFICATION_METRICS["ece"](certain, torch.tensor([1, 1, 1])) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_regression_metrics(outputs):
-    rng = torch.Generator().manual_seed(0)
-    f, y = torch.randn(50, outputs, generator=rng), torch.randn(50, outputs, generator=rng)
-    assert REGRESSION_METRICS["mse"](f, y) == pytest.approx(sklearn.metrics.mean_squared_error(y, f), rel=1e-6)
-    assert REGRESSION_METRICS["mae"](f, y) == pytest.approx(sklearn.metrics.mean_absolute_error(y, f), rel=1e-6)
-    assert REGRESSION_METRICS["r2"](f, y) == pytest.approx(sklearn.metrics.r2_score(y, f), rel=1e-6)
-    assert REGRESSION_METRICS["r2"](f, torch.ones_like(f)) == 0
+    assert measured("ece", "classification", certain, torch.tensor([0, 0, 0])) == pytest.approx(0, abs=1e-12)
+    assert measured("ece", "classification", certain, torch.tensor([1, 1, 1])) == pytest.approx(1)
 
 
 def test_what_is_not_finite_shows():
-    assert REGRESSION_METRICS["mse"](torch.tensor([[torch.nan]]), torch.zeros(1, 1)) != 0
-    assert CLASSIFICATION_METRICS["nll"](torch.tensor([[torch.inf, 0.0]]), torch.tensor([1])) != 0
+    assert measured("mse", "regression", torch.tensor([[torch.nan]]), torch.zeros(1, 1)) != 0
+    assert measured("nll", "classification", torch.tensor([[torch.inf, 0.0]]), torch.tensor([1])) != 0
 
 
-def test_choosing():
+@pytest.mark.parametrize("name", [row.written for row in METRICS.values()])
+def test_no_metric_broadcasts(name):
+    row = METRICS[name.partition(":")[0]]
+    for kind in row.functions:
+        if kind == "classification":
+            outputs, targets, sentence = (
+                torch.zeros(6, 3),
+                torch.zeros(6, 1).long(),
+                "a metric of classes needs outputs",
+            )
+        else:
+            outputs, targets = torch.zeros(6, 1), torch.zeros(6)
+            sentence = r"outputs must have the targets' shape \(6,\) but have shape \(6, 1\)"
+        with pytest.raises(InputError, match=sentence):
+            measured(name, kind, outputs, targets)
+
+
+def test_one_class_alone_is_a_sentence():
+    for name in ("auroc", "average_precision"):
+        sentence = f"^{name} needs targets of at least two classes but all 4 are of one$"
+        with pytest.raises(InputError, match=sentence):
+            measured(name, "classification", torch.randn(4, 2), torch.zeros(4).long())
+    assert missing_class(torch.tensor([0, 2, 2]), 3, "classification") == "class 1 has no sample there"
+    assert missing_class(torch.tensor([0, 1]), 2, "classification") == ""
+    assert missing_class(torch.tensor([[1.0, 0.0], [1.0, 1.0]]), 2, "multilabel") == "label 0 is always present there"
+    assert missing_class(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), 2, "multilabel") == "label 1 is never present there"
+
+
+def test_every_training_reports_what_can_be_measured():
+    outputs, targets = batch(3)
+    every = usual_metrics("classification", outputs, targets)
+    assert list(every) == [
+        "error_rate", "balanced_error", "nll", "brier", "ece", "macro_f1", "auroc", "average_precision",
+    ]  # fmt: skip
+    few = usual_metrics("classification", outputs, targets.clamp(max=1))
+    assert set(every) - set(few) == {"auroc", "average_precision"}
+    assert list(usual_metrics("regression", torch.zeros(2, 1), torch.ones(2, 1))) == ["mse", "mae", "r2"]
+
+
+def test_the_registry_knows_direction_and_unit():
+    higher = {name for name, row in METRICS.items() if row.higher_is_better}
+    assert higher == {"macro_f1", "auroc", "average_precision", "r2"}
+    assert {name for name, row in METRICS.items() if row.percent} == {"error_rate", "balanced_error", "ece"}
+    assert (recorded_direction("auroc"), recorded_direction("pinball:quantile=0.9")) == (True, False)
+    assert recorded_direction("mine") is None
+    assert shown_in_percent("ece")
+    assert not shown_in_percent("auroc")
+    assert not shown_in_percent("mine")
+
+
+def test_choosing_by_name():
     assert chosen_metric(None, "classification").name == "error_rate"
+    assert chosen_metric(None, "multilabel").name == "error_rate"
     assert chosen_metric(None, "regression").name == "mse"
     assert chosen_metric("r2", "regression").cost(0.25) == -0.25
     assert chosen_metric("mae", "regression").cost(0.25) == 0.25
+    pinball = chosen_metric("pinball:quantile=0.90", "regression")
+    assert (pinball.name, pinball.higher_is_better) == ("pinball:quantile=0.9", False)
 
-    def median(outputs, targets):
-        return (outputs - targets).abs().median()
 
-    own = chosen_metric(median, "regression")
-    assert (own.name, own(torch.tensor([3.0]), torch.tensor([1.0]))) == ("median", 2.0)
-    metric = Metric("mine", median, lower_is_better=False)
-    assert chosen_metric(metric, "regression") is metric
-    with pytest.raises(InputError, match="metric must be one of mse, mae, r2 for regression but got 'error_rate'"):
-        chosen_metric("error_rate", "regression")
-    with pytest.raises(InputError, match="a name or a function of outputs and targets but got 3"):
-        chosen_metric(3, "regression")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("error_rate", "metric must be one of mse, mae, r2, pinball:quantile=0.9 for regression but got 'error_rate'"),
+        ("pinball", "the metric pinball needs its quantile, as in pinball:quantile=0.9, but got 'pinball'"),
+        ("pinball:alpha=0.5", "the metric pinball needs its quantile, as in pinball:quantile=0.9, but got"),
+        ("pinball:quantile=1.5", "pinball: quantile must be above 0 and below 1 but got '1.5'"),
+        ("pinball:quantile=high", "pinball: quantile must be above 0 and below 1 but got 'high'"),
+        ("mse:quantile=0.9", "the metric mse takes no options but got 'quantile=0.9'"),
+        (3, "metric must be a name or an evomal.Metric but got 3"),
+    ],
+)
+def test_metrics_that_are_not_there(name, sentence):
+    with pytest.raises(InputError) as caught:
+        chosen_metric(name, "regression")
+    assert str(caught.value).startswith(sentence)
+
+
+def median(outputs, targets):
+    return (outputs - targets).abs().median()
+
+
+class Metered:
+    """Called, reset and described as torchmetrics' classes are."""
+
+    higher_is_better = True
+
+    def __init__(self):
+        self.seen, self.resets = [], 0
+
+    def __call__(self, preds, target):
+        self.seen.append((tuple(preds.shape), tuple(target.shape)))
+        return torch.tensor(0.75)
+
+    def reset(self):
+        self.resets += 1
+
+
+def test_a_function_must_come_with_its_direction():
+    with pytest.raises(InputError) as caught:
+        chosen_metric(median, "regression")
+    assert str(caught.value) == (
+        "the metric median must come with its direction: "
+        "evomal.Metric(median, higher_is_better=True) or higher_is_better=False"
+    )
+    undecided = Metered()
+    undecided.higher_is_better = None  # as some of torchmetrics have it
+    with pytest.raises(InputError, match="the metric Metered must come with its direction"):
+        chosen_metric(undecided, "regression")
+    own = evomal.Metric(median, higher_is_better=False)
+    assert chosen_metric(own, "regression") is own
+    assert (own.name, own.cost(2.0), own(torch.tensor([3.0]), torch.tensor([1.0]))) == ("median", 2.0, 2.0)
+    assert evomal.Metric(median, "mine", higher_is_better=True).cost(2.0) == -2.0
+
+
+def test_objects_as_torchmetrics_has_them():
+    metered = Metered()
+    metric = chosen_metric(metered, "classification")
+    assert (metric.name, metric.higher_is_better) == ("Metered", True)
+    assert metric(torch.zeros(5, 1), torch.zeros(5).long()) == 0.75
+    assert metric(torch.zeros(5, 3), torch.zeros(5).long()) == 0.75
+    assert metered.seen == [((5,), (5,)), ((5, 3), (5,))]
+    assert metered.resets == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((3,), "a metric must be a function of outputs and targets but got 3"),
+        ((median, 7), "a metric's name must be a text but got 7"),
+    ],
+)
+def test_bad_metrics(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Metric(*arguments, higher_is_better=True)
+    with pytest.raises(InputError, match="higher_is_better must be True or False but got 'yes'"):
+        Metric(median, higher_is_better="yes")
+    with pytest.raises(
+        InputError, match=r"the metric rows must return one number but returned a tensor of shape \(4, 2\)"
+    ):
+        Metric(lambda outputs, _: outputs, "rows", higher_is_better=True)(torch.zeros(4, 2), torch.zeros(4))
+
+
+def test_nll_is_cross_entropy():
+    outputs, targets = batch(5)
+    assert measured("nll", "classification", outputs, targets) == pytest.approx(
+        F.cross_entropy(outputs, targets).item()
+    )

@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+import evomal
 from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
-from evomal.tasks.task import Task
+from evomal.tasks.metrics import chosen_metric
+from evomal.tasks.task import Part, Task
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (200, 4))
@@ -102,19 +104,48 @@ def test_datasets_are_taken_as_they_are():
         (np.where(X[3, 1] == X, np.nan, X), LABELS, {}, "x must be finite but x[3, 1] is nan"),
         (X, LABELS - 1, {}, "class numbers of y must lie between 0 and 1 but one is -1"),
         (X, LABELS * 0, {}, "y must hold at least two classes but all 200 labels are 0"),
-        (X, VALUES, {}, "y must be whole class numbers, one a row, but got float64 of shape (200,)"),
-        (X, VALUES * np.inf, {"kind": "regression"}, "y must be finite but row 0 is not"),
+        (X, np.where(np.arange(200) == 7, 0.7, LABELS), {}, "class numbers of y must be whole but row 7 is 0.7"),
+        (X, np.where(np.arange(200) == 7, np.nan, LABELS), {}, "class numbers of y must be whole but row 7 is nan"),
+        (X, np.stack((LABELS, LABELS), 1), {}, "class numbers of y must have shape (samples,), one for each sample"),
+        (X, VALUES * np.inf, {"kind": "regression"}, "targets of y must be finite but row 0 has inf"),
+        (X, VALUES > 50, {"kind": "regression"}, "regression targets of y must be numbers but are true and false"),
+        (X, LABELS, {"seed": 0.5}, "seed must be a whole number but got 0.5"),
+        (X, LABELS, {"seed": True}, "seed must be a whole number but got True"),
+        (X * 1j, LABELS, {}, "x must hold real numbers but got complex128"),
+        (X, VALUES * 1j, {"kind": "regression"}, "y must hold real numbers but got complex128"),
+        (X.astype(object), LABELS, {}, "x must hold real numbers but got object"),
+        (X, LABELS.astype(str), {}, "y must hold real numbers but got <U21: number the classes from 0"),
+        (np.ma.masked_equal(X, X[4, 2]), LABELS, {}, "x must have no masked values but row 4 has one"),
+        (
+            X,
+            np.ma.masked_equal(VALUES, VALUES[9]),
+            {"kind": "regression"},
+            "y must have no masked values but row 9 has one",
+        ),
+        ([[1.0], [1.0, 2.0]], [0, 1], {}, "x must have rows of one shape but they differ"),
+        (X[:, :0], LABELS, {}, "x must have a row for each sample and at least one feature but got shape (200, 0)"),
         (
             X,
             LABELS,
             {"kind": "ranking"},
             "kind must be one of classification, regression, multilabel but got 'ranking'",
         ),
-        (X, np.stack((LABELS, LABELS), 1), {"kind": "multilabel"}, "y must be a matrix of zeros and ones"),
+        (
+            X,
+            np.stack((LABELS * 0, LABELS * 0 + 2), 1),
+            {"kind": "multilabel"},
+            "multilabel targets of y must be zeros and ones but row 0 has 2.0",
+        ),
         (X, LABELS, {"test": 0.9}, "every part of the data needs a row"),
-        (X, LABELS, {"metric": "mse"}, "metric must be one of error_rate, nll, ece, macro_f1 for classification"),
-        (X.astype(str), LABELS, {}, "x must hold numbers but got"),
+        (X, LABELS, {"metric": "mse"}, "metric must be one of error_rate, balanced_error, nll, log_loss, brier"),
+        (X.astype(str), LABELS, {}, "x must hold real numbers but got"),
         (X, LABELS, {"test": 0.0}, "the test split must have at least one sample but is empty"),
+        (
+            X,
+            LABELS,
+            {"test": 0.0, "validation": 0.0},
+            "the validation split must have at least one sample but is empty",
+        ),
     ],
 )
 def test_bad_arrays(x, y, options, sentence):
@@ -129,5 +160,139 @@ def test_bad_datasets():
         Task.from_datasets(good, TensorDataset(torch.randn(0, 4), torch.arange(0)), good, model=net)
     with pytest.raises(InputError, match="the training dataset must give pairs of input and target"):
         Task.from_datasets(TensorDataset(torch.randn(9, 4)), good, good, model=net)
-    with pytest.raises(InputError, match="class numbers of the test data must lie between 0 and 2 but one is 5"):
+    with pytest.raises(InputError, match="class numbers of the test split must lie between 0 and 2 but one is 5"):
         Task.from_datasets(good, good, TensorDataset(torch.randn(9, 4), torch.arange(9) % 2 * 5), model=net)
+    with pytest.raises(InputError, match=r"class numbers of the validation dataset must be whole but row 2 is 0\.7"):
+        Task.from_datasets(good, TensorDataset(torch.randn(3, 4), torch.tensor([0.0, 1.0, 0.7])), good, model=net)
+    broken = torch.randn(9, 4)
+    broken[4, 1] = torch.nan
+    with pytest.raises(InputError, match="the inputs of the validation split must be finite but row 4 has nan"):
+        Task.from_datasets(good, TensorDataset(broken, torch.arange(9) % 3), good, model=net)
+    pairs = [TensorDataset(torch.randn(9, 4), torch.randn(9, count)) for count in (2, 2, 1)]
+    with pytest.raises(InputError, match="the test split must have 2 targets per sample but has 1"):
+        Task.from_datasets(*pairs, model=net, kind="regression")
+
+
+def hand_built(kind="regression", outputs=1, metric=None, **changes):
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 4, generator=rng)
+    y = x.sum(1) if kind == "regression" else (x[:, :outputs].argmax(1))
+    parts = {name: Part(x, y) for name in ("train", "validation", "test")} | changes
+    metric = chosen_metric(None, kind) if metric is None else metric
+    return Task(kind=kind, model=lambda: torch.nn.Linear(4, outputs), metric=metric, outputs=outputs, **parts)
+
+
+def test_a_vector_of_regression_targets_becomes_a_column():
+    task = hand_built()
+    assert task.train.targets.shape == task.validation.targets.shape == task.test.targets.shape == (30, 1)
+    # A model that knows the answer has no error; (n, 1) − (n,) would be the error of every pair.
+    score = evomal.train(task, "mse", steps=300, seed=0)
+    assert score.test < 1e-3
+    with torch.no_grad():
+        model = torch.nn.Linear(4, 1)
+        model.weight.fill_(1.0)
+        model.bias.fill_(0.0)
+        assert task.metric(model(task.test.inputs), task.test.targets) == pytest.approx(0, abs=1e-12)
+
+
+def test_whole_labels_may_be_floats_and_columns():
+    task = hand_built("classification", 3)
+    labels = task.train.targets
+    other = hand_built("classification", 3, train=Part(task.train.inputs, labels.double()[:, None]))
+    assert torch.equal(other.train.targets, labels)
+    assert other.train.targets.dtype == torch.int64
+    whole = Task.from_arrays(X, LABELS.astype(np.float32), model=net)
+    assert torch.equal(whole.train.targets, Task.from_arrays(X, LABELS, model=net).train.targets)
+    assert Task.from_arrays(X > 3, LABELS > 0, model=net).train.inputs.unique().tolist() == [0.0, 1.0]
+
+
+WITH_NAN = torch.ones(30, 4).index_put((torch.tensor(5), torch.tensor(1)), torch.tensor(torch.nan))
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "changes", "sentence"),
+    [
+        ("regression", 1, {"test": Part(torch.ones(3, 4), torch.ones(3, 2))}, "the test split must have 1 targets per"),
+        (
+            "regression",
+            1,
+            {"test": Part(torch.ones(3, 4), torch.ones(2))},
+            "the test split must have a target for each",
+        ),
+        (
+            "regression",
+            1,
+            {"test": Part(torch.ones(0, 4), torch.ones(0))},
+            "the test split must have at least one sample",
+        ),
+        (
+            "regression",
+            1,
+            {"validation": Part(torch.ones(30, 4), WITH_NAN[:, 1])},
+            "targets of the validation split must be finite but row 5 has nan",
+        ),
+        (
+            "regression",
+            1,
+            {"test": Part(WITH_NAN, torch.ones(30))},
+            "the inputs of the test split must be finite but row 5 has nan",
+        ),
+        (
+            "regression",
+            1,
+            {"test": Part(torch.ones(2, 4, dtype=torch.complex64), torch.ones(2))},
+            "the test split must hold real numbers but got complex64",
+        ),
+        (
+            "regression",
+            1,
+            {"test": Part(torch.ones(2, 4), torch.ones(2, 1, 1))},
+            "regression targets of the test split must have shape (samples, targets) but have (2, 1, 1)",
+        ),
+        (
+            "classification",
+            3,
+            {"validation": Part(torch.ones(2, 4), torch.tensor([0, 3]))},
+            "class numbers of the validation split must lie between 0 and 2 but one is 3",
+        ),
+        (
+            "classification",
+            3,
+            {"validation": Part(torch.ones(2, 4), torch.tensor([0, -1]))},
+            "class numbers of the validation split must lie between 0 and 2 but one is -1",
+        ),
+        (
+            "classification",
+            3,
+            {"validation": Part(torch.ones(2, 4), torch.tensor([0, 0.7]))},
+            "class numbers of the validation split must be whole but row 1 is 0.7",
+        ),
+        (
+            "classification",
+            3,
+            {"train": Part(torch.ones(2, 4), torch.tensor([1, 1]))},
+            "the train split must hold at least two classes but all 2 labels are 1",
+        ),
+        (
+            "classification",
+            3,
+            {"train": Part(np.ma.masked_equal(np.ones((2, 4)), 1.0), torch.tensor([1, 0]))},
+            "the train split must have no masked values but row 0 has one",
+        ),
+        (
+            "classification",
+            3,
+            {"test": Part(torch.ones(2, 4), torch.tensor([0, 1])), "metric": chosen_metric("auroc", "classification")},
+            "the metric auroc needs every class in the test split, but class 2 has no sample there",
+        ),
+    ],
+)
+def test_hand_built_tasks_keep_the_same_rules(kind, outputs, changes, sentence):
+    with pytest.raises(InputError) as caught:
+        hand_built(kind, outputs, **changes)
+    assert sentence in str(caught.value)
+
+
+def test_a_metric_by_its_name_will_do():
+    assert hand_built(metric="r2").metric.higher_is_better
+    assert hand_built().judged_by("mae").metric.name == "mae"

@@ -81,7 +81,7 @@ def _formula(loss: Loss) -> list[str]:
         return [f"{name}: {CATALOGUE[name].formula}", "p is the probability of the target, C the number of classes."]
     if isinstance(loss, ExpressionLoss):
         weights = None if loss.weights is None else loss.weights.tolist()
-        formula = symbolic.formula(loss.expression.tokens, weights)
+        formula = symbolic.shown_form(loss.expression.tokens, weights)
         return [f"Expression: {loss.expression}", *([] if formula is None else [f"Simplified: {formula}"])]
     if isinstance(loss, TaylorLoss):
         return ["TaylorGLO: the negative of a third-order polynomial in prediction and target."]
