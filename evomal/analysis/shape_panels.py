@@ -186,7 +186,7 @@ def _merged(curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
 def _output(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
     """What an output costs, as a function of its probability."""
     if loss.kind == "multilabel":
-        return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y))
+        return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y, dtype=torch.int64))
     if isinstance(loss, ElementwiseLoss):
         return lambda p: loss.value(p, torch.full_like(p, y))
     name = name_of(loss)

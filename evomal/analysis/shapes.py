@@ -135,7 +135,7 @@ def _classification(loss: Loss, classes: int) -> Callable[[Tensor], Tensor]:
 
 
 def _binary(loss: Loss, bit: int) -> Callable[[Tensor], Tensor]:
-    return lambda log_odds: loss.of_bits(log_odds, torch.full_like(log_odds, bit))
+    return lambda log_odds: loss.of_bits(log_odds, torch.full_like(log_odds, bit, dtype=torch.int64))
 
 
 def _regression(loss: Loss, target: float) -> Callable[[Tensor], Tensor]:

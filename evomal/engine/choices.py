@@ -124,6 +124,19 @@ def tried_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
     check_outputs(task, outputs.shape[1])
 
 
+def check_targets(task: Task) -> None:
+    """Raise unless the targets are what the kernels of a search take: class indices, bits or, of regression, values."""
+    if task.kind == "regression":
+        return
+    for place, part in (("training", task.train), ("validation", task.validation)):
+        soft = part.targets[(part.targets != 0) & (part.targets != 1)]
+        if part.targets.is_floating_point() and len(soft):
+            raise InputError(
+                "a search takes class indices or bits, so targets must be 0 or 1, "
+                f"but one of the {place} targets is {float(soft[0]):g}"
+            )
+
+
 def check_recipe(recipe: Recipe, optimizer: str) -> None:
     """Raise unless the settings make sense."""
     if optimizer not in _OPTIMIZERS:

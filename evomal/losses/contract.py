@@ -150,15 +150,17 @@ class Loss(nn.Module, ABC):
         ignored = self._ignored(bits, 2)
         if ignored is not None:
             bits = bits.masked_fill(ignored, 0)
-        losses = self.of_bits(logits, bits)
         if self.weight is None:
-            return self._reduce(losses, sample_shape, ignored)
-        weight = self.weight.to(losses.dtype)
-        shares = bits.to(losses.dtype)
-        sample_weight = torch.lerp(weight[0].expand_as(shares), weight[1].expand_as(shares), shares)
+            return self._reduce(self.of_bits(logits, bits), sample_shape, ignored)
+        weight = self.weight.to(compute_dtype(logits, bits))
         # As in torch, a mean over hard targets divides by their weights, one over probabilities by their number.
-        divisors = None if target.is_floating_point() else sample_weight
-        return self._reduce(losses * sample_weight, sample_shape, ignored, divisors)
+        if target.is_floating_point():
+            share = bits.to(weight.dtype)
+            as_zero, as_one = (self.of_bits(logits, torch.full_like(bits, bit, dtype=torch.int64)) for bit in (0, 1))
+            losses = share * weight[1] * as_one + (1 - share) * weight[0] * as_zero
+            return self._reduce(losses, sample_shape, ignored)
+        sample_weight = weight[bits.long()]
+        return self._reduce(self.of_bits(logits, bits) * sample_weight, sample_shape, ignored, sample_weight)
 
     def _multilabel(self, output: Tensor, target: Tensor) -> Tensor:
         if target.shape != output.shape or output.dim() == 0:

@@ -22,7 +22,8 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
     """The loss in another form.
 
     `python` and `jax`: the text of a file that needs only torch or JAX; `latex`: text; `sympy`: an expression;
-    `onnx`: the bytes of a graph, for which `classes` gives the number of classes (10).
+    `onnx`: the bytes of a graph, for which `classes` gives the number of classes (10), and `probabilities=True` makes
+    the targets class probabilities instead of class indices.
     """
     if to not in FORMATS:
         raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {to!r}")
