@@ -58,7 +58,12 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
         raise InputError(f"loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no {str(loss)!r}")
     if isinstance(module, Loss) and module.kind != task.kind:
         raise InputError(f"the task is {task.kind}, but the loss is for {module.kind}")
-    return module
+    return loss_on(module, task)
+
+
+def loss_on(loss: nn.Module, task: Task) -> nn.Module:
+    """The loss as it is used on the task: without units of its own where the task has standardised the targets."""
+    return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
 
 def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:

@@ -135,7 +135,7 @@ def compare(
             _tell(told, f"searching with {method}")
             runs = None if place is None else place / SEARCHES
             others.append(
-                searched(task, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher)
+                searched(task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, watcher=watcher)
             )  # fmt: skip
         return compared(
             task, base, others, resolved, seeds=seeds, search_seeds=search_seeds if methods else 0, tune_lr=tune_lr,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from evomal.engine.choices import chosen_loss
+from evomal.engine.choices import chosen_loss, loss_on
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
@@ -97,10 +97,13 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
 
 
 def searched(
-    task: Task | Sequence[Task], method: str, settings: SearchSettings, *, seeds: Sequence[int],
+    task: Task | Sequence[Task], method: str, settings: SearchSettings, *, on: Task, seeds: Sequence[int],
     folder: Path | None, watcher: Watcher | None = None,
 ) -> Contestant:  # fmt: skip
-    """What a method finds for each search seed; each search is recorded in a folder of its own."""
+    """What a method finds for each search seed, as it is used `on` the task of the comparison.
+
+    Each search is recorded in a folder of its own.
+    """
     candidates: list[Candidate | None] = []
     fitnesses: list[float | None] = []
     for seed in seeds:
@@ -110,7 +113,7 @@ def searched(
             candidates.append(None)
             fitnesses.append(None)
             continue
-        candidates.append(_found(found.genome, found.weights, found.loss()))
+        candidates.append(_found(found.genome, found.weights, loss_on(found.loss(), on)))
         fitnesses.append(found.fitness)
     return Contestant(method, tuple(candidates), tuple(fitnesses))
 
@@ -131,7 +134,7 @@ def formula_of(module: nn.Module) -> str:
     return type(module).__name__
 
 
-def _found(genome: Genome, weights: Sequence[float], loss: Loss) -> Candidate:
+def _found(genome: Genome, weights: Sequence[float], loss: nn.Module) -> Candidate:
     return Candidate(loss, readable(genome, weights), candidate_of(loss).identity)
 
 

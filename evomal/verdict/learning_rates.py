@@ -59,8 +59,8 @@ def rate_curve(
                 raise InputError("several search seeds are for a search at each rate: search_each")
             for method in methods:
                 found = searched(
-                    task, method, resolved, seeds=(0,), folder=None if place is None else place / SEARCHES,
-                    watcher=watcher,
+                    task, method, resolved, on=task, seeds=(0,),
+                    folder=None if place is None else place / SEARCHES, watcher=watcher,
                 ).candidates[0]  # fmt: skip
                 if found is not None:
                     searched_losses.append(found.loss)

@@ -69,7 +69,7 @@ def transfer(
                 if told is not None:
                     told(f"searching with {method}")
                 found = searched(
-                    source, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher
+                    source, method, resolved, on=to, seeds=range(search_seeds), folder=runs, watcher=watcher
                 )  # fmt: skip
                 fitnesses[method] = found.fitnesses
                 others.append(found)

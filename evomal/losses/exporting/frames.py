@@ -20,13 +20,18 @@ class Frame:
     classification: str
     multilabel: str
     regression: str
+    constant: str
+    """The list `{numbers}` as an array like `raw`."""
     meetings: Mapping[str, "Meeting"]
 
-    def forward(self, kind: str, form: str) -> str:
+    def forward(self, kind: str, form: str, *, has_units: bool) -> str:
         """How a batch of this kind is computed from a value function of this form."""
         template = {"classification": self.classification, "multilabel": self.multilabel}.get(kind, self.regression)
         meeting = self.meetings[form]
-        return template.format(bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes)
+        values = "standardised(f), standardised(y)" if has_units else "f, y"
+        return template.format(
+            bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes, values=values
+        )
 
 
 @dataclass(frozen=True)
@@ -147,8 +152,10 @@ class LearnedLoss(torch.nn.Module):
             if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.numel() != output.numel():
                 raise ValueError(f"target must have the shape {{tuple(shape)}} but got {{tuple(target.shape)}}")
             dtype = torch.promote_types(torch.promote_types(output.dtype, target.dtype), torch.float32)
-            losses = value(output.to(dtype), target.reshape(shape).to(dtype))
+            f, y = output.to(dtype), target.reshape(shape).to(dtype)
+            losses = value({values})
             kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
+    constant="raw.new_tensor({numbers})",
     meetings={
         "outputs": Meeting(
             bits="expected(logits.sigmoid(), ones, zeros)",
@@ -264,8 +271,10 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.size != output.size:
         raise ValueError(f"target must have the shape {{shape}} but got {{target.shape}}")
     dtype = jnp.promote_types(jnp.promote_types(output.dtype, target.dtype), jnp.float32)
-    losses = value(output.astype(dtype), target.reshape(shape).astype(dtype))
+    f, y = output.astype(dtype), target.reshape(shape).astype(dtype)
+    losses = value({values})
     kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
+    constant="jnp.asarray({numbers}, raw.dtype)",
     meetings={
         "outputs": Meeting(
             bits="expected(jax.nn.sigmoid(logits), ones, zeros)",

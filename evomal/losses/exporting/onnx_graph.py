@@ -17,8 +17,8 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     """The serialised graph, of any batch size.
 
     Classification takes logits `(N, classes)` and class indices `(N,)`, or with `probabilities` targets
-    `(N, classes)`; multilabel takes targets between 0 and 1 of that shape, regression values `(N,)`. The number of
-    classes is part of the graph.
+    `(N, classes)`; multilabel takes targets between 0 and 1 of that shape, regression values `(N,)`, or
+    `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
     """
     for needed in ("onnx", "onnxscript"):
         if importlib.util.find_spec(needed) is None:
@@ -35,7 +35,8 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
         raise InputError(f"probabilities is an option of classification losses but this one is for {loss.kind}")
     samples = 3  # an example to trace; one sample alone would be taken for a constant
     if loss.kind == "regression":
-        example = (torch.rand(samples), torch.rand(samples))
+        several = () if loss.units is None or loss.units.outputs is None else (loss.units.outputs,)
+        example = (torch.rand(samples, *several), torch.rand(samples, *several))
     elif loss.kind == "multilabel" or probabilities:
         example = (torch.rand(samples, classes), torch.zeros(samples, classes))
     else:

@@ -5,14 +5,14 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.losses.contract import Loss
-from evomal.losses.exporting.formulas import to_latex
+from evomal.losses.exporting.formulas import to_latex, to_sympy
 from evomal.losses.exporting.onnx_graph import to_onnx
 from evomal.losses.exporting.source import to_jax, to_python
 
 FORMATS: dict[str, Callable[[Loss], Any]] = {
     "python": to_python,
     "latex": to_latex,
-    "sympy": lambda loss: loss.sympy(),
+    "sympy": to_sympy,
     "onnx": to_onnx,
     "jax": to_jax,
 }
