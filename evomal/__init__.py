@@ -11,6 +11,7 @@ from evomal.losses.exporting import export
 from evomal.report import notebook as _notebook  # noqa: F401  (by which losses and results show themselves there)
 from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Metric, Task, load_task
+from evomal.units import Units
 from evomal.verdict.comparison import compare
 
 __version__ = _version("evomal")
@@ -24,6 +25,7 @@ __all__ = [
     "Metric",
     "Score",
     "Task",
+    "Units",
     "__version__",
     "compare",
     "export",

@@ -290,10 +290,14 @@ def export_loss(
     to: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "python",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes of an ONNX graph (default 10).")] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Class probabilities as targets of an ONNX graph.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a loss in a form that needs no evomal: Python, JAX, ONNX, LaTeX or SymPy."""
-    exported = export(load_loss(file), to, **({} if classes is None else {"classes": classes}))
+    options = {"classes": classes, "probabilities": probabilities or None}
+    exported = export(load_loss(file), to, **{name: value for name, value in options.items() if value is not None})
     if isinstance(exported, bytes) and (out is None or as_json):
         raise InputError(f"{to} is binary: name a file to write it to with --out")
     content = exported if isinstance(exported, bytes) else f"{_text(exported)}\n".encode()

@@ -91,6 +91,10 @@ def test_export_writes_files(run, loss_file, tmp_path):
     assert code == 0
     assert out.startswith(f"wrote {tmp_path / 'loss.onnx'} (")
     onnx.checker.check_model(onnx.load(tmp_path / "loss.onnx"), full_check=True)
+    soft = tmp_path / "soft.onnx"
+    code, _, _ = run("export", loss_file, "--to", "onnx", "--out", soft, "--classes", 7, "--probabilities")
+    assert code == 0
+    assert len(onnx.load(soft).graph.input[1].type.tensor_type.shape.dim) == 2
     code, _, _ = run("export", loss_file, "--out", tmp_path / "loss.py")
     assert "class LearnedLoss" in (tmp_path / "loss.py").read_text()
 
@@ -185,6 +189,7 @@ def test_version(run):
         (["{file}", "--to", "onnx"], "onnx is binary: name a file to write it to with --out"),
         (["{file}", "--out", "{folder}"], "{folder}: is a folder, but the name of a file was expected"),
         (["{file}", "--classes", "5"], "python has no option 'classes'"),
+        (["{file}", "--probabilities"], "python has no option 'probabilities'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run, loss_file, tmp_path, arguments, sentence):

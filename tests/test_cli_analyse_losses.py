@@ -6,7 +6,8 @@ import json
 import pytest
 
 from evomal.commands import analysing_losses
-from evomal.losses import ExpressionLoss, save_loss
+from evomal.losses import ExpressionLoss, named_loss, save_loss
+from evomal.units import Units
 from tests.report.cards import hostile_loss
 from tests.test_cli import run  # noqa: F401  (a fixture)
 
@@ -85,6 +86,17 @@ def test_surfaces_of_regression_losses(run, tmp_path):  # noqa: F811
         "mse: from 0 to 36",
         "mae: from 0 to 6",
     ]
+
+
+def test_figures_of_losses_with_units_are_of_standardised_values(run, tmp_path):  # noqa: F811
+    path, folder = tmp_path / "mine.json", tmp_path / "figures"
+    save_loss(named_loss("mae").in_units(Units(152.1, 77.0)), path)
+    code, out, _ = run("analyse", "shapes", path, "--out", folder)
+    assert (code, out.splitlines()[0]) == (
+        0, "loss and gradient by f over the error f - y, in standardised units; lowest:"
+    )  # fmt: skip
+    code, out, _ = run("analyse", "shapes", path, "--surface", "--out", folder)
+    assert out.splitlines()[0] == "loss over target y and output f, both from -3 to 3, in standardised units"
 
 
 def test_behaviour_says_what_happens_at_both_ends(run, tmp_path, learned):  # noqa: F811

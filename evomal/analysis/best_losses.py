@@ -10,7 +10,7 @@ import numpy as np
 from evomal.analysis.chosen_runs import Run, Runs, size_or_none
 from evomal.analysis.fronts import formula_of
 from evomal.analysis.line_scans import FloatArray, single_precision
-from evomal.analysis.recorded_losses import classes_of, loss_of
+from evomal.analysis.recorded_losses import classes_of, loss_of, units_of
 from evomal.analysis.shapes import loss_curves, shape_positions
 from evomal.losses.contract import Loss
 from evomal.runs import RecordedCandidate
@@ -71,8 +71,9 @@ class RankedLoss:
         return self.candidate.generation + 1
 
     def loss(self) -> Loss | None:
-        """To use again, where it can be made."""
-        return loss_of(self.run, self.candidate)
+        """To use again, in the units it was learned in, where it can be made."""
+        loss = loss_of(self.run, self.candidate)
+        return loss.in_units(units_of(self.run)) if loss is not None and loss.kind == "regression" else loss
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from evomal.runs.candidates import genome_from
 from evomal.runs.run_loop import BEST_NAME
 from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metrics import is_metric_of
+from evomal.units import Units
 
 _ACTIVATIONS = ("identity", "softplus")
 _USUAL_CLASSES = 10
@@ -28,6 +29,14 @@ def kind_of(run: Run) -> Kind | None:
     except EvomalError:
         kinds = [kind for kind in get_args(Kind) if is_metric_of(run.metric, kind)]
         return kinds[0] if len(kinds) == 1 else None
+
+
+def units_of(run: Run) -> Units | None:
+    """Those of the task's targets, which the run's loss file has; None where they are raw, or there is no such file."""
+    try:
+        return load_loss(run.folder / BEST_NAME).units
+    except EvomalError:
+        return None
 
 
 def classes_of(run: Run) -> int:

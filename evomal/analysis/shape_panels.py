@@ -52,6 +52,8 @@ class ShapePanels:
     positions: FloatArray
     """The output f, a probability, or the error f - y (regression)."""
     rows: tuple[Row, ...]
+    is_standardised: bool = False
+    """Whether f and y are in standardised units, because a loss was learned in them."""
 
     def columns(self) -> dict[str, list[Any]]:
         """A row for each point of each curve."""
@@ -89,7 +91,7 @@ def shape_panels(
     rows = [_row(name, {"": loss}, positions, classes) for name, loss in losses.items()]
     for name in families:
         rows += [_row(family.title, dict(family.members()), positions, classes) for family in families_named(name)]
-    return ShapePanels(kind, classes, positions, tuple(rows))
+    return ShapePanels(kind, classes, positions, tuple(rows), _any_has_units(losses))
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Surfaces:
     positions: FloatArray
     """Of y as of f."""
     surfaces: tuple[Surface, ...]
+    is_standardised: bool = False
+    """Whether f and y are in standardised units, because a loss was learned in them."""
 
     def columns(self) -> dict[str, list[Any]]:
         """A row for each point of each surface."""
@@ -138,7 +142,11 @@ def loss_surfaces(losses: Mapping[str, Loss], *, points: int = 61) -> Surfaces:
     for name, loss in losses.items():
         value, gradient = with_gradient(_values(loss, target), f)
         surfaces.append(Surface(name, value.reshape(points, points), gradient.reshape(points, points)))
-    return Surfaces(positions, tuple(surfaces))
+    return Surfaces(positions, tuple(surfaces), _any_has_units(losses))
+
+
+def _any_has_units(losses: Mapping[str, Loss]) -> bool:
+    return any(loss.units is not None for loss in losses.values())
 
 
 def _values(loss: Loss, target: Tensor) -> Callable[[Tensor], Tensor]:
@@ -186,7 +194,7 @@ def _merged(curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
 def _output(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
     """What an output costs, as a function of its probability."""
     if loss.kind == "multilabel":
-        return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y))
+        return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y, dtype=torch.int64))
     if isinstance(loss, ElementwiseLoss):
         return lambda p: loss.value(p, torch.full_like(p, y))
     name = name_of(loss)

@@ -44,6 +44,8 @@ class LossShape:
     references: tuple[Curve, ...]
     """The task loss: cross-entropy or squared error."""
     range_of_validity: tuple[Property, ...]
+    is_standardised: bool = False
+    """Whether f and y are in standardised units, because the loss was learned in them."""
 
     @property
     def position_name(self) -> str:
@@ -63,7 +65,8 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
     """Sample a loss in double precision.
 
     Classification: over the target's probability p from 0.001 to 0.999, the other classes sharing the rest equally.
-    Multilabel: over the label's probability, at y of 1 and 0. Regression: over f - y from -3 to 3, at y of -1, 0 and 1.
+    Multilabel: over the label's probability, at y of 1 and 0. Regression: over f - y from -3 to 3, at y of -1, 0 and 1,
+    all of them standardised where the loss has units.
     """
     positions = shape_positions(loss.kind, points=points, classes=classes)
     places, lines = _places(loss.kind, positions), _lines(loss, classes)
@@ -76,6 +79,7 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
         outputs=outputs,
         references=_references(loss.kind, classes, places),
         range_of_validity=tuple(properties_of(loss.kind, classes, [scanned(line, places) for line in lines])),
+        is_standardised=loss.units is not None,
     )
 
 
@@ -135,7 +139,7 @@ def _classification(loss: Loss, classes: int) -> Callable[[Tensor], Tensor]:
 
 
 def _binary(loss: Loss, bit: int) -> Callable[[Tensor], Tensor]:
-    return lambda log_odds: loss.of_bits(log_odds, torch.full_like(log_odds, bit))
+    return lambda log_odds: loss.of_bits(log_odds, torch.full_like(log_odds, bit, dtype=torch.int64))
 
 
 def _regression(loss: Loss, target: float) -> Callable[[Tensor], Tensor]:

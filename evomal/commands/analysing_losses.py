@@ -130,7 +130,8 @@ def _numbers(text: str) -> list[int]:
 
 def _shape_summary(shapes: ShapePanels) -> Iterator[str]:
     is_regression = shapes.kind == "regression"
-    where = "the error f - y" if is_regression else f"an output f, C = {shapes.classes}"
+    units = ", in standardised units" if shapes.is_standardised else ""
+    where = f"the error f - y{units}" if is_regression else f"an output f, C = {shapes.classes}"
     yield f"loss and gradient by f over {where}; {'lowest' if is_regression else f'lowest as {_first(shapes)}'}:"
     for row in shapes.rows[:_MANY]:
         curves = row.panels[0].curves
@@ -147,7 +148,8 @@ def _first(shapes: ShapePanels) -> str:
 
 
 def _surface_summary(surfaces: Surfaces) -> Iterator[str]:
-    yield "loss over target y and output f, both from -3 to 3"
+    units = ", in standardised units" if surfaces.is_standardised else ""
+    yield f"loss over target y and output f, both from -3 to 3{units}"
     for surface in surfaces.surfaces[:_MANY]:
         finite = surface.value[np.isfinite(surface.value)]
         spread = f"from {finite.min():.4g} to {finite.max():.4g}" if finite.size else "nowhere finite"

@@ -58,7 +58,12 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
         raise InputError(f"loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no {str(loss)!r}")
     if isinstance(module, Loss) and module.kind != task.kind:
         raise InputError(f"the task is {task.kind}, but the loss is for {module.kind}")
-    return module
+    return loss_on(module, task)
+
+
+def loss_on(loss: nn.Module, task: Task) -> nn.Module:
+    """The loss as it is used on the task: without units of its own where the task has standardised the targets."""
+    return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
 
 def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:
@@ -122,6 +127,19 @@ def tried_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
         found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise InputError(f"a model must give a row of outputs for each of {len(samples)} samples but gave {found}")
     check_outputs(task, outputs.shape[1])
+
+
+def check_targets(task: Task) -> None:
+    """Raise unless the targets are what the kernels of a search take: class indices, bits or, of regression, values."""
+    if task.kind == "regression":
+        return
+    for place, part in (("training", task.train), ("validation", task.validation)):
+        soft = part.targets[(part.targets != 0) & (part.targets != 1)]
+        if part.targets.is_floating_point() and len(soft):
+            raise InputError(
+                "a search takes class indices or bits, so targets must be 0 or 1, "
+                f"but one of the {place} targets is {float(soft[0]):g}"
+            )
 
 
 def check_recipe(recipe: Recipe, optimizer: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from evomal.engine.choices import check_recipe, chosen_device, initial_model
+from evomal.engine.choices import check_recipe, chosen_device, initial_model, loss_on
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.kept_workers import KeptWorkers
 from evomal.engine.plans import Plan, planned
@@ -141,9 +141,9 @@ class Engine:
         rows = []
         with self._surroundings():
             for loss in losses:
-                criterion = loss.to(self.device)
                 row = []
-                for index in range(len(self.tasks)):
+                for index, task in enumerate(self.tasks):
+                    criterion = loss_on(loss, task).to(self.device)
                     row.append(trained(Training(criterion=criterion, **self._workers.training_options(index)), noted))
                 rows.append(_averaged(row))
         return rows
@@ -173,7 +173,7 @@ class Engine:
         results = []
         with self._surroundings():
             for start, stop in self._chunks(len(losses), self.plans[0].training_chunk):
-                chunk = [loss.to(self.device) for loss in losses[start:stop]]
+                chunk = [loss_on(loss, self.tasks[0]).to(self.device) for loss in losses[start:stop]]
                 options = self._workers.training_options(0)
                 worker = StackedModels(gradients=gradients_of_modules(chunk), count=len(chunk), **options)
                 found = worker.train(len(chunk), _counting_each(report, len(chunk)))

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine.capabilities import capabilities
-from evomal.engine.choices import check_outputs, initial_model
+from evomal.engine.choices import check_outputs, check_targets, initial_model
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.precision import Precision
@@ -24,6 +24,7 @@ class TaskSide:
         self.task, self.inner_steps = task, inner_steps
         if task.model() is task.model():
             raise InputError("a task's model must make a fresh model at each call but made the same one twice")
+        check_targets(task)
         module = initial_model(task, seed, "meta step", 0)
         self.model = FunctionalModel(
             module, device=device, dtype=dtype, precision=precision, channels_last=channels_last

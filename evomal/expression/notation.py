@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from evomal.expression.operators import ATOM, CONSTANTS, OPERATORS, PREDICTION, PRODUCT, SUM, Written
 from evomal.expression.prefix import Tokens, fold
 
-_LATEX_VARIABLES = {PREDICTION: r"f_{\theta}(x)"}
+PREDICTION_LATEX = r"f_{\theta}(x)"
+_LATEX_VARIABLES = {PREDICTION: PREDICTION_LATEX}
 
 
 def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
@@ -16,7 +17,7 @@ def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int
             written = OPERATORS[token].latex.write(*arguments)
         else:
             written = _leaf(_LATEX_VARIABLES.get(token, token))
-        factor = _latex_number(_weight(position, weights), digits)
+        factor = latex_number(_weight(position, weights), digits)
         return written if factor == "1" else _scaled(factor, r" \cdot ", written)
 
     return fold(tokens, visit).text
@@ -61,7 +62,8 @@ def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_le
     return lines
 
 
-def _latex_number(number: float, digits: int) -> str:
+def latex_number(number: float, digits: int) -> str:
+    """The number with so many digits, powers of ten written out."""
     mantissa, _, exponent = f"{number:.{digits}g}".partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 

@@ -6,9 +6,10 @@ or class probabilities. One logit `(N, 1)` is binary. `kind="multilabel"` treats
 """
 
 import contextlib
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from evomal.errors import InputError
 from evomal.losses.eager import is_eager
 from evomal.losses.options import finite_vector
+from evomal.units import Units
 
 Kind = Literal["classification", "regression", "multilabel"]
 Reduction = Literal["none", "mean", "sum"]
@@ -58,6 +60,38 @@ class Loss(nn.Module, ABC):
         self.reduction = reduction
         self.register_buffer("weight", _class_weights(weight))
         self.provenance: Provenance = {}
+        self.units: Units | None = None
+
+    def in_units(self, units: Units | None) -> Self:
+        """The same loss, of outputs and targets in these units: it standardises both before it compares them.
+
+        A loss that was learned on standardised targets has the units of those, so that used by itself it takes raw
+        outputs and raw targets. Where a task standardises its targets, the loss is used without: `in_units(None)`.
+
+        Args:
+            units: Mean and scale of the raw targets; None for a loss that takes its arguments as they are.
+
+        Returns:
+            A loss that shares its weights and parameters with this one.
+
+        Raises:
+            InputError: The loss is not for regression.
+
+        Example:
+            >>> from evomal.losses import HuberLoss
+            >>> loss = HuberLoss(delta=1.0).in_units(Units(mean=152.0, scale=77.0))
+            >>> float(loss(torch.tensor([152.0]), torch.tensor([229.0])))  # one deviation off
+            0.5
+        """
+        if units is not None and self.kind != "regression":
+            raise InputError(f"units are of regression targets, but this loss is for {self.kind}")
+        if units == self.units:
+            return self
+        twin = copy.copy(self)
+        # The same tensors, but registered apart: what is registered or moved later concerns one of the two alone.
+        twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
+        twin.units = units
+        return twin
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss of a batch, reduced; computed in float32 at least, in torch's result dtype."""
@@ -94,7 +128,7 @@ class Loss(nn.Module, ABC):
         return None
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
-        """Elementwise losses of regression."""
+        """Elementwise losses of regression; where the loss has units, of standardised outputs and targets."""
         raise InputError(f"{type(self).__name__} is for classification only")
 
     def sympy(self) -> Any:
@@ -103,7 +137,8 @@ class Loss(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={getattr(self, name)!r}" for name in (*self.option_names, "kind", "reduction"))
-        return options if self.weight is None else f"{options}, weight of {len(self.weight)} classes"
+        weighted = "" if self.weight is None else f", weight of {len(self.weight)} classes"
+        return f"{options}{weighted}" if self.units is None else f"{options}{weighted}, units: {self.units}"
 
     # How a batch becomes samples.
 
@@ -151,15 +186,17 @@ class Loss(nn.Module, ABC):
         ignored = self._ignored(bits, 2)
         if ignored is not None:
             bits = bits.masked_fill(ignored, 0)
-        losses = self.of_bits(logits, bits)
         if self.weight is None:
-            return self._reduce(losses, sample_shape, ignored)
-        weight = self.weight.to(losses.dtype)
-        shares = bits.to(losses.dtype)
-        sample_weight = torch.lerp(weight[0].expand_as(shares), weight[1].expand_as(shares), shares)
+            return self._reduce(self.of_bits(logits, bits), sample_shape, ignored)
+        weight = self.weight.to(compute_dtype(logits, bits))
         # As in torch, a mean over hard targets divides by their weights, one over probabilities by their number.
-        divisors = None if target.is_floating_point() else sample_weight
-        return self._reduce(losses * sample_weight, sample_shape, ignored, divisors)
+        if target.is_floating_point():
+            share = bits.to(weight.dtype)
+            as_zero, as_one = (self.of_bits(logits, torch.full_like(bits, bit, dtype=torch.int64)) for bit in (0, 1))
+            losses = share * weight[1] * as_one + (1 - share) * weight[0] * as_zero
+            return self._reduce(losses, sample_shape, ignored)
+        sample_weight = weight[bits.long()]
+        return self._reduce(self.of_bits(logits, bits) * sample_weight, sample_shape, ignored, sample_weight)
 
     def _multilabel(self, output: Tensor, target: Tensor) -> Tensor:
         if target.shape != output.shape or output.dim() == 0:
@@ -190,7 +227,10 @@ class Loss(nn.Module, ABC):
                     f"target must have the output's shape {tuple(output.shape)} but got {tuple(target.shape)}"
                 )
             target = target.reshape(output.shape)
-        return self._reduce(self.of_values(*to_compute_dtype(output, target)), output.shape)
+        prediction, value = to_compute_dtype(output, target)
+        if self.units is not None:
+            prediction, value = self.units.standardised(prediction), self.units.standardised(value)
+        return self._reduce(self.of_values(prediction, value), output.shape)
 
     def _reduce(
         self, losses: Tensor, shape: torch.Size, ignored: Tensor | None = None, shares: Tensor | None = None

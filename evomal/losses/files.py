@@ -22,6 +22,7 @@ from evomal.losses.contract import Kind, Loss, Provenance, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.neural import NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
+from evomal.units import Units
 from evomal.whole_files import write_whole
 
 FORMAT, VERSION = "evomal-loss", 1
@@ -72,7 +73,20 @@ class _File(_Strict):
     version: Literal[1]
     task: Kind
     options: _Options = _Options()
+    target_mean: Any = None
+    """A number or one for each output, as `Units` checks; absent: 0."""
+    target_scale: Any = None
+    """Likewise; absent: 1."""
     provenance: Annotated[dict[str, Any], AfterValidator(_checked_provenance)] = {}
+
+    def units(self) -> Units | None:
+        """Those the loss was learned in; None where it takes outputs and targets as they are."""
+        given = {"mean": self.target_mean, "scale": self.target_scale}
+        try:
+            units = Units(**{name: value for name, value in given.items() if value is not None})
+        except InputError as error:
+            raise InputError(f"target_{error}") from None
+        return None if units == Units() else units
 
     def build(self) -> Loss:
         raise AssertionError("every kind builds its own")
@@ -194,7 +208,7 @@ def _from_document(document: Any) -> Loss:
         file = _FILE.validate_python(document)
     except ValidationError as error:
         raise InputError(_sentence(error)) from None
-    loss = file.build()
+    loss = file.build().in_units(file.units())
     loss.provenance = file.provenance
     return loss
 
@@ -242,7 +256,8 @@ def described(loss: Loss) -> dict[str, Any]:
     else:
         raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
     own = {name: getattr(loss, name) for name in loss.option_names}
-    return {**head, "options": {**own, **_options(loss)}}
+    units = {} if loss.units is None else {"target_mean": loss.units.mean, "target_scale": loss.units.scale}
+    return {**head, "options": {**own, **_options(loss)}, **units}
 
 
 def _options(loss: Loss) -> dict[str, Any]:

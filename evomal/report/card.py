@@ -20,6 +20,7 @@ from evomal.report.card_page import html_page
 from evomal.report.card_text import markdown_text
 from evomal.report.harmless import cut, printable
 from evomal.report.typeset import formula_text, mathml, symbols_of
+from evomal.units import Units
 from evomal.verdict.contestants import SEARCHES
 
 _LONGEST_INCLUDED = 100_000
@@ -46,6 +47,8 @@ class Card:
     latex: str | None
     mathml: str | None
     options: Mapping[str, Any]
+    units: Units | None
+    """Of the targets the loss was learned on, where those were standardised."""
     shape: LossShape
     provenance: Provenance
     comparison: str | None
@@ -83,7 +86,8 @@ class Card:
         return {
             "name": self.name, "file": self.file, "kind": self.kind, "task": self.task, "formula": self.formula,
             "written": self.written, "parameters": [{"name": name, "value": value} for name, value in self.parameters],
-            "latex": self.latex, "options": dict(self.options), "properties": properties, "plot": plot,
+            "latex": self.latex, "options": dict(self.options), "target_mean": self.units and self.units.mean,
+            "target_scale": self.units and self.units.scale, "properties": properties, "plot": plot,
             "provenance": self.provenance, "comparison": self.comparison, "transfer": self.transfer,
             "sha256": self.sha256, "versions": dict(self.versions),
         }  # fmt: skip
@@ -155,6 +159,7 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         latex=None if isinstance(loss, NeuralLoss) else str(export(loss, "latex")),
         mathml=mathml(loss, formula),
         options=document["options"],
+        units=loss.units,
         shape=loss_shape(loss, classes=_classes(loss)),
         provenance=loss.provenance,
         comparison=comparison or _beside(path, "comparison.md"),

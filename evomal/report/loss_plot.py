@@ -35,6 +35,7 @@ _GRADIENT = {
     "multilabel": "gradient by the label's logit",
     "regression": "gradient by $f$ (per unit of $y$)",
 }
+_UNITS = "standardised"
 _REFERENCE_STYLES: tuple[tuple[str, Any], ...] = ((GREY, "-"), (GREY, (0, (4, 1.6))))
 
 
@@ -48,14 +49,18 @@ def draw_loss(shape: LossShape) -> "Figure":
     with figure_style():
         of_value, of_gradient = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
         of_value.set_ylabel(_VALUE[shape.kind])
-        of_gradient.set_ylabel(_GRADIENT[shape.kind])
+        of_gradient.set_ylabel(_in_units(_GRADIENT[shape.kind], shape))
         for axes in (of_value, of_gradient):
-            axes.set_xlabel(_POSITION[shape.kind])
+            axes.set_xlabel(_in_units(_POSITION[shape.kind], shape))
         _draw(of_value, shape, "value", _lowered([*learned, *shape.outputs], _largest_span(learned)), references)
         _draw(of_gradient, shape, "gradient", learned, references)
         handles, labels = of_value.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure
+
+
+def _in_units(label: str, shape: LossShape) -> str:
+    return label.replace("per unit of $y$", _UNITS).replace("units of $y$", _UNITS) if shape.is_standardised else label
 
 
 def _distinct(shape: LossShape) -> list[Curve]:

@@ -61,8 +61,9 @@ def draw_shape_panels(shapes: ShapePanels) -> "Figure":
         axes = figure.subplots(len(shapes.rows), 2 * panels, squeeze=False, sharex=True)
         for line, row in zip(axes, shapes.rows, strict=True):
             _draw_row(line, row, shapes)
+        units = "standardised" if shapes.is_standardised else "units of $y$"
         for last in axes[-1]:
-            last.set_xlabel("error $f - y$ (units of $y$)" if shapes.kind == "regression" else "output $f$")
+            last.set_xlabel(f"error $f - y$ ({units})" if shapes.kind == "regression" else "output $f$")
     return figure
 
 
@@ -76,7 +77,7 @@ def draw_surfaces(data: Surfaces) -> "Figure":
     with figure_style():
         panels = figure.subplots(down, across, squeeze=False).reshape(-1)
         for axes, surface in zip(panels, data.surfaces, strict=False):
-            _draw_surface(axes, surface, data.positions)
+            _draw_surface(axes, surface, data)
         for axes in panels[len(data.surfaces) :]:
             axes.set_axis_off()
     return figure
@@ -141,11 +142,12 @@ def _window(values: FloatArray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _draw_surface(axes: "Axes", surface: Surface, positions: FloatArray) -> None:
+def _draw_surface(axes: "Axes", surface: Surface, data: Surfaces) -> None:
+    positions, units = data.positions, " (standardised)" if data.is_standardised else ""
     values = np.ma.masked_invalid(single_precision(surface.value))
     axes.set_title(in_figure(cut(surface.name, 30)), loc="left", fontweight="bold")
-    axes.set_xlabel("target $y$")
-    axes.set_ylabel("output $f$")
+    axes.set_xlabel(f"target $y${units}")
+    axes.set_ylabel(f"output $f${units}")
     axes.set_aspect("equal")
     if values.count() == 0:
         axes.text(0.5, 0.5, "nowhere finite", ha="center", va="center", transform=axes.transAxes)

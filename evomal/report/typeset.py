@@ -23,8 +23,9 @@ _SYMBOLS_OF_NAMED = {**_SYMBOLS, "classification": "p: probability of the target
 
 
 def symbols_of(loss: Loss) -> str:
-    """What the letters of its formula are."""
-    return (_SYMBOLS if name_of(loss) is None else _SYMBOLS_OF_NAMED)[loss.kind]
+    """What the letters of its formula are, and in which units."""
+    symbols = (_SYMBOLS if name_of(loss) is None else _SYMBOLS_OF_NAMED)[loss.kind]
+    return symbols if loss.units is None else f"{symbols}, learned in standardised units: {loss.units}"
 
 
 def formula_text(loss: Loss) -> str:

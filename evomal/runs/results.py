@@ -9,6 +9,7 @@ from evomal.losses.contract import Kind, Loss
 from evomal.methods import learned_loss, readable
 from evomal.runs.generations import Generation
 from evomal.strategies import Candidate, Genome
+from evomal.units import Units
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Best:
     generation: int
     kind: Kind
     activation: str
+    units: Units | None = None
+    """Those in which the tasks standardise their targets, where they share them."""
 
     @property
     def expression(self) -> Expression | None:
@@ -35,8 +38,13 @@ class Best:
         return readable(self.genome, self.weights)
 
     def loss(self) -> Loss:
-        """An ordinary module: `loss(output, target)`."""
-        return learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
+        """An ordinary module: `loss(output, target)`, of raw outputs and raw targets for regression.
+
+        It has the units of the task it was learned on and standardises both inside; tasks that standardise their
+        targets use it without. Learned on several tasks of different units it has none.
+        """
+        loss = learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
+        return loss.in_units(self.units)
 
 
 @dataclass(frozen=True)

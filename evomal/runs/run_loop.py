@@ -195,7 +195,11 @@ class _Run:
             return None
         kind, activation = self._tasks[0].kind, self._executor.record()["activation"]
         value = self._tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
-        return Best(found.genome, found.weights, found.fitness, value, found.generation, kind, activation)
+        units = {task.units for task in self._tasks}
+        return Best(
+            found.genome, found.weights, found.fitness, value, found.generation, kind, activation,
+            units.pop() if len(units) == 1 else None,
+        )  # fmt: skip
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()

@@ -99,9 +99,9 @@ def load_task(
             name=name,
         )
         parts = (task.train, task.validation, task.test)
-        record = dict(task.record)
+        record, units = dict(task.record), task.units
     else:
-        parts, record = _image_parts(raw, row, hard, seed)
+        (parts, record), units = _image_parts(raw, row, hard, seed), None
     train, validation, test = parts
     return Task(
         kind="classification" if isinstance(raw, ImageData) else "regression",
@@ -115,6 +115,7 @@ def load_task(
         augmentation=row.augmentation,
         recipe=row.recipe,
         record={**record, "dataset": name, "model": spec},
+        units=units,
     )
 
 

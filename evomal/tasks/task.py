@@ -28,6 +28,7 @@ from evomal.tasks.data_checks import (
 from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels, outlying_targets
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
 from evomal.tasks.splits import shared_content, split_rows
+from evomal.units import Units, Values
 
 ModelFactory = Callable[[], nn.Module]
 
@@ -96,6 +97,8 @@ class Task:
     recipe: Recipe = Recipe()
     record: Mapping[str, Any] = field(default_factory=dict)
     """What was done to the data: seed, sizes, hardships, rows of equal content in two parts."""
+    units: Units | None = None
+    """Mean and scale of the raw targets, where the targets of the parts are standardised; None where they are raw."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -130,6 +133,24 @@ class Task:
         """The same task with another metric, by its name or as a function of outputs and targets."""
         return dataclasses.replace(self, metric=chosen_metric(metric, self.kind))
 
+    def to_raw(self, predictions: Values) -> Values:
+        """Predictions of a model that was trained on this task, in the units of the raw targets.
+
+        Args:
+            predictions: Outputs of the model, as a tensor or an array; several targets are the last dimension.
+
+        Returns:
+            The predictions times the scale plus the mean of the raw targets; as they are where the task does not
+            standardise its targets.
+
+        Example:
+            >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+            >>> task = Task.from_arrays(x, y, model=lambda: nn.Linear(3, 1), kind="regression")
+            >>> bool(np.isin(task.to_raw(task.test.targets).numpy().round(), y).all())
+            True
+        """
+        return predictions if self.units is None else self.units.raw(predictions)
+
     @classmethod
     def from_arrays(
         cls,
@@ -149,7 +170,8 @@ class Task:
         """Split, standardise and wrap two arrays.
 
         Float tables are standardised with the training split's means and deviations, features as well as the targets of
-        regression, unless `standardise` is false. Hardships touch the training split only.
+        regression, unless `standardise` is false; `units` has those of the targets, and `to_raw` converts predictions
+        back. Hardships touch the training split only.
         """
         seed = whole_seed(seed)
         features, targets = _checked_arrays(x, y, kind)
@@ -168,8 +190,11 @@ class Task:
             raise InputError("label noise and outliers are not defined for multilabel targets")
         parts = [(features[train_rows], train_targets)]
         parts += [(features[rows], targets[rows]) for rows in (split.validation, split.test)]
+        units = None
         if standardise and features.ndim == 2 and features.dtype.kind == "f":
-            parts = _standardised(parts, targets_too=kind == "regression")
+            inputs = _units(features[train_rows])
+            units = _units(train_targets) if kind == "regression" else None
+            parts = [(inputs.standardised(x), y if units is None else units.standardised(y)) for x, y in parts]
         train, valid, held_out = (_part(inputs, values, kind) for inputs, values in parts)
         return cls(
             kind=kind,
@@ -186,6 +211,7 @@ class Task:
                 "equal_rows_across_splits": shared,
                 "hardships": vars(hard),
             },
+            units=units,
         )
 
     @classmethod
@@ -243,17 +269,11 @@ def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt
     return features, checked.numpy()
 
 
-def _standardised(
-    parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]], *, targets_too: bool
-) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    def scaled(values: npt.NDArray[Any], reference: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        deviation = reference.std(axis=0)
-        # A constant column stays constant: it is centred and left alone.
-        result: npt.NDArray[Any] = (values - reference.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-        return result
-
-    inputs, targets = parts[0]
-    return [(scaled(x, inputs), scaled(y, targets) if targets_too else y) for x, y in parts]
+def _units(table: npt.NDArray[Any]) -> Units:
+    """Mean and deviation of each column."""
+    deviation = table.std(axis=0)
+    # A constant column stays constant: it is centred and left alone.
+    return Units(tuple(table.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
 
 
 def _part(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Part:

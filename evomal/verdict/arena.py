@@ -238,6 +238,8 @@ def tree_of(job: Job) -> tuple[Expression, list[float]] | None:
     loss = job.candidate.loss
     if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean" or loss.ignore_index != -100:
         return None
+    if loss.units is not None:  # which a tree knows nothing of
+        return None
     if isinstance(loss, ExpressionLoss) and loss.activation == "identity":
         edges = loss.expression.edges
         tree, weights = loss.expression, [1.0] * edges if loss.weights is None else loss.weights.tolist()

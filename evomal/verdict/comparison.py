@@ -109,8 +109,8 @@ def compare(
             runs = None if place is None else place / SEARCHES
             others.append(
                 searched(
-                    task, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher, told=told,
-                    number=number * search_seeds + 1, of=len(methods) * search_seeds,
+                    task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, watcher=watcher,
+                    told=told, number=number * search_seeds + 1, of=len(methods) * search_seeds,
                 )
             )  # fmt: skip
         return compared(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from evomal.engine.choices import chosen_loss
+from evomal.engine.choices import chosen_loss, loss_on
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
@@ -169,13 +169,14 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
 
 
 def searched(
-    task: Task | Sequence[Task], method: str, settings: SearchSettings, *, seeds: Sequence[int],
+    task: Task | Sequence[Task], method: str, settings: SearchSettings, *, on: Task, seeds: Sequence[int],
     folder: Path | None, watcher: Watcher | None = None, told: Callable[[str], None] | None = None, number: int = 1,
     of: int | None = None,
 ) -> Contestant:  # fmt: skip
-    """What a method finds for each search seed; each search is recorded in a folder of its own.
+    """What a method finds for each search seed, as it is used `on` the task of the comparison.
 
-    `told` hears of each search before it begins; `number` is that of the first one, among `of` in all.
+    Each search is recorded in a folder of its own. `told` hears of each search before it begins; `number` is that of
+    the first one, among `of` in all.
     """
     candidates: list[Candidate | None] = []
     fitnesses: list[float | None] = []
@@ -188,7 +189,7 @@ def searched(
             candidates.append(None)
             fitnesses.append(None)
             continue
-        candidates.append(_found(found.genome, found.weights, found.loss()))
+        candidates.append(_found(found.genome, found.weights, loss_on(found.loss(), on)))
         fitnesses.append(found.fitness)
     return Contestant(method, tuple(candidates), tuple(fitnesses))
 
@@ -208,7 +209,7 @@ def formula_of(module: nn.Module) -> str:
     return type(module).__name__
 
 
-def _found(genome: Genome, weights: Sequence[float], loss: Loss) -> Candidate:
+def _found(genome: Genome, weights: Sequence[float], loss: nn.Module) -> Candidate:
     return Candidate(loss, readable(genome, weights), candidate_of(loss).identity)
 
 

@@ -74,8 +74,9 @@ def rate_curve(
                 raise InputError("several search seeds are for a search at each rate: search_each")
             for number, method in enumerate(methods, 1):
                 found = searched(
-                    task, method, resolved, seeds=(0,), folder=None if place is None else place / SEARCHES,
-                    watcher=watcher, told=told, number=number, of=len(methods),
+                    task, method, resolved, on=task, seeds=(0,),
+                    folder=None if place is None else place / SEARCHES, watcher=watcher, told=told, number=number,
+                    of=len(methods),
                 ).candidates[0]  # fmt: skip
                 if found is not None:
                     named[method] = found.loss

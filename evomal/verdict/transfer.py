@@ -82,8 +82,8 @@ def transfer(
             runs = None if place is None else place / SEARCHES
             for number, method in enumerate(methods):
                 found = searched(
-                    source, method, resolved, seeds=range(search_seeds), folder=runs, watcher=watcher, told=told,
-                    number=number * search_seeds + 1, of=len(methods) * search_seeds,
+                    source, method, resolved, on=to, seeds=range(search_seeds), folder=runs, watcher=watcher,
+                    told=told, number=number * search_seeds + 1, of=len(methods) * search_seeds,
                 )  # fmt: skip
                 fitnesses[method] = found.fitnesses
                 others.append(found)

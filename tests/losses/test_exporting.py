@@ -95,6 +95,7 @@ def examples(loss, seed):
         batches.append((normal(6, CLASSES) * 3, normal(6, CLASSES).softmax(1)))
     if loss.weight is None:
         batches.append((normal(6, 1), torch.randint(2, (6,), generator=rng)))
+        batches.append((normal(6, 1), normal(6).sigmoid()))
     return batches
 
 
@@ -171,8 +172,12 @@ def test_jax_equals_the_loss(loss):
 
 
 @pytest.mark.parametrize("loss", one_of_each(), ids=lambda loss: f"{type(loss).__name__}-{loss.kind}")
-def test_onnx_equals_the_loss(loss):
-    session = onnxruntime.InferenceSession(evomal.export(loss, to="onnx", classes=CLASSES))
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_onnx_equals_the_loss(loss, probabilities):
+    if probabilities and (loss.kind != "classification" or loss.ignore_index >= 0):
+        return  # no such targets
+    options = {"classes": CLASSES, **({"probabilities": True} if probabilities else {})}
+    session = onnxruntime.InferenceSession(evomal.export(loss, to="onnx", **options))
     rng = torch.Generator().manual_seed(0)
     for samples in (1, 7):
         if loss.kind == "regression":
@@ -180,8 +185,11 @@ def test_onnx_equals_the_loss(loss):
         elif loss.kind == "multilabel":
             output, target = (
                 torch.randn(samples, CLASSES, generator=rng),
-                torch.rand(samples, CLASSES, generator=rng).round(),
+                torch.rand(samples, CLASSES, generator=rng),
             )
+        elif probabilities:
+            output = torch.randn(samples, CLASSES, generator=rng)
+            target = torch.rand(samples, CLASSES, generator=rng).softmax(1)
         else:
             output, target = (
                 torch.randn(samples, CLASSES, generator=rng),
@@ -297,5 +305,7 @@ def test_bad_requests(arguments, sentence):
         evomal.export(FocalLoss(), to="python", classes=3)
     with pytest.raises(InputError, match="classes must be 3, as many as the loss has class weights, but got 5"):
         evomal.export(FocalLoss(weight=[1.0, 2.0, 3.0]), to="onnx", classes=5)
+    with pytest.raises(InputError, match="probabilities is an option of classification losses but this one is for reg"):
+        evomal.export(HuberLoss(), to="onnx", probabilities=True)
     with pytest.raises(InputError, match="classes must be at least 2 but got 1"):
         evomal.export(FocalLoss(), to="onnx", classes=1)

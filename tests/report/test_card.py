@@ -9,6 +9,8 @@ import torch
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, save_loss
 from evomal.report import loss_card
+from evomal.report.card_text import terminal_lines
+from evomal.units import Units
 from tests.losses.test_files import EVERY_KIND
 from tests.report.cards import COMPARISON, PROVENANCE, Tags
 
@@ -163,3 +165,21 @@ def test_a_text_beside_the_file_that_cannot_be_read_is_one_sentence(loss_file, c
     with pytest.raises(InputError) as refusal:
         loss_card(loss_file)
     assert str(refusal.value) == f"{beside}: {sentence}"
+
+
+def test_a_card_names_the_units_the_loss_was_learned_in(tmp_path):
+    path = tmp_path / "mine.json"
+    loss = ExpressionLoss("abs(sub(f, y))", kind="regression")
+    sentence = "f: output, y: target, learned in standardised units: mean 152.1, scale 77"
+    save_loss(loss.in_units(Units(152.1, 77.0)), path)
+    card = loss_card(path)
+    assert card.symbols == sentence
+    assert f"{sentence}." in card.markdown().splitlines()
+    assert sentence in card.html()
+    assert sentence in " ".join(" ".join(terminal_lines(card)).split())
+    data = card.as_data()
+    assert (data["target_mean"], data["target_scale"]) == (152.1, 77.0)
+    save_loss(loss, path)
+    card = loss_card(path)
+    assert card.symbols == "f: output, y: target"
+    assert (card.as_data()["target_mean"], card.as_data()["target_scale"]) == (None, None)

@@ -12,6 +12,7 @@ from evomal.errors import InputError
 from evomal.losses import ExpressionLoss, named_loss
 from evomal.report import draw_loss, figure_style, new_figure, save_figure
 from evomal.report.style import GREY, INK, inline_svg
+from evomal.units import Units
 
 
 def drawn(axes) -> dict[str, np.ndarray]:
@@ -51,6 +52,11 @@ def test_curves_of_regression_are_drawn_apart_only_where_they_differ():
     styles = {(line.get_color(), str(line.get_linestyle())) for line in apart.axes[0].lines[:4]}
     assert len({colour for colour, _ in styles}) == 4
     assert apart.axes[0].get_xlabel() == "error $f - y$ (units of $y$)"
+    learned = draw_loss(loss_shape(named_loss("mae").in_units(Units(152.1, 77.0))))
+    assert learned.axes[0].get_xlabel() == "error $f - y$ (standardised)"
+    assert learned.axes[1].get_ylabel() == "gradient by $f$ (standardised)"
+    plain = loss_shape(named_loss("mae"))
+    np.testing.assert_array_equal(drawn(learned.axes[0])["this loss, any $y$"], plain.curves[0].value)
     assert apart.axes[1].get_ylabel() == "gradient by $f$ (per unit of $y$)"
 
 

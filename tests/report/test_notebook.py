@@ -41,6 +41,11 @@ def test_a_loss_shows_its_formula_and_shape():
     assert {tag for tag, _ in page.elements} <= IN_REPORTS | {"b"}
 
 
+def test_a_loss_with_units_shows_them():
+    loss = ExpressionLoss("abs(sub(f, y))", kind="regression").in_units(evomal.Units((1.0, 2.0), (3.0, 4.5)))
+    assert "learned in standardised units: mean (1, 2), scale (3, 4.5)" in Tags(shown(loss)).text
+
+
 def test_names_inside_the_figures_of_two_losses_differ():
     pages = [shown(FocalLoss(gamma=gamma)) for gamma in (1.0, 2.0)]
     first, second = (set(re.findall(r' id="([^"]*)"', page)) for page in pages)

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from evomal.errors import InputError
+from evomal.losses import ExpressionLoss, save_loss
 from evomal.report.run_report import run_report
 from evomal.runs import RunStore
+from evomal.units import Units
 from tests.analysis.records import row
 from tests.report.reports import ABSOLUTE, ROWS, written_run
 
@@ -24,6 +26,15 @@ def test_one_run_is_told_with_its_best_loss(tmp_path):
     assert formula.sentence == "Validation mse 0.25, size 4, found in generation 2 by mutation (evomal, seed 0)."
     assert [shown.title for shown in report.figures()] == FIGURES_OF_A_RUN
     assert [shown.is_narrow for shown in report.figures()] == [False, False, False, True, False, False]
+
+
+def test_the_units_of_the_task_are_named(tmp_path):
+    folder = written_run(tmp_path / "a")
+    save_loss(ExpressionLoss(ABSOLUTE, kind="regression").in_units(Units(152.1, 77.0)), folder / "best.json")
+    (formula,) = run_report(folder).formulas
+    assert formula.symbols == "f: output, y: target, learned in standardised units: mean 152.1, scale 77"
+    shape = run_report(folder).figures()[0].figure
+    assert shape.axes[0].get_xlabel() == "error $f - y$ (standardised)"
 
 
 def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):

@@ -7,6 +7,7 @@ from evomal.analysis.shape_panels import loss_surfaces, shape_panels
 from evomal.losses import ExpressionLoss, named_loss
 from evomal.report.shape_panels_plot import draw_shape_panels, draw_surfaces
 from evomal.report.style import inline_svg
+from evomal.units import Units
 
 
 def lines_of(axes) -> dict[str, np.ndarray]:
@@ -51,6 +52,10 @@ def test_regression_has_two_panels_and_three_targets_where_they_differ():
     assert (value.get_title(), gradient.get_title()) == ("loss", "gradient by $f$")
     assert list(lines_of(value)) == ["$y$ = −1", "$y$ = 0", "$y$ = 1", "squared error"]
     assert value.get_xlabel() == "error $f - y$ (units of $y$)"
+    learned = {"a": named_loss("mse"), "b": named_loss("mae").in_units(Units(152.1, 77.0))}
+    assert draw_shape_panels(shape_panels(learned)).axes[-1].get_xlabel() == "error $f - y$ (standardised)"
+    surface = draw_surfaces(loss_surfaces(learned, points=5)).axes[0]
+    assert (surface.get_xlabel(), surface.get_ylabel()) == ("target $y$ (standardised)", "output $f$ (standardised)")
 
 
 def test_a_spike_does_not_flatten_the_rest():

@@ -281,3 +281,21 @@ def test_every_setting_of_the_genetic_search_changes_what_is_proposed(changes):
         return seen
 
     assert proposed() != proposed(**changes)
+
+
+def test_the_loss_found_has_the_units_of_the_task(tmp_path):
+    tiny = {**SHORT, "method": "taylorglo", "generations": 1, "population": 4}
+    task = regression()
+    assert task.units is not None
+    found = search(task, seed=1, folder=tmp_path, **tiny)
+    loss, saved = found.best.loss(), load_loss(tmp_path / "best.json")
+    assert loss.units == saved.units == task.units
+    raw = [task.to_raw(values.double()) for values in (task.test.targets.flip(0), task.test.targets)]
+    standardised = task.test.targets.flip(0).double(), task.test.targets.double()
+    assert saved(*raw).item() == pytest.approx(loss.in_units(None)(*standardised).item(), rel=1e-9)
+    trainings = [evomal.train(task, one, steps=5, device="cpu").test for one in (saved, loss.in_units(None))]
+    assert trainings[0] == trainings[1]
+    other = regression(seed=3)
+    assert other.units != task.units
+    assert search([task, regression()], seed=1, **tiny).best.loss().units == task.units
+    assert search([task, other], seed=1, **tiny).best.loss().units is None

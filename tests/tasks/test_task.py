@@ -52,6 +52,28 @@ def test_standardised_with_the_training_split_alone():
     assert torch.equal(everything.sort(0).values, torch.tensor(X, dtype=torch.float32).sort(0).values)
 
 
+def test_the_units_of_the_targets_are_kept_and_predictions_converted_back():
+    several = np.stack((VALUES, 3 * VALUES**2), axis=1)
+    for targets, outputs in ((VALUES, None), (several, 2)):
+        task = Task.from_arrays(X, targets, model=net, kind="regression", hardships=Hardships(outliers=0.1))
+        raw = Task.from_arrays(
+            X, targets, model=net, kind="regression", standardise=False, hardships=Hardships(outliers=0.1)
+        )
+        values = raw.train.targets.double()
+        assert task.units.outputs == outputs
+        assert task.units.mean == pytest.approx(tuple(values.mean(0).tolist()) if outputs else values.mean().item())
+        deviation = values.std(0, correction=0)
+        assert task.units.scale == pytest.approx(tuple(deviation.tolist()) if outputs else deviation.item())
+        for part in ("train", "validation", "test"):
+            found = task.to_raw(getattr(task, part).targets)
+            torch.testing.assert_close(found, getattr(raw, part).targets, rtol=1e-5, atol=1e-3)
+            torch.testing.assert_close(torch.from_numpy(task.to_raw(getattr(task, part).targets.numpy())), found)
+        assert raw.units is None
+        assert raw.to_raw(raw.test.targets) is raw.test.targets
+    assert Task.from_arrays(X, LABELS, model=net).units is None
+    assert Task.from_arrays(X.astype(int), VALUES, model=net, kind="regression").units is None
+
+
 def test_whole_numbers_and_images_are_not_standardised():
     task = Task.from_arrays(np.arange(800).reshape(200, 4), LABELS, model=net)
     assert task.train.inputs.max() > 700

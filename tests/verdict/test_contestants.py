@@ -1,13 +1,17 @@
 """Losses that take part: by name, with options, by file, and what they are called."""
 
+import dataclasses
+
 import pytest
 import torch
 
 import evomal
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
+from evomal.settings import SearchSettings
+from evomal.verdict.arena import Job, tree_of
 from evomal.verdict.comparison import compare
-from evomal.verdict.contestants import all_given, given, task_loss
+from evomal.verdict.contestants import all_given, given, searched, task_loss
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -144,3 +148,29 @@ def test_a_name_may_have_options():
 def test_what_is_no_loss_gets_one_sentence(spec, sentence):
     with pytest.raises(InputError, match=sentence):
         given(spec, classification())
+
+
+def test_units_are_of_no_account_where_the_task_standardises(tmp_path):
+    task = regression()
+    plain = evomal.ExpressionLoss("abs(sub(f, y))", kind="regression")
+    loss = plain.in_units(evomal.Units(150.0, 80.0))
+    (with_units,), (without,) = given(loss, task).candidates, given(plain, task).candidates
+    assert with_units.loss.units is None
+    assert with_units.identity == without.identity
+    assert tree_of(Job(with_units, 0.1)) == tree_of(Job(without, 0.1)) is not None
+    raw = dataclasses.replace(task, units=None)
+    (with_units,), (without,) = given(loss, raw).candidates, given(plain, raw).candidates
+    assert with_units.loss.units == evomal.Units(150.0, 80.0)
+    assert with_units.identity != without.identity
+    assert tree_of(Job(with_units, 0.1)) is None
+
+
+def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
+    source, other = regression(), regression(seed=3)
+    settings = SearchSettings.preset(
+        "quick", population=4, generations=1, meta_steps=1, training_steps=2, filter_steps=2, device="cpu"
+    )
+    raw = dataclasses.replace(other, units=None)
+    for on, units in ((source, None), (other, None), (raw, source.units)):
+        contestant = searched(source, "taylorglo", settings, on=on, seeds=[0], folder=None)
+        assert contestant.candidates[0].loss.units == units

@@ -33,16 +33,20 @@ class Link(IntEnum):
 
 
 def dense_targets(targets: Tensor, link: Link, outputs: int, dtype: torch.dtype) -> Tensor:
-    """Targets as `[B, K]` for so many outputs: class indices become one-hot. Nothing waits for the device."""
-    if targets.dim() == 2 and targets.shape[1] == outputs:
-        return targets.to(dtype)
-    if targets.dim() == 1 and outputs == 1:
-        return targets.to(dtype).unsqueeze(1)
-    if targets.dim() == 1 and link is Link.SOFTMAX and not targets.is_floating_point():
+    """Targets as `[B, K]` for so many outputs: class indices become one-hot. Nothing waits for the device.
+
+    Class probabilities are refused: their loss is an expectation over the classes, not the formula at y = q.
+    """
+    if link is not Link.SOFTMAX:
+        if targets.dim() == 1 and outputs == 1:
+            return targets.to(dtype).unsqueeze(1)
+        if targets.dim() == 2 and targets.shape[1] == outputs:
+            return targets.to(dtype)
+    elif targets.dim() == 1 and not targets.is_floating_point():
         blank = torch.zeros(len(targets), outputs, dtype=dtype, device=targets.device)
         return blank.scatter_(1, targets.long().unsqueeze(1), 1)
-    form = "class indices [B] or probabilities" if link is Link.SOFTMAX else "values"
-    raise InputError(f"targets must be {form} [B, {outputs}] but got {targets.dtype} of shape {list(targets.shape)}")
+    form = "class indices [B]" if link is Link.SOFTMAX else f"values [B, {outputs}]"
+    raise InputError(f"targets must be {form} but got {targets.dtype} of shape {list(targets.shape)}")
 
 
 def mean_scale(kind: str, outputs: Tensor) -> float:

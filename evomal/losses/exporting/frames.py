@@ -20,18 +20,27 @@ class Frame:
     classification: str
     multilabel: str
     regression: str
+    constant: str
+    """The list `{numbers}` as an array like `raw`."""
     meetings: Mapping[str, "Meeting"]
 
-    def forward(self, kind: str, form: str) -> str:
+    def forward(self, kind: str, form: str, *, has_units: bool) -> str:
         """How a batch of this kind is computed from a value function of this form."""
         template = {"classification": self.classification, "multilabel": self.multilabel}.get(kind, self.regression)
         meeting = self.meetings[form]
-        return template.format(bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes)
+        values = "standardised(f), standardised(y)" if has_units else "f, y"
+        return template.format(
+            bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes, values=values
+        )
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Expressions over `logits`, `y`, `index`, `weight` and `classes`; the last two include the class weights."""
+    """Expressions over `logits` and the target, class weights included.
+
+    The target is `index` (class indices) or `y` (class probabilities), both with `weight` and `classes`. Of a binary it
+    is `ones` and `zeros`: the shares of the two classes, each times the weight of its class.
+    """
 
     bits: str
     probabilities: str
@@ -82,6 +91,15 @@ class LearnedLoss(torch.nn.Module):
     return torch.log(torch.abs(a) + 1e-7)""",
         "sqrt": """def sqrt(a):
     return torch.sqrt(torch.abs(a) + 1e-7)""",
+        "expected": '''def expected(f, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    return ones * value(f, torch.ones_like(f)) + zeros * value(f, torch.zeros_like(f))''',
+        "of_bits": '''def of_bits(logits, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
+    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
+    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
+    return ones * as_one + zeros * as_zero''',
         "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     column = index.unsqueeze(1)
@@ -105,9 +123,9 @@ class LearnedLoss(torch.nn.Module):
                 bits = target.reshape(-1, 1)
                 kept = (bits != self.ignore_index)[:, 0]
                 y = torch.where(kept[:, None], bits, 0).to(logits.dtype)
-                sample_weight = torch.lerp(weight[0], weight[1], y)[:, 0]
-                losses = ({bits})[:, 0] * sample_weight
-                shares = torch.ones_like(losses) if target.is_floating_point() else sample_weight
+                ones, zeros = y * weight[1], (1 - y) * weight[0]
+                losses = ({bits})[:, 0]
+                shares = torch.ones_like(losses) if target.is_floating_point() else (ones + zeros)[:, 0]
             elif target.shape == output.shape:  # class probabilities
                 y = target.movedim(class_dim, -1).reshape(-1, classes).to(logits.dtype)
                 losses = {probabilities}
@@ -123,7 +141,8 @@ class LearnedLoss(torch.nn.Module):
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             bits = target.movedim(label_dim, -1)
             kept = bits != self.ignore_index
-            y = torch.where(kept, bits, 0).to(logits.dtype)
+            ones = torch.where(kept, bits, 0).to(logits.dtype)
+            zeros = 1 - ones
             losses = {bits}
             if self.weight is not None:
                 losses = losses * self.weight.to(logits)
@@ -133,21 +152,23 @@ class LearnedLoss(torch.nn.Module):
             if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.numel() != output.numel():
                 raise ValueError(f"target must have the shape {{tuple(shape)}} but got {{tuple(target.shape)}}")
             dtype = torch.promote_types(torch.promote_types(output.dtype, target.dtype), torch.float32)
-            losses = value(output.to(dtype), target.reshape(shape).to(dtype))
+            f, y = output.to(dtype), target.reshape(shape).to(dtype)
+            losses = value({values})
             kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
+    constant="raw.new_tensor({numbers})",
     meetings={
         "outputs": Meeting(
-            bits="value(logits.sigmoid(), y)",
-            probabilities="value(logits.softmax(1), y).sum(1) * (y @ weight)",
+            bits="expected(logits.sigmoid(), ones, zeros)",
+            probabilities="expected(logits.softmax(1), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
             classes="value(logits.softmax(1), one_hot(index, classes).to(logits.dtype)).sum(1) * weight[index]",
         ),
         "target": Meeting(
-            bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
+            bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
             probabilities="(y * value(log_odds(logits), classes)) @ weight",
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
         "log_probabilities": Meeting(
-            bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
+            bits="of_bits(logits, ones, zeros)",
             probabilities="value(logits.log_softmax(1), y, classes) @ weight",
             classes="value(logits.log_softmax(1), one_hot(index, classes), classes) @ weight",
         ),
@@ -189,6 +210,15 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     return jnp.log(jnp.abs(a) + 1e-7)""",
         "sqrt": """def sqrt(a):
     return jnp.sqrt(jnp.abs(a) + 1e-7)""",
+        "expected": '''def expected(f, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    return ones * value(f, jnp.ones_like(f)) + zeros * value(f, jnp.zeros_like(f))''',
+        "of_bits": '''def of_bits(logits, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
+    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
+    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
+    return ones * as_one + zeros * as_zero''',
         "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     is_target = jax.nn.one_hot(index, logits.shape[1], dtype=bool)
@@ -212,9 +242,9 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
         bits = target.reshape(-1, 1)
         kept = (bits != ignore_index)[:, 0]
         y = jnp.where(kept[:, None], bits, 0).astype(logits.dtype)
-        sample_weight = (weight[0] + (weight[1] - weight[0]) * y)[:, 0]
-        losses = ({bits})[:, 0] * sample_weight
-        shares = jnp.ones_like(losses) if jnp.issubdtype(target.dtype, jnp.floating) else sample_weight
+        ones, zeros = y * weight[1], (1 - y) * weight[0]
+        losses = ({bits})[:, 0]
+        shares = jnp.ones_like(losses) if jnp.issubdtype(target.dtype, jnp.floating) else (ones + zeros)[:, 0]
     elif target.shape == output.shape:  # class probabilities
         y = jnp.moveaxis(target, class_dim, -1).reshape(-1, classes).astype(logits.dtype)
         losses = {probabilities}
@@ -230,7 +260,8 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     bits = jnp.moveaxis(target, label_dim, -1)
     kept = bits != ignore_index
-    y = jnp.where(kept, bits, 0).astype(logits.dtype)
+    ones = jnp.where(kept, bits, 0).astype(logits.dtype)
+    zeros = 1 - ones
     losses = {bits}
     if weight is not None:
         losses = losses * jnp.asarray(weight, logits.dtype)
@@ -240,21 +271,23 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.size != output.size:
         raise ValueError(f"target must have the shape {{shape}} but got {{target.shape}}")
     dtype = jnp.promote_types(jnp.promote_types(output.dtype, target.dtype), jnp.float32)
-    losses = value(output.astype(dtype), target.reshape(shape).astype(dtype))
+    f, y = output.astype(dtype), target.reshape(shape).astype(dtype)
+    losses = value({values})
     kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
+    constant="jnp.asarray({numbers}, raw.dtype)",
     meetings={
         "outputs": Meeting(
-            bits="value(jax.nn.sigmoid(logits), y)",
-            probabilities="value(jax.nn.softmax(logits), y).sum(1) * (y @ weight)",
+            bits="expected(jax.nn.sigmoid(logits), ones, zeros)",
+            probabilities="expected(jax.nn.softmax(logits), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
             classes="value(jax.nn.softmax(logits), jax.nn.one_hot(index, classes)).sum(1) * weight[index]",
         ),
         "target": Meeting(
-            bits="y * value(logits, 2) + (1 - y) * value(-logits, 2)",
+            bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
             probabilities="(y * value(log_odds(logits), classes)) @ weight",
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
         "log_probabilities": Meeting(
-            bits="value(logsigmoid(logits), y, 2) + value(logsigmoid(-logits), 1 - y, 2)",
+            bits="of_bits(logits, ones, zeros)",
             probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
             classes="value(jax.nn.log_softmax(logits), jax.nn.one_hot(index, classes), classes) @ weight",
         ),

@@ -13,11 +13,12 @@ from evomal.errors import InputError
 from evomal.losses.contract import Loss
 
 
-def to_onnx(loss: Loss, classes: int | None = None) -> bytes:
+def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False) -> bytes:
     """The serialised graph, of any batch size.
 
-    Classification takes logits `(N, classes)` and class indices `(N,)`, multilabel a matrix of zeros and ones,
-    regression values `(N,)`. The number of classes is part of the graph.
+    Classification takes logits `(N, classes)` and class indices `(N,)`, or with `probabilities` targets
+    `(N, classes)`; multilabel takes targets between 0 and 1 of that shape, regression values `(N,)`, or
+    `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
     """
     for needed in ("onnx", "onnxscript"):
         if importlib.util.find_spec(needed) is None:
@@ -30,10 +31,13 @@ def to_onnx(loss: Loss, classes: int | None = None) -> bytes:
         raise InputError(
             f"classes must be {len(loss.weight)}, as many as the loss has class weights, but got {classes}"
         )
+    if probabilities and loss.kind != "classification":
+        raise InputError(f"probabilities is an option of classification losses but this one is for {loss.kind}")
     samples = 3  # an example to trace; one sample alone would be taken for a constant
     if loss.kind == "regression":
-        example = (torch.rand(samples), torch.rand(samples))
-    elif loss.kind == "multilabel":
+        several = () if loss.units is None or loss.units.outputs is None else (loss.units.outputs,)
+        example = (torch.rand(samples, *several), torch.rand(samples, *several))
+    elif loss.kind == "multilabel" or probabilities:
         example = (torch.rand(samples, classes), torch.zeros(samples, classes))
     else:
         example = (torch.rand(samples, classes), torch.zeros(samples, dtype=torch.long))

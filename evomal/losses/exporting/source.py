@@ -11,6 +11,7 @@ from evomal.losses.exporting import frames
 from evomal.losses.exporting.bodies import body
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.taylor import TaylorLoss
+from evomal.units import Units
 
 
 def to_python(loss: Loss) -> str:
@@ -32,8 +33,11 @@ _STANDARD = {
 
 def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
     parts = body(loss, xp)
-    value, forward = "\n".join(parts.lines), frame.forward(loss.kind, parts.form)
+    value = "\n".join(parts.lines)
+    forward = frame.forward(loss.kind, parts.form, has_units=loss.units is not None)
     helpers = _helpers(frame, value + forward)
+    if loss.units is not None:
+        helpers.append(_standardising(loss.units, frame))
     code = frame.module + value + forward + "".join(helpers)
     return frame.module.format(
         docstring=_docstring(loss),
@@ -50,6 +54,23 @@ def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
     )
 
 
+def _standardising(units: Units, frame: frames.Frame) -> str:
+    """The function that standardises raw outputs and targets."""
+    lines = ["def standardised(raw):", f'    """In the units the loss was learned in: {units}."""']
+    if units.outputs is None:
+        return "\n".join([*lines, f"    return (raw - {units.mean!r}) / {units.scale!r}"])
+    mean, scale = (frame.constant.format(numbers=list(numbers)) for numbers in (units.mean, units.scale))  # type: ignore[arg-type]
+    count = units.outputs
+    return "\n".join([
+        *lines,
+        f"    if raw.shape[-1:] != ({count},):",
+        f'        raise ValueError(f"there must be {count} outputs but the shape is {{tuple(raw.shape)}}")',
+        f"    mean = {mean}",
+        f"    scale = {scale}",
+        "    return (raw - mean) / scale",
+    ])  # fmt: skip
+
+
 def _helpers(frame: frames.Frame, code: str) -> list[str]:
     """The helpers the code calls, those first that others call."""
     found: list[str] = []
@@ -61,7 +82,7 @@ def _helpers(frame: frames.Frame, code: str) -> list[str]:
 
 
 def _docstring(loss: Loss) -> str:
-    lines = [_title(loss), "", *_formula(loss), "", "Made by evomal."]
+    lines = [_title(loss), "", *_formula(loss), "", *_units(loss), "Made by evomal."]
     if loss.provenance:
         lines += ["", "Provenance:", *_entries(loss.provenance)]
     wrapped = []
@@ -86,6 +107,13 @@ def _formula(loss: Loss) -> list[str]:
     if isinstance(loss, TaylorLoss):
         return ["TaylorGLO: the negative of a third-order polynomial in prediction and target."]
     return ["ML3: a neural network of prediction and target."]
+
+
+def _units(loss: Loss) -> list[str]:
+    if loss.units is None:
+        return []
+    taken = "It takes raw outputs and raw targets and standardises both."
+    return [f"Learned in standardised units: {loss.units}.", taken, ""]
 
 
 def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:

@@ -119,7 +119,7 @@ def reference(given: Case) -> Reference:
         outputs = given.own_outputs(tree).clone().requires_grad_()
         weights = given.weights[tree, 1 : given.trees[tree].size].clone().requires_grad_()
         loss = given.loss(tree, weights)
-        values = loss(outputs, given.targets)
+        values = loss(outputs, _of_a_task(given))
         values = values.sum(1) if values.dim() == 2 else values
         gradient = derivative(values.sum(), outputs, create_graph=True)
         mixed[tree, 1 : given.trees[tree].size] = derivative((given.tangents[tree] * gradient).sum(), weights)
@@ -130,6 +130,13 @@ def reference(given: Case) -> Reference:
     return Reference(
         torch.stack(losses), torch.stack(gradients), mixed, {name: torch.stack(rows) for name, rows in scales.items()}
     )
+
+
+def _of_a_task(given: Case) -> Tensor:
+    """The targets as tasks have them: class indices, and bits that are whole numbers."""
+    if given.link is Link.SOFTMAX:
+        return given.targets.argmax(1)
+    return given.targets.long() if given.link is Link.SIGMOID else given.targets
 
 
 def derivative(total: Tensor, variable: Tensor, *, create_graph: bool = False) -> Tensor:

@@ -130,7 +130,6 @@ def test_what_cannot_take_the_others_places():
     [
         ("classification", 3, torch.tensor([2, 0]), [[0, 0, 1], [1, 0, 0]]),
         ("classification", 3, torch.tensor([2], dtype=torch.int32), [[0, 0, 1]]),
-        ("classification", 2, torch.tensor([[0.25, 0.75]]), [[0.25, 0.75]]),
         ("classification", 1, torch.tensor([1, 0]), [[1], [0]]),
         ("classification", 1, torch.tensor([[1.0], [0.0]]), [[1], [0]]),
         ("multilabel", 2, torch.tensor([[1, 0]]), [[1, 0]]),
@@ -197,12 +196,13 @@ def test_bad_options(options, message):
         ("outputs", torch.zeros(5, 11, 4), r"outputs must be .* \[6, B, 4\] or \[B, 4\] .* \[5, 11, 4\]"),
         ("outputs", torch.zeros(11, 3), r"outputs must be .* \[11, 3\]"),
         ("outputs", torch.zeros(11, 4, dtype=torch.float16), r"float32 or float64 .* but got torch.float16"),
-        ("targets", torch.zeros(11), r"targets must be class indices \[B\] or probabilities \[B, 4\] but got"),
+        ("targets", torch.zeros(11), r"targets must be class indices \[B\] but got torch.float32 of shape \[11\]"),
+        ("targets", torch.full((11, 4), 0.25), r"targets must be class indices \[B\] but got torch.float32 of shape"),
         ("targets", torch.zeros(10, dtype=torch.long), "outputs have 11 samples but targets 10"),
         ("weights", torch.ones(6, 3), r"weights must be torch.float32 of shape \[6, 32\] but got .* \[6, 3\]"),
         ("weights", torch.ones(6, 32, dtype=torch.float64), "weights must be torch.float32 .* got torch.float64"),
         ("tangents", torch.ones(11, 4), r"tangents must be torch.float32 of shape \[6, 11, 4\] but got"),
-        ("targets", torch.zeros(11, 4, device="meta"), "targets must be on cpu but got meta"),
+        ("targets", torch.zeros(11, dtype=torch.long, device="meta"), "targets must be on cpu but got meta"),
     ],
 )
 def test_bad_tensors(name, wrong, message):

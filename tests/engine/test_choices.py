@@ -1,0 +1,117 @@
+"""What a caller names or brings is checked before anything is computed with it."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import evomal
+from evomal.engine import Engine, EngineSettings, train
+from evomal.engine.choices import check_targets, chosen_loss
+from evomal.errors import InputError
+from evomal.losses import ExpressionLoss, HuberLoss, save_loss
+from evomal.tasks.task import Part
+from evomal.units import Units
+from tests.engine.populations import regression
+
+
+def with_targets(kind, train, validation):
+    """As much of a task as has targets: the kernels must not rely on who made it."""
+    parts = [Part(torch.zeros(len(targets), 1), targets) for targets in (train, validation)]
+    return SimpleNamespace(kind=kind, train=parts[0], validation=parts[1])
+
+
+def test_kernels_take_no_probabilities_as_targets():
+    bits, soft = torch.tensor([[0.0, 1.0], [1.0, 1.0]]), torch.tensor([[0.0, 0.7]])
+    check_targets(with_targets("multilabel", bits, bits))
+    check_targets(with_targets("classification", torch.tensor([2, 0]), torch.tensor([1])))
+    check_targets(with_targets("regression", soft, soft))
+    for parts, place in (((soft, bits), "training"), ((bits, soft), "validation")):
+        with pytest.raises(InputError, match=f"targets must be 0 or 1, but one of the {place} targets is 0.7$"):
+            check_targets(with_targets("multilabel", *parts))
+
+
+LOSS = ExpressionLoss("square(aq(sub(y, f), y))", [1.5, 1.0, 0.9, 1.1, 1.0], kind="regression")
+FAR_OFF = LOSS.in_units(Units(150.0, 80.0))
+"""Without its units the same; with them another on targets around 0."""
+
+
+def in_raw_units(task):
+    """The same task as someone makes it by hand, with raw targets and nothing said of units."""
+    parts = {
+        name: Part(part.inputs, task.to_raw(part.targets))
+        for name, part in (("train", task.train), ("validation", task.validation), ("test", task.test))
+    }
+    return dataclasses.replace(task, units=None, **parts)
+
+
+def test_a_task_that_standardises_uses_a_loss_without_its_units(tmp_path):
+    task = regression()
+    assert task.units is not None
+    save_loss(FAR_OFF, tmp_path / "loss.json")
+    expected = train(task, LOSS, steps=20, device="cpu")
+    for given in (FAR_OFF, tmp_path / "loss.json"):
+        assert chosen_loss(given, task).units is None
+        assert train(task, given, steps=20, device="cpu") == expected
+    assert FAR_OFF.units == Units(150.0, 80.0)
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", training_steps=20, meta_steps=1))
+    assert engine.evaluate_losses([FAR_OFF]) == engine.evaluate_losses([LOSS])
+    stacked = EngineSettings(device="cpu", training_steps=20, meta_steps=1, population_mode="stacked")
+    engine = Engine(task, seed=0, settings=stacked)
+    assert engine.scores_of_losses([FAR_OFF]) == engine.scores_of_losses([LOSS])
+
+
+def test_on_raw_targets_a_loss_is_used_with_its_units():
+    task = regression()
+    raw = in_raw_units(task)
+    loss = LOSS.in_units(task.units)
+    assert chosen_loss(loss, raw) is loss
+
+    class ByHand(nn.Module):
+        def forward(self, output, target):
+            return LOSS(task.units.standardised(output), task.units.standardised(target))
+
+    assert train(raw, loss, steps=20, device="cpu").test == train(raw, ByHand(), steps=20, device="cpu").test
+    assert train(raw, LOSS, steps=20, device="cpu").test != train(raw, loss, steps=20, device="cpu").test
+    assert chosen_loss("huber", raw).units is None
+    assert chosen_loss(HuberLoss(), task).units is None
+
+
+class Raw(nn.Module):
+    """A network whose outputs are in raw units."""
+
+    def __init__(self, network, units):
+        super().__init__()
+        self.network, self.units = network, units
+
+    def forward(self, inputs):
+        return self.units.raw(self.network(inputs))
+
+
+def test_training_on_raw_diabetes_is_training_on_the_standardised_task(tmp_path):
+    task = evomal.load_task("diabetes", model="mlp:hidden=16")
+    assert task.units.mean == pytest.approx(152.1, abs=8)
+    assert task.units.scale == pytest.approx(77.0, abs=8)
+    save_loss(LOSS.in_units(task.units), tmp_path / "best.json")
+    inputs, targets = task.train.inputs.double(), task.train.targets.double()
+    raw_targets = task.to_raw(targets)
+    assert set(raw_targets.round().reshape(-1).tolist()) <= set(evomal.tasks.datasets.load("diabetes").targets.tolist())
+    outcomes = []
+    for loss, wanted, is_raw in (
+        (evomal.load_loss(tmp_path / "best.json"), raw_targets, True),
+        (LOSS, targets, False),
+    ):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(10, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+        model = Raw(network, task.units) if is_raw else network
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss(model(inputs), wanted).backward()
+            optimizer.step()
+        outcomes.append(torch.cat([parameter.detach().reshape(-1) for parameter in network.parameters()]))
+        explained = 1 - (network(inputs) - targets).square().mean() / targets.square().mean()
+        assert explained > 0.5
+    torch.testing.assert_close(*outcomes, rtol=1e-9, atol=1e-9)
