@@ -1,74 +1,47 @@
 """A search watched from a terminal: shown while it runs, stopped after the step in which Ctrl-C was pressed."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
 
 import typer
 
 from evomal.commands.interruption import interruptible
-from evomal.commands.search_display import SearchDisplay
 from evomal.runs import Generation
+from evomal.runs.watching import DisplayWatcher
 
 
-class TerminalWatcher:
+class TerminalWatcher(DisplayWatcher):
     """Watches one search after the other; a context, in which Ctrl-C is asked for at each step."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._stack = contextlib.ExitStack()
-        self._display: SearchDisplay | None = None
         self._interruption = self._stack.enter_context(interruptible(self.say))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(kind, error, trace)
+        super().__exit__(kind, error, trace)
         self._stack.close()
-
-    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
-        """Show a search; one that was shown before is over."""
-        self._close()
-        # Standard error also for people: standard output is for the result alone.
-        display = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded))
-        self._display = display.__enter__()
-        for generation in recorded:
-            display.told(generation)
 
     def report(self, stage: str, steps: int) -> None:
         """Take in steps, and stop if a stop was asked for."""
-        if self._display is not None:
-            self._display.report(stage, steps)
+        super().report(stage, steps)
+        self._interruption.check()
+
+    def rivals(self, scores: Mapping[str, float]) -> None:
+        """Take in the rivals, and stop if a stop was asked for."""
+        super().rivals(scores)
         self._interruption.check()
 
     def told(self, generation: Generation) -> None:
         """Take in a generation, and stop if a stop was asked for."""
-        if self._display is not None:
-            self._display.told(generation)
+        super().told(generation)
         self._interruption.check()
 
     def announce(self, sentence: str) -> None:
         """Say what comes next, which is no search; stop if a stop was asked for."""
-        self._close()
+        self.close()
         typer.echo(sentence, err=True)
         self._interruption.check()
-
-    def say(self, sentence: str) -> None:
-        """Say something while a search may be shown."""
-        if self._display is not None:
-            self._display.say(sentence)
-        else:
-            typer.echo(f"evomal: {sentence}", err=True)
-
-    def _close(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        if self._display is not None:
-            self._display.__exit__(kind, error, trace)
-            self._display = None

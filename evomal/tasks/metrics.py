@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.users_code import place_of_function
 
 Measure = Callable[[Tensor, Tensor], float]
 
@@ -23,7 +24,15 @@ class Metric:
     lower_is_better: bool = True
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
-        return float(self.measure(outputs, targets))
+        value: object = self.measure(outputs, targets)
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RuntimeError):
+            place = place_of_function(self.measure)
+            raise InputError(
+                f"the metric {self.name}{f' ({place})' if place else ''} must return a number but returned "
+                f"{type(value).__name__ if value is not None else None}"
+            ) from None
 
     def cost(self, value: float) -> float:
         """The value as something to be minimised, which is what a search does."""

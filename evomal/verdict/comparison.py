@@ -12,7 +12,7 @@ from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.watching import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task

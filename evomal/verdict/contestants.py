@@ -15,7 +15,8 @@ from evomal.losses.files import described
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.runs.canonical import checksum
-from evomal.runs.run_loop import Watcher, search
+from evomal.runs.run_loop import search
+from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.strategies.proposals import Genome
 from evomal.tasks.task import Task

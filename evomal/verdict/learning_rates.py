@@ -8,7 +8,7 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.watching import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.comparison import Comparison, Told, compare

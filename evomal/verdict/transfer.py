@@ -10,7 +10,7 @@ from typing import Any
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import Watcher, ticking
+from evomal.runs.watching import Watcher, ticking
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
