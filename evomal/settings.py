@@ -30,7 +30,14 @@ Filter = Literal["symbolic", "dead", "rejection", "gradient"]
 """In the order in which they are asked."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "quick": {"generations": 10, "meta_steps": 100, "training_steps": 250, "filter_steps": 250, "final_steps": 2000},
+    "quick": {
+        "generations": 10,
+        "meta_steps": 100,
+        "training_steps": 250,
+        "filter_steps": 250,
+        "final_steps": 2000,
+        "finalists": 10,
+    },
     "paper": {},
 }
 """What each changes of the defaults, which are the paper's: `quick` takes minutes on two cores."""
@@ -151,6 +158,11 @@ class SearchSettings(BaseModel):
     """What fitness is measured by; None is the task's own."""
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = ()
     """Losses the first generation begins with: names, or loss files."""
+    finalists: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Best distinct candidates that are trained again with fresh seeds, beside the rivals, before the one of least mean
+    is called the best; 0 is the paper's: the best is the least of one training each."""
+    final_seeds: _Count = 3
+    """Fresh seeds of each finalist and rival."""
     final_steps: _Count | None = None
     """Training steps of the comparison after the search; None: those of the task's recipe."""
     milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = None
@@ -179,7 +191,7 @@ class SearchSettings(BaseModel):
     """How often a candidate is tried again whose worker was lost."""
 
     max_time: _Time | None = None
-    """Seconds after which no generation is begun; also given as a text: 90s, 15m, 2h."""
+    """Seconds after which no generation is begun, though the final still is; also given as a text: 90s, 15m, 2h."""
     max_evaluations: _Count | None = None
     patience: _Count | None = None
     """Generations without a better candidate after which the search ends."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -31,7 +32,14 @@ SEARCHES = (
     # Trees of more than 64 nodes make the engine widen its programs, which it does not when resumed behind them.
     ("--seed", "13", "--set", "initial_height=6,7", "--set", "filters=symbolic,dead"),
 )
-WAYS = ("in an insert", "at a sync or replacement", "at a journal", "at a new best.json", "at a random moment")
+WAYS = (
+    "in an insert",
+    "in the final",
+    "at a sync or replacement",
+    "at a journal",
+    "at a new best.json",
+    "at a random moment",
+)
 HOT, HALF = "journals to be undone", "halves of best.json"
 
 Due = Callable[[], bool]
@@ -67,11 +75,16 @@ def dump_of(folder: Path) -> str:
         return opened.dump()
 
 
-def beginning(whole: str, generations: int) -> str:
-    """What of a whole run's dump was recorded when so many generations were."""
+def beginning(whole: str, generations: int, trials: int) -> str:
+    """What of a whole run's dump was recorded when so many generations, and trials outside them, were."""
+    places = itertools.count()
     entries = ((line, json.loads(line)) for line in whole.splitlines(keepends=True))
     return "".join(
-        line for line, entry in entries if entry["kind"] != "ending" and entry.get("generation", -1) < generations
+        line
+        for line, entry in entries
+        if entry["kind"] != "ending"
+        and entry.get("generation", -1) < generations
+        and (entry["kind"] != "trial" or next(places) < trials)
     )
 
 
@@ -129,7 +142,10 @@ class Killer:
         if way == "in an insert":
             # Behind the row of a chunk and its first candidate: then pages of it are in the file.
             rows = (1 + SHORT["population"]) * int(rng.integers(2)) + int(rng.integers(2, 1 + SHORT["population"]))
-            return lambda: _die_in_an_insert(rows), lambda: False
+            return lambda: _die_in_an_insert(rows, is_of_a_generation), lambda: False
+        if way == "in the final":
+            rows = int(rng.integers(30))
+            return lambda: _die_in_an_insert(rows, is_of_the_final), lambda: False
         if way == "at a sync or replacement":
             calls = int(rng.integers(4))
             return lambda: _die_at_a_sync_or_replacement(calls), lambda: False
@@ -176,21 +192,36 @@ class Killer:
         copy = self._top / "copy"  # reading would undo what the resumed search is to undo
         shutil.copytree(folder, copy)
         with RunStore.read(copy) as opened:
-            generations, dump = len(opened.complete_chunks()), opened.dump()
+            generations, trials, dump = len(opened.complete_chunks()), opened.trials(), opened.dump()
         shutil.rmtree(copy)
-        assert dump in (self._dump, beginning(self._dump, generations))
+        assert dump in (self._dump, beginning(self._dump, generations, len(trials)))
         self.seen[f"with {generations} generations"] += 1
+        in_the_final = len({trial.seed for trial in trials if trial.stage == "final"})
+        self.seen[f"with {in_the_final} seeds of the final"] += bool(in_the_final)
 
 
-def _die_in_an_insert(rows_before: int) -> None:
+def is_of_a_generation(table, values):
+    return table in ("chunks", "candidates")
+
+
+def is_of_the_final(table, values):
+    return table == "trials" and values[1] == "final"
+
+
+def _die_in_an_insert(rows_before: int, is_counted: Callable[..., bool]) -> None:
+    """Behind so many rows of some kind."""
     connect, insert = store.connect, store.insert
+    dying = _dying(insert, iter(range(rows_before)))
+
+    def inserting(connection, table, values):
+        return (dying if is_counted(table, values) else insert)(connection, table, values)
 
     def connecting(path, **options):
         connection = connect(path, **options)
         connection.execute("PRAGMA cache_size = 1")  # pages go to the file before the commit, too
         return connection
 
-    store.connect, store.insert = connecting, _dying(insert, iter(range(rows_before)))
+    store.connect, store.insert = connecting, inserting
 
 
 def _die_at_a_sync_or_replacement(calls_before: int) -> None:

@@ -18,7 +18,9 @@ def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa
     folder = tmp_path / "mine"
     code, out, err = run("search", "diabetes", "--out", folder, *SHORT)
     assert code == 0
-    assert [line.split(":")[0] for line in err.splitlines()] == ["generation 1 of 2", "generation 2 of 2"]
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        "rivals", "generation 1 of 2", "generation 2 of 2", "final",
+    ]  # fmt: skip
     assert "all 2 generations are done" in out
     assert str(folder) in out
     code, out, _ = run("runs", tmp_path, "--json")
@@ -39,7 +41,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("evomal.commands.search_display.generation_line", interrupted)
+        patched.setattr("evomal.runs.search_display.generation_line", interrupted)
         code, _, err = run("search", "diabetes", "--out", tmp_path / "parts", *SHORT)
     assert code == 130
     assert f"interrupted; go on with `evomal resume {tmp_path / 'parts'}`" in err

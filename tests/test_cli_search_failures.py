@@ -19,6 +19,7 @@ from evomal.engine import Engine
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, save_loss
+from evomal.methods.rivals import RIVALS
 from evomal.runs import RunStore, run_loop, versions
 from evomal.strategies import State
 from evomal.tasks import load_task
@@ -77,9 +78,10 @@ def after_a_generation(monkeypatch):
 def require_the_beginning_of(whole, folder) -> None:
     """Some generations are recorded, but not all, and they are those of the whole run."""
     with RunStore.read(folder) as store:
-        generations, dump = len(store.complete_chunks()), store.dump()
+        generations, trials, dump = len(store.complete_chunks()), len(store.trials()), store.dump()
     assert 1 <= generations < GENERATIONS
-    assert dump == beginning(dump_of(whole), generations)
+    assert trials == len(RIVALS["regression"])
+    assert dump == beginning(dump_of(whole), generations, trials)
 
 
 def require_equal(whole, folder) -> None:
@@ -122,7 +124,7 @@ def test_a_truncated_record_is_refused_with_what_is_left(run, whole, tmp_path, s
         (0, FOREIGN),
         (16, FOREIGN),  # the size of a page
         (28, rf"is damaged \(.+\); {NOTHING_LEFT}"),  # the number of pages
-        (63, r"is of version 0 but this evomal reads version 1: it is damaged or comes from a newer evomal"),
+        (63, r"is of version 3 but this evomal reads versions 1 and 2: it is damaged or comes from a newer evomal"),
         (68, FOREIGN),  # the mark of evomal
         (4096, rf"is damaged \(.+\); {ALL_LEFT}"),  # the kind of the second page
         (b'"meta_lr"', rf"is damaged \(a row of its table settings does not match its checksum\); {ALL_LEFT}"),

@@ -25,14 +25,15 @@ PAPER = {
     "training_steps": 500, "optimizer": "sgd", "lr": None, "momentum": None, "nesterov": None, "weight_decay": None,
     "batch_size": None, "filter_steps": 1000, "filter_samples": 100,
     "filters": ("symbolic", "dead", "rejection", "gradient"), "activation": "identity", "metric": None, "seed_with": (),
-    "final_steps": None, "milestones": None, "device": "auto", "precision": "float32", "channels_last": False,
-    "population_mode": "auto",
+    "finalists": 0, "final_seeds": 3, "final_steps": None, "milestones": None, "device": "auto", "precision": "float32",
+    "channels_last": False, "population_mode": "auto",
     "chunk": None, "threads": None, "executor": "local", "max_time": None, "max_evaluations": None, "patience": None,
     "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
     "retries": 2,
 }  # fmt: skip
 QUICK = PAPER | {
     "generations": 10, "meta_steps": 100, "training_steps": 250, "filter_steps": 250, "final_steps": 2000,
+    "finalists": 10,
 }  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def test_height_limits_are_those_of_the_trees():
 
 COUNTS = (
     "population", "generations", "tournament", "meta_steps", "inner_steps", "training_steps", "batch_size",
-    "filter_steps", "filter_samples", "final_steps", "chunk", "threads", "max_evaluations", "patience",
+    "filter_steps", "filter_samples", "final_seeds", "final_steps", "chunk", "threads", "max_evaluations", "patience",
 )  # fmt: skip
 SHARES = ("crossover", "mutation", "elitism")
 POSITIVE = ("meta_lr", "lr", "max_time")
@@ -106,6 +107,12 @@ def test_counts_are_whole_numbers_from_one_on(name):
     for value in (1.0, "5", True, [1]):
         assert refusal(SearchSettings, **{name: value}) == f"{name} must be a whole number but got {value!r}"
     assert refusal(SearchSettings, **{name: 10**10}) == f"{name} must be at most 1000000000 but got 10000000000"
+
+
+def test_there_may_be_no_finalists():
+    assert SearchSettings(finalists=0).finalists == 0
+    assert refusal(SearchSettings, finalists=-1) == "finalists must be at least 0 but got -1"
+    assert SearchSettings().with_texts(["finalists=4", "final_seeds=2"]).finalists == 4
 
 
 @pytest.mark.parametrize("name", SHARES)
@@ -415,6 +422,7 @@ def drawn(name):
             "activation": st.sampled_from(list(ACTIVATIONS)),
             "metric": st.text(min_size=1),
             "seed_with": st.lists(st.text(min_size=1)).map(tuple),
+            "finalists": st.integers(0, 10**9),
             "device": st.sampled_from(["auto", "cpu", "cuda:3"]),
             "precision": st.sampled_from(get_args(Precision)),
             "population_mode": st.sampled_from(get_args(PopulationMode)),

@@ -146,7 +146,9 @@ def _arguments(tree: Expression, position: int) -> list[int]:
 
 
 def _best(run: Run) -> RecordedCandidate | None:
-    """As an archive ranks: the least fitness, then the smaller, then the earlier."""
+    """The final's winner; without one as an archive ranks: the least fitness, then the smaller, then the earlier."""
+    if run.final is not None:
+        return run.final.winner[0]
     least = min((candidate.fitness for candidate in run.trained), default=math.inf)
     equals = [candidate for candidate in run.trained if candidate.fitness == least]
     return min(equals, key=lambda row: (size_or_none(row) or math.inf, row.generation, row.index), default=None)

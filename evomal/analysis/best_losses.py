@@ -1,5 +1,6 @@
 """The best distinct losses of some runs, with their shapes."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from evomal.analysis.recorded_losses import classes_of, loss_of, units_of
 from evomal.analysis.shapes import loss_curves, shape_positions
 from evomal.losses.contract import Loss
 from evomal.runs import RecordedCandidate
+from evomal.runs.finals import Scores
 
 MOST = 20
 _POINTS = 41
@@ -54,11 +56,20 @@ class RankedLoss:
     """None where a stranger recorded what is no loss."""
     again: int
     """How many further ones are the same, among those that came before the last of the ranking."""
+    scores: Scores | None = None
+    """What it came to in the final of its search; None where it was not in one."""
 
     @property
     def value(self) -> float:
         """The metric itself."""
         return self.run.value(self.candidate.fitness)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the metric in the final; None where it was not in one, or diverged there."""
+        if self.scores is None or not math.isfinite(self.scores.mean):
+            return None
+        return self.run.value(self.scores.mean)
 
     @property
     def size(self) -> int | None:
@@ -98,15 +109,17 @@ class BestLosses:
             "method": [row.run.method for row in self.rows],
             "seed": [row.run.seed for row in self.rows],
             "generation": [row.generation for row in self.rows],
+            "final mean": [row.mean for row in self.rows],
             "origin": [row.candidate.origin for row in self.rows],
             "genome": [row.candidate.genome for row in self.rows],
         }
 
 
 def best_losses(runs: Runs, *, most: int = MOST) -> tuple[BestLosses, ...]:
-    """For each task the losses of least fitness, ties to the smaller, then the earlier.
+    """For each task first the losses that were in a final, by their mean there, then those of least fitness.
 
-    Losses whose shapes lie upon each other are one, and so are those whose formulas read alike.
+    Ties go to the smaller, then the earlier. Losses whose shapes lie upon each other are one, and so are those whose
+    formulas read alike.
     """
     return tuple(
         _ranked(task, metric, [run for group in methods.values() for run in group], most)
@@ -116,7 +129,7 @@ def best_losses(runs: Runs, *, most: int = MOST) -> tuple[BestLosses, ...]:
 
 def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosses:
     found = [(run, candidate) for run in runs for candidate in run.trained]
-    found.sort(key=lambda pair: (pair[1].fitness, _size(pair[1]), pair[1].generation, pair[1].index))
+    found.sort(key=lambda pair: _rank(*pair))
     rows: list[RankedLoss] = []
     for run, candidate in found:
         row = _row(run, candidate, rows)
@@ -143,11 +156,23 @@ def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> 
     for place, row in enumerate(rows):
         if _is_told_by_formula(candidate) and row.formula == formula:
             return place
-    return RankedLoss(run, candidate, formula, sketch, 0)
+    return RankedLoss(run, candidate, formula, sketch, 0, _scores(run, candidate))
+
+
+def _rank(run: Run, candidate: RecordedCandidate) -> tuple[float, ...]:
+    scores = _scores(run, candidate)
+    cost = (0.0, scores.mean) if scores is not None else (1.0, candidate.fitness)
+    return (*cost, candidate.fitness, _size(candidate), candidate.generation, candidate.index)
+
+
+def _scores(run: Run, candidate: RecordedCandidate) -> Scores | None:
+    entries = () if run.final is None else run.final.candidates
+    place = (candidate.generation, candidate.index)
+    return next((scores for row, scores in entries if (row.generation, row.index) == place), None)
 
 
 def _seen_again(row: RankedLoss) -> RankedLoss:
-    return RankedLoss(row.run, row.candidate, row.formula, row.sketch, row.again + 1)
+    return dataclasses.replace(row, again=row.again + 1)
 
 
 def _is_told_by_formula(candidate: RecordedCandidate) -> bool:

@@ -6,7 +6,7 @@ Every analysis of this package counts generations from 1, as `evomal search` pri
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from evomal.methods import METHODS
 from evomal.progress import tracked
 from evomal.runs import RecordedCandidate, RunStore
 from evomal.runs.differences import differences
+from evomal.runs.finals import Final, recorded_final, rivals_of
 from evomal.runs.run_loop import BEST_NAME
 from evomal.runs.store import RECORD_NAME
 from evomal.strategies import State
@@ -45,6 +46,10 @@ class Run:
     hardware: str
     settings: Mapping[str, Any]
     candidates: tuple[RecordedCandidate, ...]
+    rivals: Mapping[str, float] = field(default_factory=dict)
+    """Fitness of the known losses before the first generation, the baseline first; infinite where one diverged."""
+    final: Final | None = None
+    """What the best candidates and the rivals came to with fresh seeds; None where that was not done."""
 
     @cached_property
     def computed(self) -> tuple[RecordedCandidate, ...]:
@@ -130,6 +135,7 @@ def _places(folders: Sequence[Path]) -> list[Path]:
 def _read(folder: Path) -> Run:
     with RunStore.read(folder) as store:
         settings, candidates, ending = store.settings, store.candidates(), store.ending
+        trials = store.trials()
     tasks = _tasks(settings)
     metric = _text(tasks[0].get("metric")) if tasks else UNKNOWN
     seed = settings.get("seed")
@@ -144,6 +150,8 @@ def _read(folder: Path) -> Run:
         hardware=_hardware(settings),
         settings=settings,
         candidates=candidates,
+        rivals=rivals_of(trials),
+        final=recorded_final(settings, candidates, trials),
     )
 
 

@@ -1,6 +1,7 @@
 """Meta-training curves: the best so far against generations, or against evaluations (EvoMAL, figure 4)."""
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -46,6 +47,21 @@ class SearchCurve:
 
 
 @dataclass(frozen=True)
+class RivalLevel:
+    """What training with a known loss came to under the protocol of candidates, over the searches on one task."""
+
+    task: str
+    metric: str
+    name: str
+    is_baseline: bool
+    mean: float
+    """Of the searches in which it did not diverge."""
+    deviation: float
+    """Standard deviation; NaN where there is one search alone."""
+    searches: int
+
+
+@dataclass(frozen=True)
 class SearchCurves:
     """All curves, by task, axis and method."""
 
@@ -53,9 +69,11 @@ class SearchCurves:
     sentence: str
     """Why there is no curve."""
     notes: tuple[str, ...] = ()
+    rivals: tuple[RivalLevel, ...] = ()
+    """The baseline of each task first, then its rivals."""
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each position of each curve."""
+        """A row for each position of each curve, and one for each rival, which has no position."""
         columns: dict[str, list[Any]] = {
             name: []
             for name in (
@@ -82,6 +100,11 @@ class SearchCurves:
                 described = (curve.task, curve.metric, curve.method, curve.against, *row)
                 for column, value in zip(columns.values(), described, strict=True):
                     column.append(value)
+        for rival in self.rivals:
+            row = (rival.mean, rival.deviation, rival.searches, 0)
+            described = (rival.task, rival.metric, rival.name, "rival", None, *row)
+            for column, value in zip(columns.values(), described, strict=True):
+                column.append(value)
         return columns
 
 
@@ -103,7 +126,12 @@ def search_curves(runs: Runs) -> SearchCurves:
         if (curve := _curve(group, against, [best_by(run) for run in group])) is not None
     ]
     sentence = runs.sentence or ("" if curves else "nothing was trained in these runs")
-    return SearchCurves(tuple(curves), sentence, runs.notes)
+    rivals = [
+        level
+        for methods in runs.by_method().values()
+        for level in _levels([run for group in methods.values() for run in group])
+    ]
+    return SearchCurves(tuple(curves), sentence, runs.notes, tuple(rivals) if curves else ())
 
 
 def best_by_generation(run: Run) -> FloatArray:
@@ -123,6 +151,23 @@ def best_by_evaluation(run: Run) -> FloatArray:
     return _best_so_far(
         run, np.array([row.fitness if row.state is State.EVALUATED else math.inf for row in paid], dtype=np.float64)
     )
+
+
+def _levels(runs: Sequence[Run]) -> list[RivalLevel]:
+    """Of each rival that any of these runs on one task recorded, without those that diverged everywhere."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for name, fitness in run.rivals.items():
+            found.setdefault(name, []).extend([run.value(fitness)] if math.isfinite(fitness) else [])
+    baseline, first = next(iter(found), None), runs[0]
+    return [
+        RivalLevel(
+            first.task, first.metric, name, name == baseline, statistics.fmean(values),
+            statistics.stdev(values) if len(values) > 1 else math.nan, len(values),
+        )
+        for name, values in found.items()
+        if values
+    ]  # fmt: skip
 
 
 def _best_so_far(run: Run, fitnesses: FloatArray) -> FloatArray:

@@ -15,9 +15,11 @@ from evomal.commands.whole_paths import whole_file
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.runs import RunStore, genome_text, runs_in
+from evomal.runs.finals import Scores
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
+from evomal.runs.summary import shown_scores, summary_lines
 from evomal.settings import SearchSettings
 from evomal.strategies import State
 from evomal.strategies.proposals import size_of
@@ -29,6 +31,7 @@ Address = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(help="Ray workers (default: as many as there is room for).")]
 GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each Ray worker; 0.5: two share one.")]
+_LABEL = 13
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
 
 
@@ -150,7 +153,10 @@ def list_runs(
     """List the runs in a folder, and how each stands."""
     rows: list[dict[str, Any]] = []
     for run in runs_in(folder):
-        best = None if run.best is None else {"fitness": run.best.fitness, "genome": run.best.genome}
+        scores = None if run.scores is None else list(map(_finite, run.scores.values))
+        best = None
+        if run.best is not None:
+            best = {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
         rows.append(
             {
                 "folder": str(run.folder), "state": str(run.state), "sentence": run.sentence,
@@ -164,6 +170,9 @@ def list_runs(
         return
     for row in rows:
         best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
+        if row["best"] and row["best"]["scores"]:
+            values = tuple(math.inf if score is None else score for score in row["best"]["scores"])
+            best_text += f" ({shown_scores(Scores(values))} in the final)"
         noun = "generation" if row["generations"] == 1 else "generations"
         typer.echo(f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}")
         if row["method"]:
@@ -205,23 +214,20 @@ def _run(
         raise StoppedError(
             f"interrupted; go on with `evomal resume {folder}`" if begun else "interrupted before anything was recorded"
         ) from None
-    metric = settings.metric or tasks[0].metric.name
     if as_json:
-        about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": metric}
+        about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
         echo_json({**about, **_as_data(result)})
     else:
-        _show(result, metric)
+        _show(result)
 
 
-def _show(result: SearchResult, metric: str) -> None:
+def _show(result: SearchResult) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items())
     if result.best is None:
         typer.echo(f"nothing survived: {counts}")
-    else:
-        typer.echo(f"best loss    {result.best.formula()}")
-        if result.best.expression is not None:
-            typer.echo(f"expression   {result.best.expression} ({result.best.expression.size} nodes)")
-        typer.echo(f"validation   {metric} {result.best.value:.4g}, found in generation {result.best.generation + 1}")
+    for label, text in summary_lines(result):
+        typer.echo(f"{label:<{_LABEL}}{text}")
+    if result.best is not None:
         typer.echo(f"candidates   {counts}")
     for sentence, count in _failures(result.folder).items():
         typer.echo(f"failed       {count} times: {sentence}")
@@ -239,12 +245,25 @@ def _failures(folder: Path | None) -> dict[str, int]:
         return dict(Counter(row.sentence for row in store.candidates() if row.state is State.FAILED).most_common(3))
 
 
+def _finite(number: float) -> float | None:
+    """The number; None, as JSON has it, where there is none."""
+    return number if math.isfinite(number) else None
+
+
 def _as_data(result: SearchResult) -> dict[str, Any]:
     best = result.best
     return {
         "best": None if best is None else {
             "genome": genome_text(best.genome), "size": size_of(best.genome), "weights": list(best.weights),
             "fitness": best.fitness, "value": best.value, "formula": best.formula(), "generation": best.generation,
+            "scores": [_finite(score) for score in best.scores], "mean": _finite(best.mean),
+        },
+        "rivals": {name: _finite(fitness) for name, fitness in result.rivals.items()},
+        "final": None if result.final is None else {
+            "rivals": {
+                name: [_finite(score) for score in found.values] for name, found in result.final.rivals.items()
+            },
+            "verdict": result.final.verdict,
         },
         "history": [
             {

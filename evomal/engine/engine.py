@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -106,16 +105,20 @@ class Engine:
         return [sum(gains) / len(gains) for gains in zip(*columns, strict=True)]
 
     def evaluate(
-        self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
-    ) -> list[Fitness]:
-        """Train the base model with each loss, and its fitness on the validation split, averaged over the tasks."""
+        self, expressions: Sequence[Expression], weights: Weights, *, seed: int | None = None,
+        report: Report | None = None,
+    ) -> list[Fitness]:  # fmt: skip
+        """Train the base model with each loss, and its fitness on the validation split, averaged over the tasks.
+
+        `seed` fixes initial weights, batches, augmentation and dropout of the trainings; None is the engine's own.
+        """
         _check(expressions, weights)
         columns: list[list[Fitness]] = []
         with self._surroundings():
             for index, plan in enumerate(self.plans):
                 column: list[Fitness] = []
                 for start, stop in self._chunks(len(expressions), plan.training_chunk):
-                    worker = self._workers.training(index, expressions[start:stop])
+                    worker = self._workers.training(index, expressions[start:stop], seed)
                     column += worker.run(
                         expressions[start:stop], weights[start:stop],
                         report=None if report is None else lambda steps: report("evaluate", steps),
@@ -123,19 +126,28 @@ class Engine:
                 columns.append(column)
         return [_averaged(fitnesses) for fitnesses in zip(*columns, strict=True)]
 
-    def optimise_networks(self, weights: Weights, *, report: Report | None = None) -> list[Optimised]:
-        """Tune networks as ML³ does, each a row of weights (see `NetworkLosses`), one after the other."""
+    def optimise_networks(
+        self, weights: Weights, passes: Sequence[int] | None = None, *, report: Report | None = None
+    ) -> list[Optimised]:
+        """Tune networks as ML³ does, each a row of weights (see `NetworkLosses`), one after the other.
+
+        `passes`: how many passes over the meta steps each network has behind it. A further pass takes further steps,
+        with starts, batches and masks that none before has seen.
+        """
+        steps = self.settings.meta_steps
         with self._surroundings():
             worker = self._workers.network_optimiser
             noted = None if report is None else lambda steps: report("optimise", steps)
             results = []
-            for row in weights:
+            for row, done in zip(weights, passes or [0] * len(weights), strict=True):
                 packed = torch.tensor([row], dtype=self.settings.dtype)
                 everywhere = torch.ones_like(packed, dtype=torch.bool)
-                results += worker.run(packed, everywhere, steps=self.settings.meta_steps, report=noted)
+                results += worker.run(packed, everywhere, steps=steps, first=done * steps, report=noted)
         return results
 
-    def evaluate_losses(self, losses: Sequence[nn.Module], *, report: Report | None = None) -> list[Fitness]:
+    def evaluate_losses(
+        self, losses: Sequence[nn.Module], *, seed: int | None = None, report: Report | None = None
+    ) -> list[Fitness]:
         """The same as `evaluate` for losses of any kind, one after the other, as `evomal.train` would train them."""
         noted = None if report is None else lambda steps: report("evaluate", steps)
         rows = []
@@ -144,7 +156,8 @@ class Engine:
                 row = []
                 for index, task in enumerate(self.tasks):
                     criterion = loss_on(loss, task).to(self.device)
-                    row.append(trained(Training(criterion=criterion, **self._workers.training_options(index)), noted))
+                    options = self._workers.training_options(index, seed)
+                    row.append(trained(Training(criterion=criterion, **options), noted))
                 rows.append(_averaged(row))
         return rows
 
@@ -276,5 +289,5 @@ def _check(expressions: Sequence[Expression], weights: Weights) -> None:
 def _averaged(fitnesses: Sequence[Fitness]) -> Fitness:
     lost = [fitness for fitness in fitnesses if fitness.outcome == "diverged"]
     if lost:
-        return Fitness(math.inf, "diverged", lost[0].sentence)
+        return lost[0]
     return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses))

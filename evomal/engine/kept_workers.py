@@ -66,28 +66,37 @@ class KeptWorkers:
             self._sides, losses, count=1, width=width, mode="looped", **self._meta_options()
         )  # fmt: skip
 
-    def training(self, index: int, expressions: Sequence[Expression]) -> PopulationTraining:
-        """What trains the model of one task with each of so many expressions."""
+    def training(
+        self, index: int, expressions: Sequence[Expression], seed: int | None = None
+    ) -> PopulationTraining:  # fmt: skip
+        """What trains the model of one task with each of so many expressions.
+
+        One of another seed than the engine's is used once, so it is not kept.
+        """
         self._make_room(expressions)
-        plan = self._plans[index]
-        count = self._count(len(expressions), plan.training_chunk)
+        count = self._count(len(expressions), self._plans[index].training_chunk)
+        if seed is not None and seed != self._seed:
+            return self._new_training(index, count, seed)
         if (index, count) not in self._trainings:
             self._forget_other_sizes()
-            common: dict[str, Any] = {
-                "outputs": self._sides[index].capabilities.outputs, "width": self._width,
-                "activation": self._settings.activation, **self.training_options(index),
-            }  # fmt: skip
-            self._trainings[index, count] = (
-                LoopedTraining(**common) if plan.mode == "looped" else StackedTraining(count=count, **common)
-            )
+            self._trainings[index, count] = self._new_training(index, count, seed)
         return self._trainings[index, count]
 
-    def training_options(self, index: int) -> dict[str, Any]:
-        """What every training with one task has in common, whatever the loss."""
+    def _new_training(self, index: int, count: int, seed: int | None) -> PopulationTraining:
+        common: dict[str, Any] = {
+            "outputs": self._sides[index].capabilities.outputs, "width": self._width,
+            "activation": self._settings.activation, **self.training_options(index, seed),
+        }  # fmt: skip
+        if self._plans[index].mode == "looped":
+            return LoopedTraining(**common)
+        return StackedTraining(count=count, **common)
+
+    def training_options(self, index: int, seed: int | None = None) -> dict[str, Any]:
+        """What every training with one task has in common, whatever the loss; the seed is the engine's unless given."""
         settings, side = self._settings, self._sides[index]
         return {
             "task": side.task, "recipe": self._recipes[index], "optimizer": settings.optimizer,
-            "seed": self._seed, "parts": (side.train, side.validation),
+            "seed": self._seed if seed is None else seed, "parts": (side.train, side.validation),
             "manners": Manners(
                 self._device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
             ),

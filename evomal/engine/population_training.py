@@ -84,4 +84,4 @@ def trained(training: Training, report: StepsDone | None = None) -> Fitness:
         if report is not None:
             report(steps - lost.step)  # steps that will not be taken are over, too
         return Fitness(math.inf, "diverged", lost.sentence)
-    return judged(training.task, training.validated())
+    return judged(training.task, *training.validation_outputs())

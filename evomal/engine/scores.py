@@ -1,7 +1,7 @@
 """What came of a training."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,8 +25,8 @@ class Score:
 
     test: float
     validation: float
-    metrics: dict[str, float]
-    curve: list[CurvePoint]
+    metrics: dict[str, float] = field(repr=False)
+    curve: list[CurvePoint] = field(repr=False)
     seed: int
     steps: int
     outcome: str = "trained"
@@ -52,6 +52,8 @@ class Fitness:
     outcome: str = "evaluated"
     """`evaluated`, or `diverged` with an infinite value."""
     sentence: str = ""
+    is_undefined: bool = False
+    """Whether the trained model's outputs were finite, but the metric was not."""
 
 
 def diverged_score(metric: Metric, curve: list[CurvePoint], *, seed: int, step: int, sentence: str) -> Score:

@@ -126,8 +126,7 @@ class StackedModels:
                 sentence = f"the training loss or its gradient was not finite at step {lasted + 1}"
                 results.append(Fitness(math.inf, "diverged", sentence))
             else:
-                metric = measured(self._task.metric, outputs[member], self._validation.targets)
-                results.append(judged(self._task, metric))
+                results.append(judged(self._task, outputs[member], self._validation.targets))
         return results
 
 
@@ -145,12 +144,15 @@ def gradients_of_modules(losses: Sequence[nn.Module]) -> Gradients:
     return gradients
 
 
-def judged(task: Task, metric: float) -> Fitness:
-    """The fitness of a metric's value; one that is not a number is as good as none."""
+def judged(task: Task, outputs: Tensor, targets: Tensor) -> Fitness:
+    """The fitness of a trained model's outputs; a metric that is not a finite number is as good as none."""
+    metric = measured(task.metric, outputs, targets)
     cost = task.metric.cost(metric)
-    if not math.isfinite(cost):
-        return Fitness(math.inf, "diverged", f"the validation {task.metric.name} was {metric}")
-    return Fitness(cost)
+    if math.isfinite(cost):
+        return Fitness(cost)
+    is_undefined = bool(torch.isfinite(outputs).all())
+    sentence = f"the validation {task.metric.name} was {metric}"
+    return Fitness(math.inf, "diverged", sentence, is_undefined)
 
 
 def every_few(report: StepsDone, steps: int) -> StepsDone:

@@ -1,4 +1,4 @@
-"""Fresh base weights θ0 for every meta step, the same for every candidate of a search."""
+"""Fresh base weights θ0 for every meta step, the same for every candidate that takes that step."""
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,15 @@ class Starts:
         self._module: nn.Module | None = None
 
     def __getitem__(self, step: int) -> Tensor:
+        return self.at(step)
+
+    def at(self, step: int, *, keep: bool = True) -> Tensor:
+        """The parameters of that step, kept for the next who asks where there is room, unless nobody will."""
         if step in self._kept:
             return self._kept[step]
         self._module = initial_model(self._task, self._seed, "meta step", step, reuse=self._module)
         flat = self._model.flattened(self._module).to(self._model.device)
-        if len(self._kept) < self._room:
+        if keep and len(self._kept) < self._room:
             self._kept[step] = flat
         return flat
 

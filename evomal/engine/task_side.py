@@ -49,9 +49,9 @@ class TaskSide:
         tensors = (part.inputs for part in (self.train, self.validation))
         return self.starts.bytes_of(steps) + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def begin_step(self, step: int) -> None:
-        """Copy the step's θ0 and rows to where the step reads them."""
-        self.model.flat.copy_(self.starts[step])
+    def begin_step(self, step: int, *, keep: bool = True) -> None:
+        """Copy the step's θ0 and rows to where the step reads them; `keep`: others will take the same step."""
+        self.model.flat.copy_(self.starts.at(step, keep=keep))
         for rows, batches in zip(self._rows, self._batches, strict=True):
             rows.copy_(batches[step])
 

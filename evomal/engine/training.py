@@ -98,8 +98,11 @@ class Training:
 
     def validated(self) -> float:
         """The task's metric on the validation split, as things stand; NaN where the outputs are not finite."""
-        outputs = outputs_of(self.model, self._validation.inputs)
-        return measured(self.task.metric, outputs, self._validation.targets)
+        return measured(self.task.metric, *self.validation_outputs())
+
+    def validation_outputs(self) -> tuple[Tensor, Tensor]:
+        """What the model gives for the validation split, as things stand, and the targets."""
+        return outputs_of(self.model, self._validation.inputs), self._validation.targets
 
     def _state(self) -> dict[str, Tensor]:
         """All that training may change; unlike a state dictionary it has every buffer."""

@@ -71,16 +71,20 @@ class WeightOptimisation:
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
     def run(
-        self, weights: Tensor, tuned: Tensor, *, steps: int, report: StepsDone | None = None
+        self, weights: Tensor, tuned: Tensor, *, steps: int, first: int = 0, report: StepsDone | None = None
     ) -> list[Optimised]:  # fmt: skip
-        """Tune the rows `[P, N]` where `tuned`, and give them back whole."""
+        """Tune the rows `[P, N]` where `tuned`, and give them back whole.
+
+        The steps are numbered from `first` on, and their numbers decide the starts, batches and masks they see. All
+        candidates take the steps from 0 on, so the starts of those are kept.
+        """
         self._load(weights, tuned)
         with contextlib.ExitStack() as kernels:
             for side in self._sides:
                 kernels.enter_context(side.model.differentiable_twice())
-            for step in range(steps):
+            for step in range(first, first + steps):
                 for side in self._sides:
-                    side.begin_step(step)
+                    side.begin_step(step, keep=first == 0)
                     side.augmenting.manual_seed(derived_seed(self._seed, "augmentation", "meta", step))
                 self._masks.begin_step(step)
                 self.step()

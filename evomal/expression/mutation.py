@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evomal.expression.generate import Heights, full
+from evomal.expression.generate import Heights, half_and_half
 from evomal.expression.repair import offspring
 from evomal.expression.tree import Expression
 
@@ -10,6 +10,7 @@ from evomal.expression.tree import Expression
 def mutate(
     parent: Expression, *, heights: Heights = (0, 2), max_height: int = 10, generator: np.random.Generator
 ) -> Expression:
-    """The parent with one node, drawn evenly, replaced by a full tree of a height from the range."""
+    """The parent with one node, drawn evenly, replaced by a full or a grown tree of a height from the range."""
     place = int(generator.integers(parent.size))
-    return offspring(parent, place, full(heights, generator=generator), max_height=max_height, generator=generator)
+    subtree = half_and_half(heights, generator=generator)
+    return offspring(parent, place, subtree, max_height=max_height, generator=generator)

@@ -1,7 +1,10 @@
-"""A loss whose gradient is zero on every sample teaches nothing, whatever its weights will be.
+"""A loss whose gradient is zero on every sample, with its starting weights and at the untrained outputs.
 
-Not in the paper, which spends all meta steps on such trees: a quarter of initial regression trees and a third of
+An addition: the paper spends all meta steps on such trees. A quarter of initial regression trees and a third of
 classification trees are dead at φ = 1, and about one in twenty of those is revived by the starting weights' noise.
+
+The filter is not exact, as meta steps can revive a tree, too: with the filter switched off, 2 of 113 and 1 of 197 dead
+trees passed the rejection filter after 250 meta steps. `filters=symbolic,rejection,gradient` switches it off.
 """
 
 from collections.abc import Sequence

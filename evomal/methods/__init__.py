@@ -1,7 +1,7 @@
 """Methods: the paper's compositions of representation, strategy, filters and weight optimisation."""
 
 from evomal.methods.catalogue import METHODS, method_named
-from evomal.methods.executing import Executor, Failure, Stage
+from evomal.methods.executing import Executor, Failure, Raised, Stage
 from evomal.methods.filtering import FILTERS, FilteringJudge
 from evomal.methods.judging import Judge
 from evomal.methods.learned_losses import learned_loss, readable
@@ -16,6 +16,7 @@ __all__ = [
     "FilteringJudge",
     "Judge",
     "Method",
+    "Raised",
     "Stage",
     "Workload",
     "learned_loss",

@@ -1,16 +1,18 @@
 """The baseline: the task's own loss in an ordinary training loop, nothing learned (EvoMAL, section 4.1)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
-from evomal.methods.executing import Executor
-from evomal.methods.judging import Case, Judge, concluded
+from evomal.methods.executing import Executor, Stage
+from evomal.methods.judging import Case, Judge, Learned, concluded
 from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.rivals import RIVALS
 from evomal.strategies import FixedForm, Outcome, Proposal
 
-TASK_LOSSES = {"classification": "ce", "multilabel": "ce", "regression": "mse"}
+TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
 """What a task is judged by while a loss is learned for it."""
 
 
@@ -21,12 +23,13 @@ class _TrainingJudge(Judge):
         super().__init__(executor)
         self._kind = brief.kind
 
-    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
         cases = [Case(proposal, []) for proposal in proposals]
-        losses = [named_loss(str(proposal.genome), kind=self._kind) for proposal in proposals]
-        for case, fitness in self._worked_on("evaluate_losses", cases, losses, report=report):
-            case.measured(fitness)
+        self._trained(cases, report)
         return concluded(cases)
+
+    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
+        return "evaluate_losses", [[named_loss(str(genome), kind=self._kind) for genome, _ in losses]]
 
 
 def _task_loss(brief: Brief, _: Sequence[Expression]) -> FixedForm:

@@ -11,7 +11,7 @@ from evomal.expression import Expression
 from evomal.filters import fingerprint, is_dead, is_rejected
 from evomal.losses.expression_loss import starting_weights
 from evomal.methods.executing import Executor, Stage
-from evomal.methods.judging import Case, Judge, still_open
+from evomal.methods.judging import Case, Judge, Learned, still_open
 from evomal.randomness import generator
 from evomal.strategies import Outcome, Proposal, State
 
@@ -35,7 +35,7 @@ class FilteringJudge(Judge):
                 raise InputError(f"filters must be some of {', '.join(FILTERS)} but got {name!r}")
         self._seed, self._optimised, self._filters = seed, optimised, frozenset(filters)
 
-    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
         found: dict[int, Outcome] = {}
         first_of: dict[str, int] = {}
         cases: list[Case] = []
@@ -80,14 +80,10 @@ class FilteringJudge(Judge):
                     case.end(State.REJECTED, f"following it improved the metric by {gain:.3g}, which is not above 0")
         twins = self._without_twins(cases)
         waiting = {id(cases[position]) for position in twins}
-        for case, fitness in self._staged(
-            "evaluate", [case for case in still_open(cases) if id(case) not in waiting], report
-        ):
-            case.measured(fitness)
+        self._trained([case for case in still_open(cases) if id(case) not in waiting], report)
         # Whoever failed has no fitness to share, so those who waited for it are trained themselves.
         left = [cases[position] for position, first in twins.items() if _failed(cases[first])]
-        for case, fitness in self._staged("evaluate", left, report):
-            case.measured(fitness)
+        self._trained(left, report)
         for position, first in twins.items():
             case, earlier = cases[position], cases[first].outcome
             if case.outcome is not None:
@@ -114,6 +110,9 @@ class FilteringJudge(Judge):
             else:
                 first_of[case.fingerprint] = position
         return waiting
+
+    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
+        return "evaluate", [[genome for genome, _ in losses], [weights for _, weights in losses]]
 
     def _staged(self, stage: Stage, cases: list[Case], report: Report | None = None) -> Iterator[tuple[Case, Any]]:
         expressions = [case.proposal.expression for case in cases]

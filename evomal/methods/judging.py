@@ -9,8 +9,12 @@ from typing import Any
 
 from evomal.engine import Fitness, Optimised
 from evomal.engine.engine import Report
+from evomal.errors import EvomalError
 from evomal.methods.executing import Executor, Failure, Stage
-from evomal.strategies import Archive, Outcome, Proposal, State
+from evomal.strategies import Archive, Genome, Outcome, Proposal, State
+
+Learned = tuple[Genome, Sequence[float]]
+"""A genome and its weights: all that a learned loss is made of."""
 
 TIMED_AS = {
     "gradient_norms": "filter",
@@ -62,14 +66,23 @@ class Judge(ABC):
     def __init__(self, executor: Executor) -> None:
         self.archive = Archive()
         self._executor = executor
+        self._is_alone = False
 
     def outcomes(
         self, proposals: Sequence[Proposal], *, generation: int, report: Report | None = None
     ) -> list[Outcome]:
         """One outcome for each proposal, in order; all are remembered."""
-        outcomes = self._judged(proposals, report)
+        self._is_alone = len(proposals) == 1
+        outcomes = self._judged(proposals, generation, report)
         self.remember(proposals, outcomes, generation=generation)
         return outcomes
+
+    def trained_again(
+        self, losses: Sequence[Learned], *, seed: int, report: Report | None = None
+    ) -> list[Fitness | Failure]:
+        """What training with each of these losses comes to with another seed than the search's."""
+        stage, columns = self._training(losses)
+        return self._executor.run(stage, *columns, seed=seed, report=report)
 
     def remember(self, proposals: Sequence[Proposal], outcomes: Sequence[Outcome], *, generation: int) -> None:
         """Take in outcomes that were computed before, as a resumed run does."""
@@ -77,8 +90,20 @@ class Judge(ABC):
             self.archive.record(proposal.genome, outcome, generation=generation, index=index)
 
     @abstractmethod
-    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
-        """One outcome for each proposal, in order."""
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+        """One outcome for each proposal of that generation, in order."""
+
+    @abstractmethod
+    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
+        """The stage that trains with such losses, and its columns."""
+
+    def _trained(self, cases: Sequence[Case], report: Report | None) -> None:
+        """Train with the loss of each case, and give it the fitness that comes of it."""
+        if not cases:
+            return
+        stage, columns = self._training([(case.proposal.genome, case.weights) for case in cases])
+        for case, fitness in self._worked_on(stage, cases, *columns, report=report):
+            case.measured(fitness)
 
     def _worked_on(
         self, stage: Stage, cases: Sequence[Case], *columns: Sequence[Any], report: Report | None = None
@@ -88,11 +113,21 @@ class Judge(ABC):
             return
         with _shared_time(TIMED_AS[stage], cases):
             results = self._executor.run(stage, *columns, report=report)
+        self._require_some_result(stage, results)
         for case, result in zip(cases, results, strict=True):
             if isinstance(result, Failure):
                 case.end(State.FAILED, f"{TIMED_AS[stage]} failed: {result.sentence}")
             else:
                 yield case, result
+
+    def _require_some_result(self, stage: Stage, results: Sequence[Any]) -> None:
+        """Stop where one error strikes every candidate before any was trained: then none of them is to blame."""
+        failures = [result for result in results if isinstance(result, Failure)]
+        first = failures[0].raised if failures else None
+        if first is None or len(failures) < len(results) or self.archive.best is not None:
+            return
+        if (len(results) > 1 or self._is_alone) and all(first.is_like(failure.raised) for failure in failures):
+            raise EvomalError(f"every candidate failed, at {TIMED_AS[stage]}: {first}") from first.error
 
 
 def still_open(cases: Sequence[Case]) -> list[Case]:

@@ -1,11 +1,14 @@
 """ML³: the loss is a small network, trained by unrolled differentiation alone (Bechtle et al., 2021).
 
-One generation is a pass over the meta steps that every candidate of a search sees, from the weights the last one ended
-with, then a training to measure its fitness; the best of them is the result. Adam begins each pass anew, so that the
-recorded weights are all it takes to go on.
+One generation is a pass of meta steps, from the weights that the last one ended with, then a training to measure its
+fitness. The specification's ML³ is a single pass (`ml3-single`), which moves each weight by a quarter at most; `ml3`
+makes as many passes as other methods have generations, and the best of them is the result: stronger than the paper's.
+Pass g takes the meta steps from g · meta_steps on, so that every pass sees starts and batches of its own. Adam begins
+each pass anew, so that the recorded weights are all it takes to go on.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -13,8 +16,8 @@ from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
-from evomal.methods.executing import Executor
-from evomal.methods.judging import Case, Judge, concluded, still_open
+from evomal.methods.executing import Executor, Stage
+from evomal.methods.judging import Case, Judge, Learned, concluded, still_open
 from evomal.methods.method import Brief, Method, Workload
 from evomal.randomness import torch_generator
 from evomal.strategies import FixedForm, Outcome, Proposal
@@ -30,16 +33,17 @@ class _NetworkJudge(Judge):
         super().__init__(executor)
         self._brief = brief
 
-    def _judged(self, proposals: Sequence[Proposal], report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
         cases = [Case(proposal, list(proposal.weights) or self._start()) for proposal in proposals]
         rows = [case.weights for case in cases]
-        for case, result in self._worked_on("optimise_networks", cases, rows, report=report):
+        passes = [generation] * len(cases)
+        for case, result in self._worked_on("optimise_networks", cases, rows, passes, report=report):
             case.tuned(result)
-        left = still_open(cases)
-        losses = [network_loss(case.weights, self._brief.kind) for case in left]
-        for case, fitness in self._worked_on("evaluate_losses", left, losses, report=report):
-            case.measured(fitness)
+        self._trained(still_open(cases), report)
         return concluded(cases)
+
+    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
+        return "evaluate_losses", [[network_loss(weights, self._brief.kind) for _, weights in losses]]
 
     def _start(self) -> list[float]:
         layers = starting_layers(generator=torch_generator(self._brief.seed, "starting network"))
@@ -52,11 +56,20 @@ def network_loss(weights: Sequence[float], kind: Kind) -> NeuralLoss:
     return NeuralLoss(layers_of(torch.tensor(list(weights), dtype=torch.float64)), kind=kind)
 
 
-def _tuned_on(brief: Brief, _: Sequence[Expression]) -> FixedForm:
+def _pass_after_pass(brief: Brief, _: Sequence[Expression]) -> FixedForm:
     return FixedForm(NETWORK, generations=brief.settings.generations)
 
 
+def _single_pass(brief: Brief, _: Sequence[Expression]) -> FixedForm:
+    return FixedForm(NETWORK)
+
+
+_WORKLOAD = Workload({"optimise_networks": None, "evaluate_losses": None})
 ML3 = Method(
-    "ml3", "tunes a small network as the loss", _tuned_on, _NetworkJudge,
-    Workload({"optimise_networks": None, "evaluate_losses": None}), of_expressions=False,
+    "ml3", "tunes a small network as the loss, pass after pass, and takes the best pass", _pass_after_pass,
+    _NetworkJudge, _WORKLOAD, of_expressions=False,
+)  # fmt: skip
+ML3_SINGLE = Method(
+    "ml3-single", "tunes a small network as the loss in one pass, as in the paper", _single_pass, _NetworkJudge,
+    _WORKLOAD, of_expressions=False,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from evomal.tasks.metrics import shown_in_percent
 
 _LONGEST_SHOWN = 90
 _LONGEST_WORD = 40
+_FINAL = "mean in the final"
 
 
 def metric_words(metric: str) -> str:
@@ -29,13 +30,17 @@ def metric_value(value: float, metric: str) -> str:
 
 def loss_table(best: BestLosses, *, with_runs: bool) -> str:
     """HTML; `with_runs` also says of which method and seed a loss is."""
-    heads = ["rank", f"validation {metric_words(best.metric)}", "shape", "size", "formula", "generation", "origin"]
-    heads += ["method", "seed"] if with_runs else []
-    numbers = {"rank", heads[1], "size", "generation", "seed"}
+    with_final = any(row.scores is not None for row in best.rows)
+    heads = ["rank", f"validation {metric_words(best.metric)}", *([_FINAL] if with_final else [])]
+    heads += ["shape", "size", "formula", "generation", "origin", *(["method", "seed"] if with_runs else [])]
+    numbers = {"rank", heads[1], _FINAL, "size", "generation", "seed"}
     head = "".join(
         f'<th scope="col"{" class=number" if name in numbers else ""}>{in_html(name)}</th>' for name in heads
     )
-    rows = "".join(_row(place, row, best.metric, with_runs=with_runs) for place, row in enumerate(best.rows, 1))
+    rows = "".join(
+        _row(place, row, best.metric, with_runs=with_runs, with_final=with_final)
+        for place, row in enumerate(best.rows, 1)
+    )
     table = f'<table class="losses"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     return f'<p class="soft">{in_html(table_sentence(best))}</p>{scrolling(table, "the best distinct losses")}'
 
@@ -48,11 +53,13 @@ def table_sentence(best: BestLosses) -> str:
     return f"{seen}; losses with one shape or one formula count once{shapes}."
 
 
-def _row(place: int, row: RankedLoss, metric: str, *, with_runs: bool) -> str:
+def _row(place: int, row: RankedLoss, metric: str, *, with_runs: bool, with_final: bool) -> str:
     sketch, origin = row.sketch, cut(row.candidate.origin, _LONGEST_WORD)
     drawn = "" if sketch is None else sparkline(sketch.positions, sketch.values, _axis(sketch))
+    mean = None if row.mean is None else shown_value(row.mean, metric)
     shown = [
-        _number(place), _number(shown_value(row.value, metric)), f"<td>{drawn}</td>", _number(row.size),
+        _number(place), _number(shown_value(row.value, metric)), *([_number(mean)] if with_final else []),
+        f"<td>{drawn}</td>", _number(row.size),
         f'<td class="formula-cell">{_formula(row)}</td>', _number(row.generation), f"<td>{in_html(origin)}</td>",
     ]  # fmt: skip
     if with_runs:

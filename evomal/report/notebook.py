@@ -43,13 +43,16 @@ def best_html(best: Best) -> str:
 
 
 def result_html(result: SearchResult) -> str:
-    """The best loss, below what became of the candidates."""
+    """The best loss, below what became of the candidates and of the rivals."""
     from evomal.report.harmless import in_html
+    from evomal.runs.summary import summary_lines
 
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"
     generations = len(result.history)
     ended = f"{generations} generation{'' if generations == 1 else 's'}: {result.ending}"
     about = f"<p>{in_html(ended)}<br>candidates: {in_html(counts)}</p>"
+    lines = [text for label, text in summary_lines(result) if label in ("validation", "rivals", "final")]
+    about += f"<p>{'<br>'.join(map(in_html, lines))}</p>"
     return about + ("<p>nothing survived</p>" if result.best is None else best_html(result.best))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evomal.analysis.line_scans import FloatArray
-from evomal.analysis.search_curves import SearchCurve, SearchCurves
+from evomal.analysis.search_curves import RivalLevel, SearchCurve, SearchCurves
 from evomal.methods import METHODS
 from evomal.report.bands import add_note, line_style, shown_name
 from evomal.report.harmless import cut
@@ -26,6 +26,7 @@ _CAPTION = (
     "mean of the searches, band: ±1 standard deviation; "
     "complete searches keep their best, others leave the mean at a dot"
 )
+_LEVEL_COLOUR = "0.35"
 _CUT = "; the worst values lie beyond the axis"
 
 
@@ -41,16 +42,19 @@ def draw_search_curves(data: SearchCurves) -> "Figure":
         panels = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
         for row, task in zip(panels, tasks, strict=True):
             of_task = [curve for curve in data.curves if (curve.task, curve.metric) == task]
+            levels = _shown_rivals(data.rivals, task, higher_is_better=of_task[0].higher_is_better)
             for axes, against in zip(row, _LABEL, strict=True):
                 axes.set_xlabel(_LABEL[against])
                 _draw(axes, [curve for curve in of_task if curve.against == against], styles)
+                _draw_levels(axes, levels)
             row[0].set_ylabel(label_of(task[1], higher_is_better=of_task[0].higher_is_better))
             row[0].set_title(in_figure(cut(task[0], _LONGEST_TITLE)), loc="left")
-            low, high = cut_axis(row[0], _shown(of_task), higher_is_better=of_task[0].higher_is_better)
+            shown = np.concatenate([_shown(of_task), [level.mean for level in levels]])
+            low, high = cut_axis(row[0], shown, higher_is_better=of_task[0].higher_is_better)
             drawn = _finite([edge for curve in of_task for edge in (curve.mean, *curve.band)])
             is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
         add_note(figure, _CAPTION + (_CUT if is_cut else ""))
-        handles = _handles(data.curves, styles)
+        handles = [*_handles(data.curves, styles), *_level_handles(data.rivals)]
         figure.legend(handles=handles, loc="outside upper center", ncols=min(_LEGEND_COLUMNS, len(handles)))
     return figure
 
@@ -81,6 +85,41 @@ def _draw(axes: "Axes", curves: Sequence[SearchCurve], styles: dict[str, tuple[s
             curve.positions[ends], drawable(curve.mean[ends]), color=colour, linestyle="", marker="o", markersize=3
         )
     counting_axis(axes)
+
+
+def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher_is_better: bool) -> list[RivalLevel]:
+    """The baseline of a task and its best rival: more lines would hide the curves."""
+    of_task = [level for level in rivals if (level.task, level.metric) == task]
+    if not of_task:
+        return []
+    best = (max if higher_is_better else min)(of_task, key=lambda level: level.mean)
+    return [level for level in of_task if level.is_baseline or level is best]
+
+
+def _draw_levels(axes: "Axes", levels: Sequence[RivalLevel]) -> None:
+    for level in levels:
+        axes.axhline(level.mean, color=_LEVEL_COLOUR, linestyle=_level_dashes(level), linewidth=0.9, zorder=1)
+        if not level.is_baseline:
+            place = axes.get_yaxis_transform()
+            name = in_figure(cut(level.name, _LONGEST_TITLE))
+            axes.text(0.99, level.mean, name, transform=place, ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR)
+
+
+def _level_dashes(level: RivalLevel) -> str:
+    return "--" if level.is_baseline else ":"
+
+
+def _level_handles(rivals: Sequence[RivalLevel]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    names = list(dict.fromkeys(level.name for level in rivals if level.is_baseline))
+    if not names:
+        return []
+    own = f"own loss ({', '.join(map(shown_name, names))})"
+    handles = [Line2D([], [], color=_LEVEL_COLOUR, linestyle="--", label=own)]
+    if any(not level.is_baseline for level in rivals):
+        handles.append(Line2D([], [], color=_LEVEL_COLOUR, linestyle=":", label="best rival"))
+    return handles
 
 
 def _shown(curves: Sequence[SearchCurve]) -> FloatArray:

@@ -12,10 +12,11 @@ from evomal.expression import Expression
 from evomal.runs.canonical import canonical, parsed
 from evomal.strategies.outcomes import Outcome, State
 from evomal.strategies.proposals import Genome, Proposal, size_of
+from evomal.text import cut
 
 MAX_GENOME = 1_000_000
 MAX_WEIGHTS = 100_000
-_MAX_WORD = 1_000
+MAX_WORD = 1_000
 MAX_SENTENCE = 10_000
 _MAX_INTEGER = 2**63 - 1  # SQLite's
 
@@ -42,20 +43,20 @@ class RecordedCandidate:
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
-            "generation": _whole("generation", self.generation),
-            "index": _whole("index", self.index),
-            "origin": checked_text("origin", self.origin, _MAX_WORD),
-            "parents": tuple(_whole("a parent", parent) for parent in self.parents),
+            "generation": whole("generation", self.generation),
+            "index": whole("index", self.index),
+            "origin": checked_text("origin", self.origin, MAX_WORD),
+            "parents": tuple(whole("a parent", parent) for parent in self.parents),
             "genome": checked_text("genome", self.genome, MAX_GENOME),
             "state": _state(self.state),
-            "fitness": _number("fitness", self.fitness),
+            "fitness": number("fitness", self.fitness),
             "sentence": _storable(self.sentence),
-            "weights": tuple(_number("a weight", weight) for weight in self.weights),
+            "weights": tuple(number("a weight", weight) for weight in self.weights),
             "fingerprint": None
             if self.fingerprint is None
             else checked_text("fingerprint", self.fingerprint, MAX_GENOME),
             "seconds": {
-                checked_text("a stage", stage, _MAX_WORD): _number(f"seconds of {stage}", taken)
+                checked_text("a stage", stage, MAX_WORD): number(f"seconds of {stage}", taken)
                 for stage, taken in self.seconds.items()
             },
         }
@@ -67,6 +68,10 @@ class RecordedCandidate:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         self.outcome()  # which has rules of its own for what goes with what
+
+    def __repr__(self) -> str:
+        fitness = f", fitness={self.fitness:.4g}" if math.isfinite(self.fitness) else ""
+        return f"RecordedCandidate({self.generation}:{self.index} {cut(self.genome, 60)!r}, {self.state}{fitness})"
 
     @classmethod
     def of(cls, generation: int, index: int, proposal: Proposal, outcome: Outcome) -> "RecordedCandidate":
@@ -97,13 +102,13 @@ class RecordedCandidate:
 
 def genome_text(genome: Genome) -> str:
     """A genome as the record holds it: a tree's own text, the exact numbers as a JSON list, or a form's name."""
-    return canonical([float(number) for number in genome]) if isinstance(genome, tuple) else str(genome)
+    return canonical([float(entry) for entry in genome]) if isinstance(genome, tuple) else str(genome)
 
 
 def genome_from(text: str) -> Genome:
     """The genome of such a text."""
     if text.startswith("["):
-        return tuple(float(number) for number in parsed(text))
+        return tuple(float(entry) for entry in parsed(text))
     return Expression.parse(text, fragment=True) if "(" in text else text
 
 
@@ -145,7 +150,7 @@ def from_row(row: Sequence[Any]) -> tuple[RecordedCandidate, int]:
             fingerprint=fingerprint,
             seconds=dict(parsed(seconds)),
         )
-        is_exact = to_row(candidate, _whole("chunk", chunk)) == tuple(row)
+        is_exact = to_row(candidate, whole("chunk", chunk)) == tuple(row)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     if not is_exact:
@@ -177,17 +182,19 @@ def _state(value: str) -> State:
         raise InputError(f"state must be one of {', '.join(State)} but got {_shown(value)}") from None
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
+    """The value as a whole number of at least 0 that SQLite can hold, or an error."""
     try:
-        number = operator.index(value)
+        found = operator.index(value)
     except TypeError:
-        number = -1
-    if not 0 <= number <= _MAX_INTEGER or isinstance(value, bool):
+        found = -1
+    if not 0 <= found <= _MAX_INTEGER or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number of at least 0 but got {_shown(value)}")
-    return number
+    return found
 
 
-def _number(name: str, value: Any) -> float:
+def number(name: str, value: Any) -> float:
+    """The value as a float, or an error."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise InputError(f"{name} must be a number but got {_shown(value)}")
     return float(value)

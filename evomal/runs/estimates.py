@@ -9,7 +9,7 @@ import itertools
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from evomal.losses.catalogue import named_loss
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
-from evomal.methods.baseline import TASK_LOSSES
+from evomal.methods.baseline import BASELINE, TASK_LOSSES
 from evomal.methods.judging import TIMED_AS
+from evomal.methods.rivals import RIVALS
 from evomal.randomness import generator, torch_generator
 from evomal.runs.preparation import tried
 from evomal.settings import SearchSettings
@@ -50,7 +51,8 @@ class Estimate:
     """What a search is expected to take."""
 
     stages: dict[str, float]
-    """Seconds of the whole search: `setup`, then `filter`, `optimise` and `evaluate` as far as the method has them."""
+    """Seconds of the whole search: `setup`, `rivals`, then `filter`, `optimise` and `evaluate` as far as the method has
+    them, then `final` where there is one."""
     memory: int
     """The most bytes: of the process on a CPU, of the device on CUDA."""
     generations: int
@@ -79,13 +81,21 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
         slowest = max(short.values()) / fewest
         more = fewest + max(2, min(most, int(_TRIAL_SECONDS / slowest)))
         long = trial.seconds(more)
-        stages = {"setup": setup + trial.seconds_of_starts}
+        seconds: dict[Stage, float] = {}
         for stage in long:
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
+            seconds[stage] = once + slope * trial.full_steps(stage)
+        rivals = len(RIVALS[trial.kind]) * seconds["evaluate_losses"]
+        # The passes of a network have starts of their own; everything else shares those of the first.
+        passes = strategy.generations if "optimise_networks" in seconds else 1
+        stages = {"setup": setup + passes * trial.seconds_of_starts, "rivals": rivals}
+        for stage in chosen.workload.shares:
             name = TIMED_AS[stage]
-            total = strategy.generations * (once + slope * trial.full_steps(stage))
-            stages[name] = stages.get(name, 0.0) + total
+            stages[name] = stages.get(name, 0.0) + strategy.generations * seconds[stage]
+        finalists = min(settings.finalists, strategy.population * strategy.generations)
+        if finalists and chosen is not BASELINE:  # whose one loss is a rival
+            stages["final"] = settings.final_seeds * (rivals + finalists * trial.seconds_of_one(seconds))
         return Estimate(
             stages, trial.memory, strategy.generations, strategy.population, str(trial.device), trial.plan
         )  # fmt: skip
@@ -96,9 +106,11 @@ class _Trial:
 
     def __init__(self, engine: Engine, method: Method, seed: int) -> None:
         self.device, self._tasks, self._settings, self._seed = engine.device, engine.tasks, engine.settings, seed
+        self.kind = engine.tasks[0].kind
         self.plan = "; ".join(f"{plan.mode}: {plan.reason}" for plan in engine.plans)
         looped = all(plan.mode == "looped" for plan in engine.plans)
-        self._wanted = method.workload.candidates(engine.settings.population)
+        # Rivals are trained one by one, whatever the method's own losses are.
+        self._wanted = {"evaluate_losses": 1, **method.workload.candidates(engine.settings.population)}
         self._tried = {
             stage: min(count, _LOOPED_CANDIDATES) if looped and stage in _STEPS_OF else count
             for stage, count in self._wanted.items()
@@ -125,6 +137,11 @@ class _Trial:
             _peak_memory(self.device) + engine.bytes_kept(self._settings.meta_steps) - engine.bytes_kept(steps)
         )
         return found
+
+    def seconds_of_one(self, seconds: Mapping[Stage, float]) -> float:
+        """Of the training with one loss, from the seconds of each stage."""
+        stage: Stage = "evaluate" if "evaluate" in seconds else "evaluate_losses"
+        return seconds[stage] / self._wanted[stage]
 
     def full_steps(self, stage: Stage) -> int:
         """Those of the search itself."""

@@ -22,6 +22,11 @@ class Generation:
     best: RecordedCandidate | None
     seconds: Mapping[str, float] = field(compare=False)
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        best = "nothing trained" if self.best is None else f"best={self.best.fitness:.4g}"
+        return f"Generation({self.number}, {best}, {counts or 'nothing computed'})"
+
 
 def summarised(candidates: Iterable[RecordedCandidate]) -> tuple[Generation, ...]:
     """The generations of these candidates, in order."""

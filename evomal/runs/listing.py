@@ -9,6 +9,7 @@ from typing import Any
 
 from evomal.errors import EvomalError, InputError
 from evomal.runs.candidates import RecordedCandidate
+from evomal.runs.finals import Scores, recorded_final
 from evomal.runs.generations import best_of
 from evomal.runs.lock import is_held
 from evomal.runs.store import RECORD_NAME, RunStore
@@ -37,6 +38,11 @@ class FoundRun:
     generations: int = 0
     candidates: int = 0
     best: RecordedCandidate | None = None
+    scores: Scores | None = None
+    """What the best came to in the final; None where there was none."""
+
+    def __repr__(self) -> str:
+        return f"FoundRun({str(self.folder)!r}, {self.state}, {self.generations} generations, best={self.best!r})"
 
 
 def runs_in(folder: str | os.PathLike[str]) -> tuple[FoundRun, ...]:
@@ -66,6 +72,7 @@ def _found(folder: Path) -> FoundRun:
     try:
         with RunStore.read(folder) as store:
             candidates, chunks, ending = store.candidates(), store.complete_chunks(), store.ending
+            final = recorded_final(store.settings, candidates, store.trials())
             return FoundRun(
                 folder,
                 _state(folder, ending),
@@ -75,7 +82,8 @@ def _found(folder: Path) -> FoundRun:
                 written=chunks[-1].written if chunks else None,
                 generations=len({candidate.generation for candidate in candidates}),
                 candidates=len(candidates),
-                best=best_of(candidates),
+                best=best_of(candidates) if final is None else final.winner[0],
+                scores=None if final is None else final.winner[1],
             )
     except InputError as error:
         return FoundRun(folder, RunState.DAMAGED, str(error), {})

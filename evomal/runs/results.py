@@ -1,25 +1,29 @@
 """What a search found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evomal.expression import Expression
 from evomal.losses.contract import Kind, Loss
 from evomal.methods import learned_loss, readable
+from evomal.runs.finals import Final, Scores
 from evomal.runs.generations import Generation
 from evomal.strategies import Candidate, Genome
+from evomal.text import cut
 from evomal.units import Units
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best candidate ever seen, as something to use."""
+    """The best candidate of a search, as something to use: the final's winner, or where there is no final the one of
+    least fitness."""
 
     genome: Genome
     weights: tuple[float, ...]
     fitness: float
-    """As the search compares it: the metric, or its negative where more is better."""
+    """Of its training in the search, as the search compares it: the metric, or its negative where more is better."""
     value: float
     """The metric itself, of the mean over the tasks."""
     generation: int
@@ -27,6 +31,17 @@ class Best:
     activation: str
     units: Units | None = None
     """Those in which the tasks standardise their targets, where they share them."""
+    scores: tuple[float, ...] = ()
+    """What its trainings in the final came to, one for each fresh seed, as costs; none where there was no final."""
+
+    def __repr__(self) -> str:
+        mean = f", mean={self.mean:.4g} of {len(self.scores)}" if self.scores else ""
+        return f"Best({cut(str(self.genome), 60)!r}, fitness={self.fitness:.4g}{mean}, generation={self.generation})"
+
+    @property
+    def mean(self) -> float:
+        """Of the scores; NaN where there was no final."""
+        return Scores(self.scores).mean if self.scores else math.nan
 
     @property
     def expression(self) -> Expression | None:
@@ -60,11 +75,29 @@ class SearchResult:
     seconds: float
     forced: tuple[str, ...] = ()
     """What the run was gone on with over, although it differed: after that nothing need repeat."""
+    rivals: Mapping[str, float] = field(default_factory=dict)
+    """Fitness of the baseline, which is the first, and of the known losses that fit the task, by name: one training
+    each, under the protocol of candidates; infinite where it diverged."""
+    final: Final | None = None
+    """The best candidates and the rivals trained again with fresh seeds; None where the settings want no final."""
+    metric: str = ""
+    """What fitness is measured by."""
+    higher_is_better: bool = False
+    """Whether more of the metric is better, so that a fitness is its negative."""
+
+    def __repr__(self) -> str:
+        rivals = ", ".join(f"{name} {fitness:.4g}" for name, fitness in self.rivals.items())
+        verdict = "" if self.final is None else f", {self.final.verdict}"
+        return f"SearchResult(best={self.best!r}, rivals=({rivals}){verdict}, {len(self.history)} generations)"
 
     @property
     def counts(self) -> dict[str, int]:
         """Candidates by what became of them, elites not counted."""
         return total_counts(self.history)
+
+    def value(self, fitness: float) -> float:
+        """The metric itself, of a fitness as the search compares it."""
+        return -fitness if self.higher_is_better else fitness
 
 
 def total_counts(history: Sequence[Generation]) -> dict[str, int]:

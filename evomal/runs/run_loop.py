@@ -1,10 +1,11 @@
 """The search, from the seed to the best loss: a record that is its own checkpoint (EvoMAL, figure 1)."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from evomal.engine.engine import Report
 from evomal.engine.task_content import task_content
@@ -12,14 +13,17 @@ from evomal.errors import EvomalError, InputError
 from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
 from evomal.methods import Method, method_named
-from evomal.runs.candidates import RecordedCandidate, genome_text
+from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
 from evomal.runs.differences import Difference, versions
+from evomal.runs.finals import Final, final_of
 from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import RECORD_NAME, RunStore
+from evomal.runs.trial_rounds import TrialRounds
+from evomal.runs.watching import DisplayWatcher, Watcher, ticking
 from evomal.settings import WORKPLACE, SearchSettings
-from evomal.strategies import Outcome, Proposal
+from evomal.strategies import Candidate, Outcome, Proposal
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 from evomal.whole_files import remove_unfinished
@@ -27,27 +31,6 @@ from evomal.whole_files import remove_unfinished
 BEST_NAME = "best.json"
 
 Callback = Callable[[Generation], None]
-
-
-class Watcher(Protocol):
-    """Someone who wants to know how a search comes along, more closely than generation by generation."""
-
-    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
-        """Of so many generations, each of at most so many steps, these are recorded already."""
-
-    def report(self, stage: str, steps: int) -> None:
-        """So many more steps of that stage are done; what this raises ends the search."""
-
-    def told(self, generation: Generation) -> None:
-        """A generation is done."""
-
-    def say(self, sentence: str) -> None:
-        """Something to know meanwhile: which workers there are, and what became of them."""
-
-
-def ticking(watcher: Watcher | None) -> Callable[[], None] | None:
-    """What asks a watcher again and again whether to go on, while there is nothing to report."""
-    return None if watcher is None else lambda: watcher.report("evaluate", 0)
 
 
 def search(
@@ -59,6 +42,7 @@ def search(
     folder: str | os.PathLike[str] | None = None,
     settings: SearchSettings | None = None,
     callback: Callback | None = None,
+    progress: bool = False,
     watcher: Watcher | None = None,
     source: Mapping[str, Any] | None = None,
     force: bool = False,
@@ -66,11 +50,45 @@ def search(
 ) -> SearchResult:
     """Search for a loss; with a folder the search is recorded there, and goes on where that record ends.
 
-    `settings`, or the preset with `changes`, decide how; `callback` is called after each generation, `watcher` also
-    while one is computed, and `source` is recorded: whatever the caller needs to have the tasks again. The same seed
-    and settings give the same result, whether interrupted or not. `force` goes on with a record although what it was
-    begun with differs: what comes then need not be what an uninterrupted run would have found, and the record says so.
+    The same seed and settings give the same result, whether interrupted or not. Before the first generation the task's
+    own loss and its rivals are trained as candidates are. With `finalists` (in `quick`), the best candidates and the
+    rivals are trained again with fresh seeds at the end, and the one of least mean is the best; without (in `paper`)
+    the best is the candidate whose one training came out best.
+
+    Args:
+        task: The task to learn a loss for, or several of one kind.
+        method: One of `evomal methods`.
+        preset: `quick` or `paper`; what `changes` are changes to.
+        seed: Fixes everything that is drawn.
+        folder: Where the search is recorded; without one it is not.
+        settings: All settings at once, instead of a preset with changes.
+        callback: Called after each generation.
+        progress: Show a progress bar with the time left on standard error; lines where that is no terminal.
+        watcher: Told of every step, instead of `progress`.
+        source: Recorded: whatever the caller needs to have the tasks again.
+        force: Go on with a record although what it was begun with differs. What comes then need not be what an
+            uninterrupted run would have found, and the record says so.
+        **changes: Settings that differ from the preset's.
+
+    Returns:
+        The best loss, the rivals beside it, and what each generation came to.
+
+    Raises:
+        InputError: An argument or setting breaks a rule, the folder holds another search, or the metric has no finite
+            value for the trained baseline.
+        EvomalError: The model or the metric raises in the training of the baseline or for every candidate; what it
+            raised is the `__cause__`.
+
+    Example:
+        >>> result = evomal.search(evomal.load_task("diabetes", "mlp:hidden=64"), progress=True)  # doctest: +SKIP
+        >>> result.best.formula(), result.best.mean, result.rivals["mse"]  # doctest: +SKIP
     """
+    if progress and watcher is None:
+        with DisplayWatcher() as shown:
+            return search(
+                task, method=method, preset=preset, seed=seed, folder=folder, settings=settings, callback=callback,
+                watcher=shown, source=source, force=force, **changes,
+            )  # fmt: skip
     chosen = method_named(method)
     resolved = SearchSettings.given(settings, preset, changes)
     say = None if watcher is None else lambda sentence: watcher.say(sentence)
@@ -91,7 +109,9 @@ class _Run:
         self._tasks, self._executor = parts.tasks, parts.executor
         self._strategy, self._judge = parts.strategy, parts.judge
         self._method, self._settings, self._seed, self._source = method, settings, seed, source
+        self._rounds = TrialRounds(parts.tasks[0], parts.executor, parts.judge, settings, seed)
         self._recorded: list[RecordedCandidate] = []
+        self._final: Final | None = None
 
     def description(self) -> dict[str, Any]:
         """Everything that can change a float, for the record."""
@@ -114,7 +134,8 @@ class _Run:
         if watcher is not None:
             steps = sum(self._executor.steps(self._strategy.population).values())
             watcher.begun(generations=self._strategy.generations, steps=steps, recorded=self._history())
-        ending = None if store is None else store.ending
+        self._rounds.train_rivals(store, watcher)
+        ending = complete = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
             ending = self._spent(time.perf_counter() - begin)
             if ending is None:
@@ -122,20 +143,37 @@ class _Run:
                 for told in (callback, None if watcher is None else watcher.told):
                     if told is not None:
                         told(self._history()[-1])
+        self._hold_final(store, watcher)
         if ending is None:
             ending = self._strategy.ending
             if store is not None:
                 store.finish(ending)
+        elif complete is None and self._final is not None:
+            ending = f"{ending}; the final was held all the same"
         folder = None if store is None else store.path.parent
         archive = self._judge.archive
         forced = () if store is None else tuple(entry.differences for entry in store.forced)
         seconds = time.perf_counter() - begin
-        return SearchResult(self._best(), self._history(), archive.front, ending, folder, seconds, forced)
+        metric = self._tasks[0].metric
+        return SearchResult(
+            self._best(), self._history(), archive.front, ending, folder, seconds, forced, self._rounds.rivals,
+            self._final, metric.name, metric.cost(1.0) < 0,
+        )  # fmt: skip
+
+    def _hold_final(self, store: RunStore | None, watcher: Watcher | None) -> None:
+        self._final = self._rounds.hold_final(self._recorded, store, watcher)
+        if self._final is None:
+            return
+        if store is not None:
+            self._save_best(store.path.parent)
+        if watcher is not None:
+            watcher.final(self._final)
 
     def _turn(self, store: RunStore | None, report: Report | None) -> None:
         generation = self._strategy.generation
         proposals = self._strategy.ask()
-        before = self._judge.archive.best
+        before = None if self._final is not None else self._judge.archive.best
+        self._final = None  # of a search that a budget had ended
         outcomes = self._judge.outcomes(proposals, generation=generation, report=report)
         rows = _rows(generation, proposals, outcomes)
         if store is not None:
@@ -166,6 +204,7 @@ class _Run:
             self._judge.remember(proposals, outcomes, generation=generation)
             self._strategy.tell(outcomes)
             self._recorded += rows
+        self._final = final_of(self._recorded, store.trials(), seeds=self._settings.final_seeds)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best(store.path.parent)  # killed between record and file, it may be behind
@@ -190,15 +229,19 @@ class _Run:
         return summarised(self._recorded)
 
     def _best(self) -> Best | None:
-        found = self._judge.archive.best
+        found: Candidate | RecordedCandidate | None = self._judge.archive.best
+        scores: tuple[float, ...] = ()
+        if self._final is not None:
+            found, scores = self._final.winner[0], self._final.winner[1].values
         if found is None:
             return None
+        genome = genome_from(found.genome) if isinstance(found, RecordedCandidate) else found.genome
         kind, activation = self._tasks[0].kind, self._executor.record()["activation"]
         value = self._tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
         units = {task.units for task in self._tasks}
         return Best(
-            found.genome, found.weights, found.fitness, value, found.generation, kind, activation,
-            units.pop() if len(units) == 1 else None,
+            genome, found.weights, found.fitness, value, found.generation, kind, activation,
+            units.pop() if len(units) == 1 else None, scores,
         )  # fmt: skip
 
     def _save_best(self, folder: Path) -> None:
@@ -210,7 +253,13 @@ class _Run:
         provenance: Provenance = {
             "task": names, "model": str(task.record.get("model", "own")), "method": self._method.name,
             "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name, "value": best.value,
+            "chosen": "the best of one training each",
         }  # fmt: skip
+        if self._final is not None:
+            count = len(self._final.candidates)
+            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
+            if math.isfinite(best.mean):
+                provenance["mean"] = task.metric.cost(best.mean)
         try:
             save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
         except InputError as error:  # the folder is the run's own by now, so what is wrong with it is no bad input

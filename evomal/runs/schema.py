@@ -1,8 +1,9 @@
 """The tables of `run.sqlite`, and rows that carry their own checksum.
 
-`settings` has one row, written with the file itself; `chunks` a row for every transaction; `candidates` what was
-recorded in it; `forced` a row for every time it was gone on with although something differed; `ending` at most one
-row, once the run is complete.
+`settings` has one row, written with the file itself; `chunks` a row for every transaction of a generation; `candidates`
+what was recorded in it; `trials` a row for every training outside the generations, of the rivals and in the final;
+`forced` a row for every time it was gone on with although something differed; `ending` at most one row, once the run is
+complete.
 """
 
 import contextlib
@@ -15,7 +16,9 @@ from evomal.errors import InputError
 from evomal.runs.canonical import checksum
 
 APPLICATION_ID = 0x65766F6D  # "evom"
-VERSION = 1
+VERSION = 2
+_READ = {1: frozenset({"trials"}), 2: frozenset[str]()}
+"""Versions that can be read, and which tables each has not."""
 PAGE_SIZE = 4096
 
 COLUMNS = {
@@ -25,6 +28,7 @@ COLUMNS = {
         *("generation", "position", "chunk", "origin", "parents", "genome", "state", "fitness", "sentence"),
         *("weights", "fingerprint", "seconds"),
     ),
+    "trials": ("number", "stage", "loss", "seed", "score", "sentence", "seconds", "written"),
     "forced": ("number", "chunks", "differences", "written"),
     "ending": ("id", "reason", "written"),
 }
@@ -58,6 +62,17 @@ _DEFINITIONS = {
     seconds TEXT NOT NULL,
     checksum TEXT NOT NULL,
     PRIMARY KEY (generation, position)
+)""",
+    "trials": """CREATE TABLE trials (
+    number INTEGER PRIMARY KEY,
+    stage TEXT NOT NULL,
+    loss TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    score TEXT,
+    sentence TEXT NOT NULL,
+    seconds TEXT NOT NULL,
+    written TEXT NOT NULL,
+    checksum TEXT NOT NULL
 )""",
     "forced": """CREATE TABLE forced (
     number INTEGER PRIMARY KEY,
@@ -96,14 +111,13 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     """
     if path.stat().st_size == 0:
         raise InputError(f"{path}: is empty, but the record of an evomal run was expected")
-    application, version = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise foreign(path)
-    if version != VERSION:
+    version = version_of(connection)
+    if version not in _READ:
         raise InputError(
-            f"{path}: is of version {version} but this evomal reads version {VERSION}: "
+            f"{path}: is of version {version} but this evomal reads versions {' and '.join(map(str, _READ))}: "
             "it is damaged or comes from a newer evomal"
         )
     expected = {"journal_mode": "delete", "page_size": PAGE_SIZE, "encoding": "UTF-8"}
@@ -111,6 +125,17 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != value:
             raise DamageError(f"its {name} is {found} but must be {value}")
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the record's format."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether records of that version have the table."""
+    return table not in _READ[version_of(connection)]
 
 
 def foreign(path: Path) -> InputError:
@@ -122,7 +147,8 @@ def check_schema(connection: sqlite3.Connection) -> None:
     """Exactly the tables above: nothing missing, and no view or trigger beside them that could act on its own."""
     limit = len(_DEFINITIONS) + len(_INDICES) + 1
     found = set(connection.execute(f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {limit}"))
-    if found != {("table", name, name, sql) for name, sql in _DEFINITIONS.items()} | _INDICES:
+    expected = {name: sql for name, sql in _DEFINITIONS.items() if has_table(connection, name)}
+    if found != {("table", name, name, sql) for name, sql in expected.items()} | _INDICES:
         raise DamageError("its tables are not those of an evomal run")
 
 

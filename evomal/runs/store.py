@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from evomal.errors import EvomalError, InputError
+from evomal.runs import trials as trial_rows
 from evomal.runs.candidates import MAX_SENTENCE, RecordedCandidate, checked_text, content, from_row, to_row
 from evomal.runs.canonical import canonical, checksum, parsed
 from evomal.runs.creation import now, write_first
@@ -17,7 +18,8 @@ from evomal.runs.database import connect, explained, require_record, require_wri
 from evomal.runs.differences import Difference, differences, settings_text
 from evomal.runs.generations import Generation, summarised
 from evomal.runs.lock import FolderLock
-from evomal.runs.schema import DamageError, check_identity, insert, rows
+from evomal.runs.schema import VERSION, DamageError, check_identity, has_table, insert, rows, version_of
+from evomal.runs.trials import Trial
 from evomal.runs.verification import damaged, verify
 
 RECORD_NAME = "run.sqlite"
@@ -57,6 +59,11 @@ class RunStore:
             self._connection = connect(path, writable=lock is not None)
             try:
                 check_identity(self._connection, path)
+                if lock is not None and version_of(self._connection) != VERSION:
+                    raise InputError(
+                        f"{path}: is of version {version_of(self._connection)}, which can be read but not gone on "
+                        f"with: this evomal writes version {VERSION}"
+                    )
                 with transaction(self._connection, writing=lock is not None):
                     verify(self._connection)
             except BaseException:
@@ -169,10 +176,30 @@ class RunStore:
                 known.add(candidate.index)
                 prepared.append(to_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
+            # A final that was held when a budget ended the search is held anew once the search is over.
+            self._connection.execute("DELETE FROM trials WHERE stage = 'final'")
             insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
             for row in prepared:
                 insert(self._connection, "candidates", row)
         return int(number)
+
+    def write_trials(self, trials: Sequence[Trial]) -> None:
+        """Record trainings outside the generations, all or none, behind those that are recorded."""
+        with self._writing():
+            (count,) = self._connection.execute("SELECT COUNT(*) FROM trials").fetchone()
+            for place, trial in enumerate(trials, count):
+                insert(self._connection, "trials", trial_rows.to_row(trial, place, now()))
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Trainings outside the generations in the order of writing: rivals, then the final; none in version 1."""
+        with self._explaining():
+            if not has_table(self._connection, "trials"):
+                return ()
+            found = self._rows("trials", "ORDER BY number")
+            try:
+                return tuple(map(trial_rows.from_row, found))
+            except InputError as error:
+                raise DamageError(f"one of its rows {error}") from None
 
     def finish(self, reason: str) -> None:
         """Record that the run is complete, and why; nothing is added to it after that."""
@@ -203,11 +230,13 @@ class RunStore:
         """The record as lines of canonical JSON in a fixed order, without times: what two equal runs share."""
         with self._snapshot():
             settings, chunks, candidates, ending = self.settings, self.complete_chunks(), self.candidates(), self.ending
+            trials = self.trials()
         lines: list[dict[str, Any]] = [{"kind": "settings", "settings": settings}]
         for chunk in chunks:
             places = {"number": chunk.number, "generation": chunk.generation, "indices": chunk.indices}
             lines.append({"kind": "chunk", **places})
         lines += [{"kind": "candidate", **content(candidate)} for candidate in candidates]
+        lines += [{"kind": "trial", **trial_rows.content(trial)} for trial in trials]
         lines += [{"kind": "forced", "chunks": entry.chunks, "differences": entry.differences} for entry in self.forced]
         lines += [] if ending is None else [{"kind": "ending", "reason": ending}]
         return "".join(f"{canonical(line)}\n" for line in lines)

@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
+from evomal.runs import trials
 from evomal.runs.candidates import from_row
 from evomal.runs.canonical import checksum, parsed
 from evomal.runs.database import connect
 from evomal.runs.differences import settings_text
-from evomal.runs.schema import DamageError, check_identity, check_schema, is_intact, rows, unchecked_rows
+from evomal.runs.schema import (
+    DamageError,
+    check_identity,
+    check_schema,
+    has_table,
+    is_intact,
+    rows,
+    unchecked_rows,
+)
 
 _LEAST_ROW_BYTES = 64  # every row holds a checksum of that length
 
@@ -29,6 +38,7 @@ def verify(connection: sqlite3.Connection) -> None:
     try:
         _verify_settings(connection)
         _verify_chunks(connection)
+        _verify_trials(connection)
         _verify_forced(connection)
         _verify_ending(connection)
     except InputError as error:
@@ -82,6 +92,15 @@ def _proofs(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generatio
             raise DamageError(f"its chunk {number} is incomplete")
         proofs.append(proof)
     return proofs
+
+
+def _verify_trials(connection: sqlite3.Connection) -> None:
+    if not has_table(connection, "trials"):
+        return
+    for expected, (values, _) in enumerate(rows(connection, "trials", "ORDER BY number")):
+        trials.from_row(values)
+        if values[0] != expected:
+            raise DamageError(f"its trial {expected} is missing")
 
 
 def _verify_forced(connection: sqlite3.Connection) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evomal.expression import Expression
 from evomal.strategies.outcomes import Outcome, State
 from evomal.strategies.proposals import Genome, key_of, size_of
+from evomal.text import cut
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Candidate:
     fitness: float
     generation: int
     index: int
+
+    def __repr__(self) -> str:
+        place = f"{self.generation}:{self.index}"
+        return f"Candidate({place} {cut(str(self.genome), 60)!r}, fitness={self.fitness:.4g})"
 
     @property
     def expression(self) -> Expression | None:

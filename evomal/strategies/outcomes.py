@@ -34,9 +34,9 @@ class Outcome:
     state: State
     fitness: float
     sentence: str
-    weights: tuple[float, ...] = ()
-    fingerprint: str | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    weights: tuple[float, ...] = field(default=(), repr=False)
+    fingerprint: str | None = field(default=None, repr=False)
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if math.isnan(self.fitness) or self.fitness == -math.inf:

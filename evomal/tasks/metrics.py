@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
+from evomal.users_code import place_of_function
 
 Measure = Callable[[Tensor, Tensor], Any]
 
@@ -58,8 +59,10 @@ class Metric:
         try:
             return float(value)
         except (TypeError, ValueError, RuntimeError):
+            place = place_of_function(self.function)
             raise InputError(
-                f"the metric {self.name} must return one number but returned {_described(value)}"
+                f"the metric {self.name}{f' ({place})' if place else ''} must return one number but returned "
+                f"{_described(value)}"
             ) from None
 
     def cost(self, value: float) -> float:

@@ -19,9 +19,9 @@ from evomal.progress import StepsDone
 from evomal.runs.canonical import canonical
 from evomal.runs.differences import versions
 from evomal.runs.executors import Crew
+from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe, Task
-from evomal.verdict.comparison_progress import ComparisonWatcher
 from evomal.verdict.contestants import Candidate
 from evomal.verdict.scaled_loss import ScaledLoss
 from evomal.verdict.training_log import TrainingLog
@@ -133,7 +133,7 @@ class Arena:
 
     def __init__(
         self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None,
-        watcher: ComparisonWatcher | None = None,
+        watcher: Watcher | None = None,
     ) -> None:  # fmt: skip
         self._task, self._settings, self._log, self._crew, self._watcher = task, settings, log, crew, watcher
         self._steps = final_recipe(task, settings).steps

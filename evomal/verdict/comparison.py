@@ -9,13 +9,12 @@ from typing import Any
 
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import ticking
+from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 from evomal.verdict.arena import Arena, Job, description, final_recipe
-from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
 from evomal.verdict.contestants import (
     SEARCHES,
     Candidate,
@@ -50,7 +49,7 @@ def compare(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: ComparisonWatcher | None = None,
+    watcher: Watcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> Comparison:
@@ -122,7 +121,7 @@ def compare(
 def compared(
     task: Task, base: Contestant, others: Sequence[Contestant], settings: SearchSettings, *, seeds: int,
     search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None,
-    watcher: ComparisonWatcher | None = None, told: Told | None = None,
+    watcher: Watcher | None = None, told: Told | None = None,
 ) -> Comparison:  # fmt: skip
     """The comparison of contestants whose losses are there already."""
     chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)

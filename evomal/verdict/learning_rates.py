@@ -8,11 +8,10 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import ticking
+from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.comparison import compare
-from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
 from evomal.verdict.contestants import SEARCHES, AnyLoss, Losses, all_given, searched, task_loss
 from evomal.verdict.entries import Comparison
 
@@ -47,7 +46,7 @@ def rate_curve(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: ComparisonWatcher | None = None,
+    watcher: Watcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> RateCurve:

@@ -10,12 +10,11 @@ from typing import Any
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.run_loop import ticking
+from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 from evomal.verdict.comparison import compared
-from evomal.verdict.comparison_progress import ComparisonWatcher, Told, watched
 from evomal.verdict.contestants import SEARCHES, Contestant, Losses, all_given, require_distinct, searched, task_loss
 from evomal.verdict.entries import Comparison
 
@@ -51,7 +50,7 @@ def transfer(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: ComparisonWatcher | None = None,
+    watcher: Watcher | None = None,
     told: Told | None = None,
     **changes: Any,
 ) -> Transfer:

@@ -1,11 +1,12 @@
 """Records written by hand, for analyses of runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evomal.runs import RecordedCandidate, RunStore
+from evomal.runs.trials import Trial
 from evomal.strategies import State
 
 VERSIONS = {"evomal": "0.1.0", "torch": "2.13.0", "numpy": "2.0.0", "python": "3.11.7"}
@@ -49,11 +50,32 @@ def settings(
     }  # fmt: skip
 
 
-def record(folder: Path, rows: Sequence[RecordedCandidate], *, complete: bool = True, **described: Any) -> Path:
-    """Write a run: a chunk a generation."""
-    with RunStore.create(folder, settings(**described)) as store:
+def trials(stage: str, scores: Mapping[str, Sequence[float]], first_seed: int = 0) -> list[Trial]:
+    """What training with each loss came to, seed by seed."""
+    seeds = range(len(next(iter(scores.values()))))
+    return [
+        Trial(stage=stage, loss=loss, seed=first_seed + seed, score=values[seed], sentence="trained")
+        for seed in seeds
+        for loss, values in scores.items()
+    ]
+
+
+def record(
+    folder: Path, rows: Sequence[RecordedCandidate], *, complete: bool = True,
+    rivals: Mapping[str, float] | None = None, final: Mapping[str, Sequence[float]] | None = None, **described: Any,
+) -> Path:  # fmt: skip
+    """Write a run: rivals, a chunk a generation, and what rivals and candidates came to in a final."""
+    content = settings(**described)
+    if final is not None:
+        seeds = len(next(iter(final.values())))
+        content["settings"] = {**content["settings"], "final_seeds": seeds}
+    with RunStore.create(folder, content) as store:
+        store.write_trials(
+            trials("rivals", {name: [score] for name, score in (rivals or {}).items()}) if rivals else []
+        )
         for generation in sorted({candidate.generation for candidate in rows}):
             store.write_chunk(generation, [candidate for candidate in rows if candidate.generation == generation])
+        store.write_trials(trials("final", final, 3000) if final else [])
         if complete:
             store.finish("all generations are done")
     return folder

@@ -1,5 +1,7 @@
 """The best distinct losses: ranked as an archive ranks, each shape once."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,21 @@ def test_losses_are_ranked_by_fitness_then_size_then_age(tmp_path):
     assert (found.trained, found.metric, found.task) == (3, "mse", "planted, linear")
     assert found.columns()["origin"] == ["mutation", "initial", "initial"]
     assert {len(column) for column in found.columns().values()} == {3}
+
+
+def test_finalists_come_first_by_their_mean_in_the_final(tmp_path):
+    bent = "tanh(square(sub(f, y)))"
+    rows = [
+        row(0, 0, 0.3, genome=ABSOLUTE, weights=ONES),
+        row(0, 1, 0.2, genome=SQUARE, weights=ONES),
+        row(1, 0, 0.1, genome=bent, weights=(*ONES, 1.0)),
+        row(1, 1, 0.05, genome="sqrt(abs(sub(f, y)))", weights=(*ONES, 1.0)),
+    ]
+    final = {"mse": (0.5, 0.5), "1:0": (0.9, math.inf), "1:1": (0.75, 0.25), "0:1": (0.25, 0.5)}
+    found = ranked(record(tmp_path, rows, final=final))
+    assert [entry.candidate.genome for entry in found.rows] == [SQUARE, "sqrt(abs(sub(f, y)))", bent, ABSOLUTE]
+    assert found.columns()["final mean"] == [0.375, 0.5, None, None]
+    assert [entry.scores is None for entry in found.rows] == [False, False, False, True]
 
 
 def test_losses_of_one_shape_or_one_formula_count_once(tmp_path):

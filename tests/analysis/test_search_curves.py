@@ -116,3 +116,16 @@ def test_curves_agree_with_a_search_by_hand_through_random_records():
             assert found == min(known) if known else math.isnan(found)
         trained = [r.fitness for r in rows if r.state is State.EVALUATED and r.origin != "elite"]
         assert best_by_evaluation(run).tolist() == [min(trained[: n + 1]) for n in range(len(trained))]
+
+
+def test_rivals_are_levels_beside_the_curves(tmp_path):
+    for seed, (mse, mae) in enumerate([(0.5, math.inf), (0.75, 0.25)]):
+        record(tmp_path / str(seed), [row(0, 0, 1.0)], seed=seed, rivals={"mse": mse, "mae": mae})
+    data = search_curves(chosen_runs([tmp_path]))
+    first, second = data.rivals
+    assert (first.name, first.is_baseline, first.mean, first.searches) == ("mse", True, 0.625, 2)
+    assert first.deviation == pytest.approx(math.sqrt(2) / 8)
+    assert (second.name, second.is_baseline, second.mean, second.searches) == ("mae", False, 0.25, 1)
+    columns = data.columns()
+    assert (columns["method"][-2:], columns["against"][-2:]) == (["mse", "mae"], ["rival", "rival"])
+    assert (columns["position"][-2:], columns["mean"][-2:]) == ([None, None], [0.625, 0.25])

@@ -199,3 +199,18 @@ def test_partial_trainings_of_a_long_recipe_do_not_decay():
     ]
     long_fitness, constant_fitness = (engine.evaluate([expression], [weights]) for engine in engines)
     assert long_fitness == constant_fitness
+
+
+@pytest.mark.parametrize("mode", ["looped", "stacked"])
+def test_another_seed_is_that_of_an_ordinary_training_and_leaves_the_engine_s_own_alone(mode):
+    task = regression()
+    settings = EngineSettings(training_steps=12, device="cpu", population_mode=mode)
+    engine = Engine(task, seed=0, settings=settings)
+    trees, starts = SMOOTH[:3], weights_of(SMOOTH[:3])
+    before = engine.evaluate(trees, starts)
+    fresh = engine.evaluate(trees, starts, seed=3000)
+    losses = [ExpressionLoss(tree, weights=row, kind="regression") for tree, row in zip(trees, starts, strict=True)]
+    alone = [train(task, loss, seed=3000, steps=12, device="cpu").validation for loss in losses]
+    assert [found.value for found in fresh] == pytest.approx(alone, rel=1e-5)
+    assert [found.value for found in engine.evaluate_losses(losses, seed=3000)] == pytest.approx(alone, rel=1e-5)
+    assert engine.evaluate(trees, starts) == before != fresh

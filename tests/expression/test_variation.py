@@ -106,11 +106,11 @@ def test_crossover_and_mutation_agree_with_deap(primitives):  # noqa: F811
     second = Expression.parse("square(sub(add(y, f), min(f, sqrt(y))))")
     rng = generator(0, "variation")
     ours, theirs, mutants, their_mutants = [], [], [], []
-    for _ in range(4000):
+    for _ in range(8000):
         ours.append(crossover(first, second, max_height=30, generator=rng)[0])
         theirs.append(from_deap(gp.cxOnePoint(to_deap(primitives, first), to_deap(primitives, second))[0]))
         mutants.append(mutate(first, max_height=30, generator=rng))
-        expr = lambda pset, type_: gp.genFull(pset, min_=0, max_=2, type_=type_)  # noqa: E731
+        expr = lambda pset, type_: gp.genHalfAndHalf(pset, min_=0, max_=2, type_=type_)  # noqa: E731
         their_mutants.append(from_deap(gp.mutUniform(to_deap(primitives, first), expr, primitives)[0]))
     their_mutants = [offspring(first, 0, tree, max_height=30, generator=rng) for tree in their_mutants]
     assert all(tree.is_loss for tree in theirs)

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 import evomal
+from evomal.engine.task_side import TaskSide
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss, NeuralLoss, SquaredErrorLoss, TaylorLoss, load_loss, save_loss
 from evomal.losses.neural import weight_count
 from evomal.methods import METHODS, learned_loss, readable
+from evomal.methods.rivals import RIVALS
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from tests.engine.populations import classification, regression
@@ -37,7 +39,14 @@ def test_conformance(method, kind, tmp_path):
     assert seen == list(result.history)
     assert result.best is not None
     assert math.isfinite(result.best.fitness)
-    assert result.best.fitness == min(entry.best.fitness for entry in result.history if entry.best is not None)
+    least = min(entry.best.fitness for entry in result.history if entry.best is not None)
+    if method == "baseline":
+        assert result.final is None
+        assert result.best.fitness == least == result.rivals[result.best.genome]
+    else:
+        assert result.final.candidates[0][0].fitness == least
+        assert result.best.mean == min(scores.mean for _, scores in result.final.candidates)
+        assert list(result.rivals) == list(result.final.rivals) == list(RIVALS[kind])
     assert result.best.formula()
     assert result.ending.endswith(("generations are done", "generation is done"))
     task = TASKS[kind]()
@@ -99,8 +108,30 @@ def test_ml3_tunes_one_network_on_and_on(tmp_path):
     with RunStore.read(tmp_path) as store:
         first, second, third = (candidate.weights for candidate in store.candidates())
     assert first != second != third
-    longer = run("ml3", regression(), generations=1, meta_steps=3)
-    assert longer.best.weights == first
+
+
+def test_every_pass_of_ml3_has_starts_and_batches_of_its_own(monkeypatch):
+    begin_step, steps, kept = TaskSide.begin_step, [], []
+
+    def begun(side, step, **options):
+        begin_step(side, step, **options)
+        steps.append(step)
+        kept.append(len(side.starts._kept))
+
+    monkeypatch.setattr(TaskSide, "begin_step", begun)
+    run("ml3", regression(), finalists=0)
+    assert steps == list(range(3 * SHORT["meta_steps"]))
+    assert kept[-1] == SHORT["meta_steps"], "the starts of a pass that nobody takes again are not kept"
+
+
+def test_the_first_pass_of_ml3_is_ml3_single(tmp_path):
+    run("ml3", regression(), tmp_path, finalists=0)
+    with RunStore.read(tmp_path) as store:
+        first = store.candidates(0)[0]
+    single = run("ml3-single", regression())
+    assert (single.best.weights, single.best.fitness) == (first.weights, first.fitness)
+    assert single.counts == {"evaluated": 1}
+    assert [candidate.weights for candidate, _ in single.final.candidates] == [first.weights]
 
 
 def test_ml3_stops_when_its_network_is_lost():

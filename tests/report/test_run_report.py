@@ -4,13 +4,15 @@ import json
 
 import pytest
 
+from evomal.analysis.ancestry import ancestry
 from evomal.errors import InputError
 from evomal.losses import ExpressionLoss, save_loss
+from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
 from evomal.runs import RunStore
 from evomal.units import Units
 from tests.analysis.records import row
-from tests.report.reports import ABSOLUTE, ROWS, written_run
+from tests.report.reports import ABSOLUTE, ROWS, SQUARE, written_run
 
 FIGURES_OF_A_RUN = ["Shape", "Search", "Filters", "Size against fitness", "Ancestry", "Run time"]
 
@@ -23,7 +25,9 @@ def test_one_run_is_told_with_its_best_loss(tmp_path):
     assert report.warnings == ()
     (formula,) = report.formulas
     assert (formula.text, formula.written, formula.symbols) == ("Abs(f - y)", ABSOLUTE, "f: output, y: target")
-    assert formula.sentence == "Validation mse 0.25, size 4, found in generation 2 by mutation (evomal, seed 0)."
+    assert formula.sentence == (
+        "Validation mse 0.25 (one training), size 4, found in generation 2 by mutation (evomal, seed 0)."
+    )
     assert [shown.title for shown in report.figures()] == FIGURES_OF_A_RUN
     assert [shown.is_narrow for shown in report.figures()] == [False, False, False, True, False, False]
 
@@ -35,6 +39,23 @@ def test_the_units_of_the_task_are_named(tmp_path):
     assert formula.symbols == "f: output, y: target, learned in standardised units: mean 152.1, scale 77"
     shape = run_report(folder).figures()[0].figure
     assert shape.axes[0].get_xlabel() == "error $f - y$ (standardised)"
+
+
+def test_the_best_loss_is_the_final_s_winner_and_its_rivals_stand_beside_it(tmp_path):
+    rivals = {"mse": 0.5, "mae": float("inf")}
+    (formula,) = run_report(written_run(tmp_path / "a", rivals=rivals)).formulas
+    assert formula.text == "Abs(f - y)"
+    assert formula.sentence.endswith(" Known losses beside it: mse 0.5, mae diverged (one training each).")
+    final = {"mse": (0.6, 0.7), "mae": (0.9, 0.9), "0:0": (0.5, 0.75), "1:1": (0.8, 0.8)}
+    report = run_report(written_run(tmp_path / "b", rivals=rivals, final=final))
+    (formula,) = report.formulas
+    assert formula.written == SQUARE
+    assert formula.sentence == (
+        "Validation mse 0.625 (mean of 2 fresh seeds; 0.5 in the search), size 4, found in generation 1 by initial "
+        "(evomal, seed 0). Known losses beside it: mse 0.65, mae 0.9 (the same seeds: no lead over mse)."
+    )
+    assert "mean in the final" in report_page(report)
+    assert ancestry(report.runs).ancestors[-1].genome == SQUARE
 
 
 def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 
 from evomal.analysis.chosen_runs import chosen_runs
 from evomal.analysis.search_curves import SearchCurves, search_curves
+from evomal.methods import METHODS
 from evomal.report.search_curves_plot import draw_search_curves, method_styles
 from evomal.report.style import BLUE, LINE_STYLES
 from tests.analysis.records import record, row
@@ -77,8 +78,9 @@ def test_each_task_has_a_row_and_one_generation_is_a_point(tmp_path):
 def test_methods_look_the_same_in_every_figure():
     assert method_styles(["random", "evomal"])["evomal"][0] == BLUE
     assert method_styles(["random"])["random"] == method_styles(["x", "random"])["random"]
-    known = method_styles(["evomal", "gp-lfl", "taylorglo", "ml3", "random", "baseline"])
-    assert sorted(map(str, known.values())) == sorted(map(str, LINE_STYLES))
+    known = list(method_styles(list(METHODS)).values())
+    assert known[: len(LINE_STYLES)] == list(LINE_STYLES)
+    assert len(set(map(str, known))) == len(METHODS)
     many = [str(style) for style in method_styles([f"method {number}" for number in range(20)]).values()]
     assert len({*many, *map(str, LINE_STYLES)}) == 26
 
@@ -100,3 +102,19 @@ def test_names_of_strangers_and_values_that_are_not_finite_are_drawn_harmlessly(
 def test_nothing_to_draw_is_a_sentence():
     (text,) = draw_search_curves(SearchCurves((), "nothing was trained in these runs")).texts
     assert text.get_text() == "nothing was trained in these runs"
+
+
+def test_the_task_s_own_loss_and_its_best_rival_are_horizontal_lines(tmp_path):
+    rivals = {"mse": 2.5, "mae": 3.5, "huber": 1.5}
+    record(tmp_path, [row(0, 0, 4.0), row(1, 0, 2.0)], rivals=rivals)
+    figure = drawn(tmp_path)
+    for axes in figure.axes:
+        levels = {
+            line.get_linestyle(): set(line.get_ydata()) for line in axes.lines if list(line.get_xdata()) == [0, 1]
+        }
+        assert levels == {"--": {2.5}, ":": {1.5}}
+        low, high = axes.get_ylim()
+        assert low < 1.5 < 4.0 < high
+        assert [text.get_text() for text in axes.texts] == ["huber"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["evomal (n = 1)", "own loss (mse)", "best rival"]

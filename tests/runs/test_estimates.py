@@ -22,16 +22,17 @@ SHORT = SearchSettings.preset(
 @pytest.mark.parametrize("method", METHODS)
 def test_every_stage_of_a_method_is_in_its_estimate(method):
     found = estimate(regression(), method=method, settings=SHORT)
-    stages = {
-        "evomal": {"setup", "filter", "optimise", "evaluate"},
-        "random": {"setup", "filter", "optimise", "evaluate"},
-        "gp-lfl": {"setup", "filter", "evaluate"},
-        "ml3": {"setup", "optimise", "evaluate"},
-    }.get(method, {"setup", "evaluate"})
-    assert set(found.stages) == stages
+    own = {
+        "evomal": {"filter", "optimise", "evaluate"},
+        "random": {"filter", "optimise", "evaluate"},
+        "gp-lfl": {"filter", "evaluate"},
+        "ml3": {"optimise", "evaluate"},
+        "ml3-single": {"optimise", "evaluate"},
+    }.get(method, {"evaluate"})
+    assert set(found.stages) == {"setup", "rivals", *own, *(() if method == "baseline" else ("final",))}
     assert all(seconds > 0 for seconds in found.stages.values())
-    assert found.generations == (1 if method == "baseline" else 3)
-    assert found.population == (1 if method in ("baseline", "ml3") else 6)
+    assert found.generations == (1 if method in ("baseline", "ml3-single") else 3)
+    assert found.population == (1 if method in ("baseline", "ml3", "ml3-single") else 6)
     assert found.device == "cpu"
     assert found.memory > 50 * 2**20
 
@@ -39,8 +40,10 @@ def test_every_stage_of_a_method_is_in_its_estimate(method):
 class Clock:
     """Time that passes only where the engine works: so much once, and so much for each step of each candidate."""
 
-    ONCE: ClassVar = {"optimise": 0.5, "evaluate": 0.25, "gains": 0.125, "gradient_norms": 0.0625}
-    EACH: ClassVar = {"optimise": 0.01, "evaluate": 0.002}
+    ONCE: ClassVar = {
+        "optimise": 0.5, "evaluate": 0.25, "gains": 0.125, "gradient_norms": 0.0625, "evaluate_losses": 0.75,
+    }  # fmt: skip
+    EACH: ClassVar = {"optimise": 0.01, "evaluate": 0.002, "evaluate_losses": 0.001}
 
     def __init__(self, monkeypatch):
         self.now = 0.0
@@ -49,11 +52,11 @@ class Clock:
             monkeypatch.setattr(Engine, stage, self.work(stage, getattr(Engine, stage)))
 
     def work(self, stage, usual):
-        def worked(engine, expressions, weights):
+        def worked(engine, *columns):
             settings = engine.settings
-            steps = {"optimise": settings.meta_steps, "evaluate": settings.training_steps}.get(stage, 0)
-            self.now += self.ONCE[stage] + self.EACH.get(stage, 0.0) * steps * len(expressions)
-            return usual(engine, expressions, weights) if stage == "gradient_norms" else []
+            steps = settings.meta_steps if stage == "optimise" else settings.training_steps
+            self.now += self.ONCE[stage] + self.EACH.get(stage, 0.0) * steps * len(columns[0])
+            return usual(engine, *columns) if stage == "gradient_norms" else []
 
         return worked
 
@@ -67,6 +70,10 @@ def test_stages_are_extrapolated_from_their_slope(generations, monkeypatch):
     assert found["optimise"] == pytest.approx(generations * (0.5 + 0.01 * 70 * 14))
     assert found["evaluate"] == pytest.approx(generations * (0.25 + 0.002 * 900 * 10))
     assert found["filter"] == pytest.approx(generations * (0.125 + 0.0625))
+    # Three rivals one by one, then with each of three seeds again beside ten finalists.
+    rivals = 3 * (0.75 + 0.001 * 900)
+    assert found["rivals"] == pytest.approx(rivals)
+    assert found["final"] == pytest.approx(3 * (rivals + 10 * (0.25 + 0.002 * 900 * 10) / 10))
 
 
 def test_looped_candidates_are_tried_by_two_and_multiplied(monkeypatch):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -27,6 +28,7 @@ def killed(top, searches: int, kills: int) -> dict[str, int]:
 def test_a_search_killed_six_times_is_the_uninterrupted_one(tmp_path):
     seen = killed(tmp_path, 1, 6)
     assert sum(seen.get(way, 0) for way in WAYS) == 6
+    assert seen["in the final"] >= 1
     assert seen[HOT] >= seen["in an insert"] >= 1
     assert seen[HALF] >= 1
 
@@ -66,5 +68,7 @@ def test_chunks_change_no_candidate_where_they_are_trained_one_after_the_other(t
         description, *rest = dump_of(folder).splitlines()
         assert json.loads(description)["settings"]["chunk"] == chunk
         records.append((rest, (folder / "best.json").read_bytes()))
-    assert len(records[0][0]) == 4 * (1 + 6) + 1
+    kinds = Counter(json.loads(line)["kind"] for line in records[0][0])
+    assert (kinds["chunk"], kinds["candidate"], kinds["ending"]) == (4, 4 * 6, 1)
+    assert kinds["trial"] > 3 + 3 * 3, "three rivals, then with three seeds again and finalists beside them"
     assert records[0] == records[1] == records[2]

@@ -8,7 +8,9 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.runs import RunState, RunStore, runs_in
+from evomal.runs.finals import Scores
 from evomal.strategies.outcomes import State
+from tests.analysis.records import record, row
 from tests.runs.test_store import SETTINGS, candidate, written
 
 
@@ -40,6 +42,13 @@ def test_a_run_in_which_nothing_survived_has_no_best(tmp_path):
     with RunStore.create(tmp_path, SETTINGS) as store:
         store.write_chunk(0, [replace(candidate(0, 0), state=State.REJECTED, fitness=math.inf)])
     assert runs_in(tmp_path)[0].best is None
+
+
+def test_the_best_is_the_final_s_winner(tmp_path):
+    rows = [row(0, 0, 0.1), row(0, 1, 0.2)]
+    record(tmp_path, rows, final={"mse": (0.5, 0.5), "0:0": (0.9, 0.9), "0:1": (0.25, 0.75)})
+    (found,) = runs_in(tmp_path)
+    assert (found.best.index, found.scores) == (1, Scores((0.25, 0.75)))
 
 
 def test_links_loops_and_odd_things_do_not_matter(tmp_path, monkeypatch):

@@ -34,8 +34,8 @@ def test_a_search_for_expressions_finds_one_and_says_how(method, tmp_path):
     assert [generation.number for generation in result.history] == [0, 1, 2]
     assert [generation.number for generation in seen] == [0, 1, 2]
     assert result.ending == "all 3 generations are done"
-    assert result.best.fitness == min(g.best.fitness for g in result.history if g.best is not None)
-    assert result.best.fitness == result.front[-1].fitness
+    least = min(g.best.fitness for g in result.history if g.best is not None)
+    assert result.final.candidates[0][0].fitness == least == result.front[-1].fitness
     assert result.best.formula()
     saved = load_loss(tmp_path / "run" / "best.json")
     assert saved.expression == result.best.expression
@@ -101,7 +101,7 @@ def test_budgets_end_a_search_that_can_go_on(tmp_path):
 
 
 def test_patience():
-    result = run(generations=12, patience=2, seed_with=("mae",))
+    result = run(generations=12, patience=2, seed_with=("mae",), finalists=0)
     assert result.ending == "nothing better was found for 2 generations"
     assert len(result.history) == result.best.generation + 3
 
@@ -188,15 +188,29 @@ def test_where_more_is_better_the_most_wins(tmp_path):
 class Watching:
     def __init__(self):
         self.begin, self.steps, self.generations = None, [], []
+        self.phases, self.known, self.over = [], None, None
 
     def begun(self, *, generations, steps, recorded):
         self.begin = (generations, steps, len(recorded))
 
+    def phase(self, name, steps):
+        self.phases.append((name, steps))
+        self.steps.clear()
+
     def report(self, stage, steps):
         self.steps.append((stage, steps))
 
+    def rivals(self, scores):
+        assert sum(steps for _, steps in self.steps) == (self.phases[0][1] if self.phases else 0)
+        self.known = dict(scores)
+        self.steps.clear()
+
     def told(self, generation):
         self.generations.append(generation.number)
+
+    def final(self, final):
+        assert sum(steps for _, steps in self.steps) == self.phases[-1][1]
+        self.over = final
 
 
 def test_a_watcher_sees_every_step(tmp_path):
@@ -206,10 +220,14 @@ def test_a_watcher_sees_every_step(tmp_path):
     assert watcher.begin == (3, 6 * 10 + 3, 0)
     assert {stage for stage, _ in watcher.steps} <= {"optimise", "evaluate"}
     assert sum(steps for stage, steps in watcher.steps if stage == "optimise") == 3
+    assert watcher.phases == [("rivals", 3 * 10)]
     later = Watching()
-    run(tmp_path, watcher=later)
+    result = run(tmp_path, watcher=later)
     assert later.begin == (3, 6 * 10 + 3, 1)
     assert later.generations == [1, 2]
+    assert later.known == watcher.known == result.rivals
+    assert later.over == result.final
+    assert later.phases == [("final", 3 * 10 * (3 + len(result.final.candidates)))]
 
 
 def changed(task, **changes):

@@ -4,9 +4,8 @@ import io
 
 from rich.console import Console
 
-from evomal.runs import Generation
+from evomal.runs.watching import DisplayWatcher
 from evomal.verdict.comparison import compare
-from evomal.verdict.comparison_progress import ComparisonProgress
 from tests.engine.populations import regression
 
 SHORT = {"device": "cpu", "final_steps": 30}
@@ -29,6 +28,15 @@ class Counter:
             self.done += steps
 
     def told(self, generation):
+        pass
+
+    def phase(self, name, steps):
+        pass
+
+    def rivals(self, scores):
+        pass
+
+    def final(self, final):
         pass
 
     def say(self, sentence):
@@ -67,7 +75,10 @@ def test_progress_is_a_line_per_stage_without_a_terminal(capfd):
     )  # fmt: skip
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines() == [
+    lines = err.splitlines()
+    stages = [line for line in lines if line.startswith(("searching", "training", "trying"))]
+    assert any(line.startswith("generation 2 of 2") for line in lines)
+    assert stages == [
         "searching with taylorglo, seed 0 (search 1 of 1)",
         "training with 3 losses, 1 seed each",
         "trying 2 learning rates or more for each of 3 losses",
@@ -81,20 +92,16 @@ def test_nothing_is_shown_unless_it_is_asked_for(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_search_that_is_shorter_than_it_might_be_fills_its_part_of_the_bar(monkeypatch):
+def test_trainings_after_a_search_are_one_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with ComparisonProgress(console) as shown:
+    with DisplayWatcher(console) as shown:
         shown.begun(generations=3, steps=100, recorded=[])
-        (row,) = shown._bar._progress.tasks
         shown.report("evaluate", 40)
-        assert (row.completed, row.total) == (40, 300)
-        shown.told(Generation(0, 4, {}, None, {}))
-        assert row.completed == 100
-        shown.report("evaluate", 100)
-        shown.told(Generation(1, 4, {}, None, {}))
-        assert row.completed == 200
-        shown.expect(500)  # the third generation was not needed
-        assert (row.completed, row.total) == (300, 800)
-        shown.report("train", 500)
-        assert row.completed == row.total
+        shown.announce("training with 2 losses")
+        shown.expect(500)
+        (row,) = shown._bar._progress.tasks
+        assert (row.completed, row.total, row.description) == (0, 500, "training with 2 losses")
+        shown.expect(300)
+        shown.report("train", 800)
+        assert row.completed == row.total == 800

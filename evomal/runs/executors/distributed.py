@@ -42,9 +42,9 @@ class EngineAbility:
         engine = self._engine
         return {"record": engine.record(), "steps": engine.steps(1), "units": units(engine.plans, engine.device.type)}
 
-    def work(self, order: tuple[Stage, Sequence[Sequence[Any]]]) -> list[Any]:
-        stage, columns = order
-        return self._executor.run(stage, *columns)
+    def work(self, order: tuple[Stage, Sequence[Sequence[Any]], int | None]) -> list[Any]:
+        stage, columns, seed = order
+        return self._executor.run(stage, *columns, seed=seed)
 
 
 class RayExecutor:
@@ -56,15 +56,17 @@ class RayExecutor:
         self._teach()
         self._tell_of_idle_workers(settings.population)
 
-    def run(self, stage: Stage, *columns: Sequence[Any], report: Report | None = None) -> list[Any]:
+    def run(
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: Report | None = None
+    ) -> list[Any]:
         if self._crew.lesson != self._lesson:  # a search inside this one, as by a callback, has the same workers
             self._teach()
         count = len(columns[0])
         name = _STEPPED.get(stage, stage)
         each = self._about["steps"].get(name, 0)
 
-        def order(rows: list[int]) -> tuple[Stage, list[list[Any]]]:
-            return stage, [[column[row] for row in rows] for column in columns]
+        def order(rows: list[int]) -> tuple[Stage, list[list[Any]], int | None]:
+            return stage, [[column[row] for row in rows] for column in columns], seed
 
         return self._crew.spread(
             count, unit=self._about["units"][stage] or count, order=order, name="candidates",

@@ -6,11 +6,13 @@ from typing import Any
 from evomal.engine import Engine
 from evomal.engine.engine import Report
 from evomal.errors import EvomalError
-from evomal.methods import Failure, Stage
+from evomal.methods import Failure, Raised, Stage
 from evomal.runs.executors.memory_errors import is_out_of_memory
 from evomal.runs.executors.units import units
+from evomal.users_code import place_of_error
 
-# Of these a candidate can be the cause, also by what a user's model asserts; else it is a defect and must be seen.
+# Of these a candidate can be the cause, also by what a user's model asserts; any other is a defect and must be seen,
+# unless it was raised in the user's own code.
 _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
 _LONGEST = 300
 
@@ -27,30 +29,39 @@ class LocalExecutor:
         self._engine, self._raises_memory_errors = engine, raises_memory_errors
         self._units = units(engine.plans, engine.device.type)
 
-    def run(self, stage: Stage, *columns: Sequence[Any], report: Report | None = None) -> list[Any]:
-        count = len(columns[0])
-        return self._tried(stage, columns, report, smaller=[self._units[stage] or count, 1])
+    def run(
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: Report | None = None
+    ) -> list[Any]:
+        options = {"seed": seed, "report": None if report is None else _ending(report)}
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            return self._tried(stage, columns, given, smaller=[self._units[stage] or len(columns[0]), 1])
+        except _EndedError as end:
+            raise end.error from None
 
     def _tried(
-        self, stage: Stage, columns: Sequence[Sequence[Any]], report: Report | None, *, smaller: Sequence[int]
+        self, stage: Stage, columns: Sequence[Sequence[Any]], options: dict[str, Any], *, smaller: Sequence[int]
     ) -> list[Any]:
         """The results of all at once; where that raises, in parts as small as the first of `smaller`, and so on."""
-        options = {} if report is None else {"report": report}
         try:
             results: list[Any] = getattr(self._engine, stage)(*columns, **options)
         except EvomalError:
             raise  # the settings are to blame, not a candidate
-        except _CAUSED_BY_CANDIDATES as error:
+        except Exception as error:
+            place = place_of_error(error)
+            if not (isinstance(error, _CAUSED_BY_CANDIDATES) or place):
+                raise
             if self._raises_memory_errors and is_out_of_memory(error):
                 raise
             count = len(columns[0])
             if count == 1:
-                return [Failure(one_line(error))]
+                message = " ".join(str(error).split())[:_LONGEST]
+                return [Failure(one_line(error), Raised(type(error).__name__, message, place, error))]
             size, *rest = [size for size in smaller if size < count]
             found: list[Any] = []
             for start in range(0, count, size):
                 part = [column[start : start + size] for column in columns]
-                found += self._tried(stage, part, report, smaller=rest)
+                found += self._tried(stage, part, options, smaller=rest)
             return found
         return results
 
@@ -59,6 +70,23 @@ class LocalExecutor:
 
     def steps(self, candidates: int) -> dict[str, int]:
         return self._engine.steps(candidates)
+
+
+class _EndedError(BaseException):
+    """On its way past everything that looks for errors of candidates: what a report raised ends the work."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _ending(report: Report) -> Report:
+    def reported(stage: str, steps: int) -> None:
+        try:
+            report(stage, steps)
+        except Exception as error:
+            raise _EndedError(error) from None
+
+    return reported
 
 
 def one_line(error: BaseException) -> str:

@@ -3,18 +3,15 @@
 import contextlib
 import functools
 import inspect
-import os
 import pickle
-import site
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-import evomal
 from evomal.errors import InputError
+from evomal.users_code import own_folder
 
 _DEEPEST = 8  # names in a row, as in task.model.net.lock; behind that it would help nobody
 _MOST_PARTS = 100
@@ -79,23 +76,9 @@ def _users_modules() -> Iterator[tuple[ModuleType, str]]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and getattr(module, "__name__", None) == name != "__main__":
-            folder = _own_folder(file)
+            folder = own_folder(file)
             if folder is not None:
                 yield module, folder
-
-
-@functools.cache
-def _own_folder(file: str) -> str | None:
-    """The folder of a file that is not installed."""
-    path = os.path.realpath(file)
-    return None if path.startswith(_installed()) else os.path.dirname(path)
-
-
-@functools.cache
-def _installed() -> tuple[str, ...]:
-    places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    folders = {os.path.realpath(place) for place in places} | {os.path.realpath(os.path.dirname(evomal.__file__))}
-    return tuple(folder + os.sep for folder in folders)
 
 
 def _culprit(value: Any, name: str) -> tuple[str, Any]:

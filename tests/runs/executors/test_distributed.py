@@ -46,12 +46,24 @@ class Watcher:
         self.said, self.steps = [], {"optimise": 0, "evaluate": 0}
         self._stage, self._deed = stage, deed
         self.promised, self.asked_before, self.asked = None, 0, 0
+        self._is_in_a_generation = True
 
     def begun(self, *, generations, steps, recorded):
         self.promised, self.asked_before = steps, self.asked
 
+    def phase(self, name, steps):
+        self._is_in_a_generation = False
+
+    def rivals(self, scores):
+        self._is_in_a_generation = True
+
+    def final(self, final):
+        pass
+
     def report(self, stage, steps):
         self.asked += 1
+        if not self._is_in_a_generation:
+            return
         self.steps[stage] += steps
         if stage == self._stage and steps and self._deed is not None:
             deed, self._deed = self._deed, None

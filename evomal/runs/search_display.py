@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -14,11 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from evomal.expression import Expression
-from evomal.runs import Generation, RecordedCandidate
+from evomal.runs.candidates import RecordedCandidate
+from evomal.runs.finals import Final
+from evomal.runs.generations import Generation
+from evomal.runs.summary import final_line, shown_rivals
 from evomal.strategies import State
 
 _REFRESHES_PER_SECOND = 4
 _UNKNOWN = "—"
+_PHASES = {"rivals": "training rivals", "final": "final"}
 _LABEL_WIDTH = 14
 _ONE_LINE_HEAD = 60  # columns; below that the times get a line of their own
 _ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that wraps, a stale line stays
@@ -34,7 +38,10 @@ class _Position(NamedTuple):
 
     finished: int
     steps: int
+    """Of the generation that is running, or of the phase outside of them."""
     since: float
+    phase: tuple[str, int] | None = None
+    """What is computed outside the generations, and of how many steps."""
 
 
 class SearchDisplay:
@@ -52,8 +59,10 @@ class SearchDisplay:
         self._generations, self._steps_per_generation, self._done = generations, steps_per_generation, done
         self._console = console or Console(stderr=True)
         self._live: Live | None = None
-        self._began = monotonic()
+        self._began = self._generations_began = monotonic()
         self._position = _Position(done, 0, self._began)
+        self._rivals: Mapping[str, float] = {}
+        self._final: Final | None = None
         self._counts: Counter[State] = Counter()
         self._best: RecordedCandidate | None = None
         self._formula = _UNKNOWN
@@ -79,6 +88,29 @@ class SearchDisplay:
         if self._live is not None:
             self._live.stop()
 
+    def phase(self, name: str, steps: int) -> None:
+        """Take in that something outside the generations begins."""
+        self._position = _Position(self._position.finished, 0, monotonic(), (name, steps))
+
+    def rivals(self, scores: Mapping[str, float]) -> None:
+        """Take in what the known losses came to; the generations begin now."""
+        now = monotonic()
+        seconds = now - self._position.since
+        was_computed = self._position.phase is not None
+        self._rivals, self._generations_began = scores, now
+        self._position = _Position(self._position.finished, 0, now)
+        if self._live is None and was_computed:
+            self._print(f"rivals: {shown_rivals(scores)} ({seconds:.1f} s)")
+
+    def final(self, final: Final) -> None:
+        """Take in what the final came to."""
+        seconds = monotonic() - self._position.since
+        was_computed = self._position.phase is not None
+        self._final = final
+        self._position = _Position(self._position.finished, 0, monotonic())
+        if self._live is None and was_computed:
+            self._print(f"final: {final_line(final)} ({seconds:.1f} s)")
+
     def told(self, generation: Generation) -> None:
         """Take in a generation that is complete."""
         self._counts = self._counts + Counter(generation.counts)
@@ -93,7 +125,7 @@ class SearchDisplay:
             self._print(generation_line(generation, self._generations))
 
     def report(self, stage: str, steps: int) -> None:
-        """Take in steps of the running generation, as an engine reports them."""
+        """Take in steps of the running generation or phase, as an engine reports them."""
         self._position = self._position._replace(steps=self._position.steps + steps)
 
     def say(self, sentence: str) -> None:
@@ -106,8 +138,12 @@ class SearchDisplay:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         yield from self._head(width)
+        if self._rivals:
+            yield _row("rivals", shown_rivals(self._rivals))
         yield _row("best fitness", _UNKNOWN if self._best is None else f"{self._best.fitness:.4g}", style="bold")
         yield _row("best formula", self._formula)
+        if self._final is not None:
+            yield _row("final", final_line(self._final), style="bold")
         counts = self._counts
         entries = [f"{state} {counts[state]}" for state in State if counts[state]]
         for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):
@@ -121,6 +157,8 @@ class SearchDisplay:
         if self._is_over:
             # A generation that was broken off is computed again on resuming, so it does not count.
             place, reached = f"{position.finished} of {total} generations", float(position.finished)
+        elif position.phase is not None:
+            place, reached = _PHASES.get(position.phase[0], position.phase[0]), total * self._share(position)
         else:
             place = f"generation {min(position.finished + 1, total)} of {total}"
             reached = position.finished + self._share(position)
@@ -142,14 +180,17 @@ class SearchDisplay:
         yield head
 
     def _share(self, position: _Position) -> float:
-        return min(1.0, position.steps / self._steps_per_generation) if self._steps_per_generation else 0.0
+        steps = self._steps_per_generation if position.phase is None else position.phase[1]
+        return min(1.0, position.steps / steps) if steps else 0.0
 
     def _seconds_left(self, position: _Position, now: float) -> float | None:
-        computed = position.finished - self._done
+        computed, share = position.finished - self._done, self._share(position)
+        if position.phase is not None:
+            return (now - position.since) * (1 / share - 1) if share >= _SHARE_TO_GO_BY else None
         if computed:
-            each = (position.since - self._began) / computed
-        elif (share := self._share(position)) >= _SHARE_TO_GO_BY:
-            each = (now - self._began) / share
+            each = (position.since - self._generations_began) / computed
+        elif share >= _SHARE_TO_GO_BY:
+            each = (now - self._generations_began) / share
         else:
             return None
         remaining = max(0, self._generations - position.finished)

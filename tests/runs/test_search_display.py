@@ -1,15 +1,17 @@
 """What a person sees of a search: on a terminal, in a log, in a narrow window."""
 
 import io
+import math
 import sys
 import time
 
 import pytest
 from rich.console import Console
 
-from evomal.commands.search_display import SearchDisplay, generation_line, shown_formula
 from evomal.expression import Expression
 from evomal.runs import Generation, RecordedCandidate
+from evomal.runs.finals import Final, Scores
+from evomal.runs.search_display import SearchDisplay, generation_line, shown_formula
 from evomal.strategies import State
 
 MANY = {
@@ -28,7 +30,7 @@ def _an_ordinary_terminal(monkeypatch):
 def clock(monkeypatch):
     """The seconds that have passed, in a list of one."""
     passed = [0.0]
-    monkeypatch.setattr("evomal.commands.search_display.monotonic", lambda: 1000.0 + passed[0])
+    monkeypatch.setattr("evomal.runs.search_display.monotonic", lambda: 1000.0 + passed[0])
     return passed
 
 
@@ -128,6 +130,68 @@ def test_time_left_goes_by_the_mean_of_the_generations_and_waits_for_a_slow_one(
     assert times(display) == ["0:02:20", "0:01:40 left"]
     clock[0] = 220.0
     assert times(display) == ["0:03:40", "0:01:00 left"]
+
+
+def final(own, rival):
+    return Final(((candidate(), Scores(own)),), {"mse": Scores(rival)})
+
+
+def test_rivals_are_trained_first_and_stay_in_the_region(clock):
+    with SearchDisplay(4, steps_per_generation=100, console=terminal()) as display:
+        display.phase("rivals", 300)
+        clock[0] = 10.0
+        display.report("evaluate", 100)
+        head = drawn(display)[0]
+        assert head.startswith("training rivals")
+        assert head.endswith("0:00:10  0:00:20 left")
+        clock[0] = 30.0
+        display.rivals({"mse": 0.66789, "mae": math.inf, "huber": 0.7})
+        assert drawn(display)[:2] == [
+            "generation 1 of 4                                          0:00:30        — left",
+            "rivals        mse 0.6679, mae diverged, huber 0.7",
+        ]
+        clock[0] = 40.0
+        display.report("optimise", 50)
+        assert times(display) == ["0:00:40", "0:01:10 left"]  # 20 s each: the rivals' time does not count
+
+
+def test_the_final_has_a_time_left_of_its_own_and_stays(clock):
+    with SearchDisplay(1, steps_per_generation=100, console=terminal()) as display:
+        display.rivals({"mse": 0.7})
+        clock[0] = 20.0
+        display.told(generation(0, candidate()))
+        display.phase("final", 1000)
+        clock[0] = 25.0
+        display.report("evaluate", 250)
+        assert drawn(display)[0].startswith("final")
+        assert times(display) == ["0:00:25", "0:00:15 left"]
+        display.final(final((0.5, 0.6), (0.5, 0.7)))
+        assert "final         best 0.55 ± 0.071 (2 fresh seeds); mse 0.6 ± 0.14: no lead over mse" in drawn(
+            display, 100
+        )
+
+
+def test_without_a_terminal_rivals_and_final_are_a_line_each(clock):
+    console = Console(file=io.StringIO(), width=40)
+    with SearchDisplay(1, steps_per_generation=100, console=console) as display:
+        display.phase("rivals", 300)
+        clock[0] = 1.25
+        display.rivals({"mse": 0.7, "mae": 0.8})
+        display.told(generation(0, candidate()))
+        display.phase("final", 300)
+        clock[0] = 3.25
+        display.final(final((0.5, 0.5), (0.7, 0.7)))
+    first, _, last = console.file.getvalue().splitlines()
+    assert first == "rivals: mse 0.7, mae 0.8 (1.2 s)"
+    assert last == "final: best 0.5 ± 0 (2 fresh seeds); mse 0.7 ± 0: leads mse by 0.2 ± 0 on validation (2.0 s)"
+
+
+def test_what_was_recorded_before_is_no_line(clock):
+    console = Console(file=io.StringIO(), width=80)
+    with SearchDisplay(1, steps_per_generation=100, done=1, console=console) as display:
+        display.rivals({"mse": 0.7})
+        display.final(final((0.5, 0.5), (0.7, 0.7)))
+    assert console.file.getvalue() == ""
 
 
 def test_hours_are_counted_beyond_a_day(clock):

@@ -1,0 +1,84 @@
+"""Finals: who takes part, with which seeds, who wins, and whether a lead is one."""
+
+import math
+
+import pytest
+
+from evomal.runs.finals import Final, Scores, final_of, final_seeds, finalists
+from evomal.runs.trials import Trial
+from tests.analysis.records import row
+
+
+def trial(loss, seed, score):
+    return Trial(stage="final", loss=loss, seed=seed, score=score, sentence="trained")
+
+
+def final(own, rivals):
+    return Final(tuple((row(0, place, 1.0), Scores(values)) for place, values in enumerate(own)), {
+        name: Scores(values) for name, values in rivals.items()
+    })  # fmt: skip
+
+
+def test_means_and_deviations():
+    scores = Scores((1.0, 2.0, 4.0))
+    assert scores.mean == pytest.approx(7 / 3)
+    assert scores.deviation == pytest.approx(math.sqrt(7 / 3))
+    assert math.isnan(Scores((1.0,)).deviation)
+    assert Scores((1.0, math.inf)).mean == math.inf
+    assert math.isnan(Scores((1.0, math.inf)).deviation)
+
+
+def test_seeds_are_fresh_whatever_the_search_s():
+    assert final_seeds(3, 0) == [3000, 3001, 3002]
+    assert final_seeds(3, 3001) == [3000, 3002, 3003]
+
+
+def test_the_best_distinct_ones_that_were_trained_take_part():
+    rows = [
+        row(0, 0, 0.5, genome="abs(sub(y, f))", weights=(1.0, 1.0, 1.0)),
+        row(0, 1, 0.1, "cached"),
+        row(0, 2, 0.2, genome="mse"),
+        row(0, 3, 0.4, genome="square(sub(y, f))", weights=(1.0, 1.0, 1.0)),
+        row(1, 0, 0.4, genome="square(sub(y, f))", weights=(1.0, 1.0, 1.0), origin="elite"),
+        row(1, 1, 0.4, genome="tanh(square(sub(y, f)))", weights=(1.0,) * 4),
+        row(1, 2),
+        row(1, 3, 0.6, genome="network", weights=(1.0,)),
+        row(2, 0, 0.7, genome="network", weights=(2.0,)),
+    ]
+    found = finalists(rows, 10, without=["mse"])
+    # Of equal fitness the smaller first; the elite is the same loss, the networks are two.
+    assert [(one.generation, one.index) for one in found] == [(0, 3), (1, 1), (0, 0), (1, 3), (2, 0)]
+    assert finalists(rows, 2, without=["mse"]) == found[:2]
+    assert finalists(rows, 0) == []
+
+
+def test_the_least_mean_wins_and_the_search_s_favourite_among_equals():
+    found = final([(3.0, 3.0), (1.0, 2.0), (2.0, 1.0)], {"mse": (2.0, 2.0), "mae": (9.0, 9.0)})
+    assert found.winner[0].index == 1
+    assert found.best_rival[0] == "mse"
+    assert final([(1.0, math.inf), (8.0, 8.0)], {"mse": (2.0, 2.0)}).winner[0].index == 1
+
+
+def test_a_lead_is_one_only_where_its_whole_interval_is():
+    # Differences 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, and Student's quantile for two degrees of freedom 4.3027.
+    close = final([(1.0, 1.0, 1.0)], {"mse": (1.1, 1.2, 1.3)})
+    assert close.lead == pytest.approx((0.2, 4.302652729911275 * 0.1 / math.sqrt(3)))
+    assert close.verdict == "no lead over mse"
+    clear = final([(1.0, 1.0, 1.0)], {"mse": (2.0, 2.01, 1.99), "mae": (1.5, 1.51, 1.49)})
+    assert clear.verdict == "leads mae by 0.5 ± 0.025 on validation"
+    assert final([(2.0, 2.0, 2.0)], {"mse": (1.0, 1.0, 1.0)}).verdict == "no lead over mse"
+    assert final([(1.0,)], {"mse": (2.0,)}).verdict == "no lead over mse", "one seed tells no lead"
+    lost = final([(math.inf, 1.0)], {"mse": (2.0, 2.0)})
+    assert lost.verdict == "no lead over mse: training with it diverged"
+    assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict == "no lead over mse"
+
+
+def test_a_final_is_read_back_once_it_is_complete():
+    rows = [row(0, 0, 0.5), row(1, 0, 0.4)]
+    trials = [trial(loss, seed, score) for seed in (3000, 3001) for loss, score in (("mse", 1.0), ("1:0", 0.5))]
+    found = final_of(rows, trials, seeds=2)
+    assert found.winner == (rows[1], Scores((0.5, 0.5)))
+    assert found.rivals == {"mse": Scores((1.0, 1.0))}
+    assert final_of(rows, trials[:2], seeds=2) is None
+    assert final_of(rows, [], seeds=2) is None
+    assert final_of([], trials, seeds=2) is None, "a stranger's, whose candidates are not there"

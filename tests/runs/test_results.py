@@ -1,0 +1,73 @@
+"""What a search gives back, on one line and in words."""
+
+import pytest
+
+import evomal
+from evomal.expression import Expression
+from evomal.runs import RunStore, runs_in
+from evomal.runs.finals import Final, Scores
+from evomal.runs.results import Best, SearchResult
+from evomal.runs.run_loop import search
+from evomal.runs.summary import summary_lines
+from tests.analysis.records import row
+from tests.engine.populations import regression
+
+SHORT = {
+    "population": 6, "generations": 2, "meta_steps": 2, "training_steps": 5, "filter_steps": 10, "device": "cpu",
+}  # fmt: skip
+TREE = Expression.parse("square(sub(y, f))")
+
+
+def result(final=None, **changes):
+    scores = () if final is None else final.winner[1].values
+    best = Best(TREE, (1.0, 1.0, 1.0), 0.6492, 0.6492, 3, "regression", "identity", scores=scores)
+    return SearchResult(best, (), (), "done", None, 1.0, rivals={"mse": 0.668, "mae": float("inf")}, final=final,
+                        metric="mse", **changes)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["evomal", "ml3", "taylorglo"])
+def test_everything_is_one_short_line(method, tmp_path):
+    found = search(regression(), method=method, seed=1, folder=tmp_path, **SHORT)
+    with RunStore.read(tmp_path) as store:
+        candidates, chunks = store.candidates(), store.complete_chunks()
+    things = [found, found.best, found.final, *found.history, *found.front, *candidates, *chunks, *runs_in(tmp_path)]
+    things += [candidate.outcome() for candidate in candidates]
+    things.append(evomal.train(regression(), "mse", steps=5, device="cpu"))
+    for thing in things:
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) <= 400, repr(thing)
+
+
+def test_how_a_result_reads():
+    final = Final(((row(3, 0, 0.6492), Scores((0.66, 0.684))),), {"mse": Scores((0.658, 0.678))})
+    assert repr(result(final)) == (
+        "SearchResult(best=Best('square(sub(y, f))', fitness=0.6492, mean=0.672 of 2, generation=3), "
+        "rivals=(mse 0.668, mae inf), no lead over mse, 0 generations)"
+    )
+    assert repr(row(3, 0, 0.5)) == "RecordedCandidate(3:0 'abs(sub(f, y))', evaluated, fitness=0.5)"
+
+
+def test_the_summary_says_what_the_best_is():
+    final = Final(((row(3, 0, 0.6492), Scores((0.66, 0.684))),), {"mse": Scores((0.658, 0.678))})
+    assert summary_lines(result(final)) == [
+        ("best loss", "(-f + y)**2"),
+        ("expression", "square(sub(y, f)) (4 nodes)"),
+        (
+            "validation",
+            "mse 0.672 ± 0.017 (mean of 2 fresh seeds), found in generation 4; in the search 0.6492",
+        ),
+        ("rivals", "mse 0.668 ± 0.014 (the same seeds)"),
+        ("final", "no lead over mse"),
+    ]
+    assert summary_lines(result())[2:] == [
+        ("validation", "mse 0.6492 (the best of one training each), found in generation 4"),
+        ("rivals", "mse 0.668, mae diverged (one training each)"),
+    ]
+
+
+def test_where_more_is_better_the_metric_is_shown_and_not_its_negative():
+    final = Final(((row(3, 0, -0.5), Scores((-0.75, -0.75))),), {"mse": Scores((-0.5, -0.5))})
+    found = dict(summary_lines(result(final, higher_is_better=True)))
+    assert found["validation"].startswith("mse 0.75 ± 0 (mean of 2 fresh seeds)")
+    assert found["rivals"] == "mse 0.5 ± 0 (the same seeds)"
+    assert found["final"] == "leads mse by 0.25 ± 0 on validation; `evomal compare` tells whether it does on test"

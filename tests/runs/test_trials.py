@@ -1,0 +1,129 @@
+"""Trials outside the generations: written exactly, in order, by whole groups, and noticed when they are damaged."""
+
+import math
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from evomal.engine import Fitness
+from evomal.errors import InputError
+from evomal.methods import Failure
+from evomal.runs import RunStore
+from evomal.runs.trials import Trial
+from tests.runs.test_store import SETTINGS, chunk_of, written
+
+RIVALS = (
+    Trial(stage="rivals", loss="mse", seed=0, score=0.1 + 0.2, sentence="trained and evaluated", seconds=0.5),
+    Trial(stage="rivals", loss="mae", seed=0, score=math.inf, sentence="the training loss was not finite by step 50"),
+)
+FINAL = (
+    Trial(stage="final", loss="mse", seed=3000, score=-0.0, sentence="trained and evaluated"),
+    Trial(stage="final", loss="1:2", seed=3000, score=5e-324, sentence="trained and evaluated"),
+)
+
+
+def edited(folder, *statements):
+    connection = sqlite3.connect(folder / "run.sqlite")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_every_bit_comes_back_in_order(tmp_path):
+    with RunStore.create(tmp_path, SETTINGS) as store:
+        assert store.trials() == ()
+        store.write_trials(RIVALS)
+        store.write_chunk(0, chunk_of(0))
+        store.write_trials(FINAL)
+    with RunStore.read(tmp_path) as store:
+        assert store.trials() == (*RIVALS, *FINAL)
+        assert [repr(trial.score) for trial in store.trials()] == ["0.30000000000000004", "inf", "-0.0", "5e-324"]
+        assert store.trials()[0].seconds == 0.5
+        lines = [line for line in store.dump().splitlines() if '"kind":"trial"' in line]
+    assert lines[1] == (
+        '{"kind":"trial","loss":"mae","score":null,"seed":0,"sentence":"the training loss was not finite by step 50",'
+        '"stage":"rivals"}'
+    )
+    assert "seconds" not in "".join(lines)
+
+
+def test_a_search_that_goes_on_has_its_final_later(tmp_path):
+    with RunStore.create(tmp_path, SETTINGS) as store:
+        store.write_trials(RIVALS)
+        store.write_chunk(0, chunk_of(0))
+        store.write_trials(FINAL)
+        store.write_chunk(0, chunk_of(1))
+        assert store.trials() == RIVALS
+        store.write_trials(FINAL)
+        store.finish("done")
+        assert store.trials() == (*RIVALS, *FINAL)
+        with pytest.raises(InputError, match="the run is complete"):
+            store.write_trials(FINAL)
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("UPDATE trials SET score = '0.1' WHERE number = 0", "a row of its table trials does not match its checksum"),
+        ("DELETE FROM trials WHERE number = 0", "its trial 0 is missing"),
+        ("UPDATE trials SET sentence = X'00' WHERE number = 1", "a row of its table trials does not match its"),
+    ],
+)
+def test_damage_is_noticed(tmp_path, statement, sentence):
+    written(tmp_path, 2)
+    with RunStore.open(tmp_path) as store:
+        store.write_trials(RIVALS)
+    edited(tmp_path, statement)
+    with pytest.raises(InputError) as caught:
+        RunStore.read(tmp_path)
+    assert sentence in str(caught.value)
+    assert "1 generation and 10 candidates of it can still be read" in str(caught.value)
+
+
+def test_a_record_of_the_first_version_is_read_but_not_gone_on_with(tmp_path):
+    written(tmp_path, 2)
+    edited(tmp_path, "DROP TABLE trials", "PRAGMA user_version = 1")
+    with RunStore.read(tmp_path) as store:
+        assert store.trials() == ()
+        assert len(store.candidates()) == 10
+        assert store.dump().count('"kind":"candidate"') == 10
+    with pytest.raises(InputError) as caught:
+        RunStore.open(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'run.sqlite'}: is of version 1, which can be read but not gone on with: "
+        "this evomal writes version 2"
+    )
+
+
+def test_a_record_without_the_table_is_damaged(tmp_path):
+    written(tmp_path, 2)
+    edited(tmp_path, "DROP TABLE trials")
+    with pytest.raises(InputError, match="its tables are not those of an evomal run"):
+        RunStore.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"stage": "semi-final"}, "stage must be one of rivals, final but got 'semi-final'"),
+        ({"score": math.nan}, "score must be a finite number, or inf where there is none, but got nan"),
+        ({"score": -math.inf}, "score must be a finite number, or inf where there is none, but got -inf"),
+        ({"seconds": -1.0}, "seconds must be finite and at least 0 but got -1.0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0 but got -1"),
+        ({"loss": ""}, "loss must be a text of 1 to 1000 characters but got ''"),
+    ],
+)
+def test_what_cannot_be_a_trial(changes, sentence):
+    with pytest.raises(InputError) as caught:
+        replace(RIVALS[0], **changes)
+    assert str(caught.value) == sentence
+
+
+def test_what_a_training_came_to():
+    assert Trial.of("final", "mse", 3000, Fitness(0.5)).sentence == "trained and evaluated"
+    lost = Trial.of("final", "mse", 3000, Fitness(math.inf, "diverged", "not finite"))
+    assert (lost.score, lost.sentence) == (math.inf, "not finite")
+    failed = Trial.of("final", "mse", 3000, Failure("its worker died"))
+    assert (failed.score, failed.sentence) == (math.inf, "evaluate failed: its worker died")

@@ -1,0 +1,155 @@
+"""Errors of the user's own model and metric: one that strikes everything stops the search, one candidate's does not."""
+
+import pickle
+
+import pytest
+import torch
+
+from evomal.engine import Engine
+from evomal.errors import EvomalError, InputError
+from evomal.methods import Failure, Raised
+from evomal.methods.executing import RaisedInWorkerError
+from evomal.runs import RunStore
+from evomal.runs.run_loop import search
+from evomal.strategies import State
+from evomal.tasks.metrics import Metric
+from tests.engine.populations import network, regression, with_recipe
+
+SHORT = {
+    "population": 6, "generations": 2, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
+}  # fmt: skip
+
+
+class OddError(Exception):
+    """Of a class that nobody else knows."""
+
+
+def judged_by(measure):
+    return regression().judged_by(Metric("mine", measure))
+
+
+def line_of(function, offset):
+    return f"{__file__}, line {function.__code__.co_firstlineno + offset}"
+
+
+def refused(task, kind=EvomalError, **changes):
+    with pytest.raises(kind) as caught:
+        search(task, seed=1, **{**SHORT, **changes})
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("error", [ValueError("two\nlines"), OddError("odd"), AttributeError("x"), KeyError("k")])
+@pytest.mark.parametrize("mode", ["looped", "stacked"])
+def test_a_metric_that_raises_stops_the_search(error, mode, tmp_path):
+    def mine(outputs, targets):
+        raise error
+
+    found = refused(judged_by(mine), folder=tmp_path, population_mode=mode)
+    message = " ".join(str(error).split())
+    assert str(found) == (
+        f"the task cannot be trained with its own loss, mse: {type(error).__name__}: {message} ({line_of(mine, 1)})"
+    )
+    assert not isinstance(found, InputError)
+    assert found.__cause__ is error
+    with RunStore.read(tmp_path) as store:
+        assert (store.candidates(), store.trials(), store.ending) == ((), (), None)
+
+
+def test_a_model_that_raises_in_training_stops_the_search():
+    class Fragile(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+
+        def forward(self, inputs):
+            if self.training and torch.is_grad_enabled() and inputs.shape[0] > 4:
+                raise RuntimeError("it fell over")
+            return self.net(inputs)
+
+    found = refused(regression(Fragile), population_mode="looped")
+    assert f"RuntimeError: it fell over ({line_of(Fragile.forward, 2)})" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("measure", "received"),
+    [(lambda outputs, targets: None, "None"), (lambda outputs, targets: torch.ones(2), "Tensor")],
+)
+def test_a_metric_that_is_no_number_is_bad_input(measure, received):
+    found = refused(judged_by(measure), InputError)
+    place = f"{__file__}, line {measure.__code__.co_firstlineno}"
+    assert str(found) == f"the metric mine ({place}) must return a number but returned {received}"
+
+
+def test_a_metric_that_is_never_finite_is_bad_input():
+    def mine(outputs, targets):
+        return float("nan")
+
+    assert str(refused(judged_by(mine), InputError)) == (
+        f"the metric mine ({line_of(mine, 0)}) must be a finite number for a model trained with the task's own loss, "
+        "mse, but the validation mine was nan"
+    )
+
+
+def test_a_baseline_that_diverges_is_no_error():
+    task = with_recipe(regression(), type(regression().recipe)(lr=1e12, batch_size=32))
+    assert search(task, seed=1, **{**SHORT, "generations": 1}).rivals["mse"] == float("inf")
+
+
+def test_an_error_that_strikes_every_candidate_alone_stops_the_search(tmp_path):
+    """The filters see a hundred training rows, and so may a metric that the baseline's validation did not break."""
+
+    def picky(outputs, targets):
+        if len(outputs) == 100:
+            raise ValueError("a hundred rows are too few")
+        return ((outputs - targets) ** 2).mean()
+
+    found = refused(judged_by(picky), folder=tmp_path, filter_samples=100)
+    assert str(found) == (
+        f"every candidate failed, at filter: ValueError: a hundred rows are too few ({line_of(picky, 2)})"
+    )
+    assert isinstance(found.__cause__, ValueError)
+    with RunStore.read(tmp_path) as store:
+        assert store.candidates() == ()
+        assert len(store.trials()) == 3
+
+
+def test_one_candidate_s_failure_is_an_outcome(tmp_path, monkeypatch):
+    evaluate = Engine.evaluate
+
+    def fragile(engine, expressions, weights, **options):
+        if any(str(expression) == "abs(sub(y, f))" for expression in expressions):
+            raise OddError("not this one")
+        return evaluate(engine, expressions, weights, **options)
+
+    monkeypatch.setattr(Engine, "evaluate", fragile)
+    seeded = {"seed_with": ("mse", "mae"), "population_mode": "looped", "filters": ("symbolic",)}
+    result = search(regression(), seed=1, folder=tmp_path, **SHORT, **seeded)
+    with RunStore.read(tmp_path) as store:
+        failed = [row for row in store.candidates() if row.state is State.FAILED]
+    assert [(row.generation, row.index, row.sentence) for row in failed] == [(0, 1, "evaluate failed: not this one")]
+    assert result.best is not None
+
+
+def test_what_a_watcher_raises_is_no_failure_of_a_candidate():
+    class Watcher:
+        def __getattr__(self, name):
+            return lambda *_, **__: None
+
+        def report(self, stage, steps):
+            raise OddError("enough")
+
+    with pytest.raises(OddError, match="enough"):
+        search(regression(), seed=1, watcher=Watcher(), **SHORT)
+
+
+def test_a_failure_can_be_sent_to_another_process():
+    try:
+        raise OddError("odd")
+    except OddError as error:
+        failure = Failure("odd", Raised("OddError", "odd", "mine.py, line 3", error))
+    received = pickle.loads(pickle.dumps(failure))
+    assert received == failure
+    assert str(received.raised) == "OddError: odd (mine.py, line 3)"
+    assert isinstance(received.raised.error, RaisedInWorkerError)
+    assert "raise OddError" in str(received.raised.error)
