@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from evomal.runs import RunStore
+from evomal.runs.finals import recorded_final, rivals_of
 from evomal.runs.generations import best_of
 from tests.analysis.records import record, row
 from tests.searches import commanded, search_arguments
@@ -91,11 +92,15 @@ def test_filters_are_those_of_the_database(columns, searches, tmp_path):
 def test_all_agree_on_the_best(columns, searches, tmp_path):
     with RunStore.read(searches / "evomal-1") as store:
         best = best_of(store.candidates())
+        winner, _ = recorded_final(store.settings, store.candidates(), store.trials()).winner
+        rivals = rivals_of(store.trials())
     curves, front, family = (columns(kind, searches / "evomal-1", tmp_path) for kind in ("curves", "front", "ancestry"))
-    assert min(curves["mean"]) == best.fitness
+    rows = list(zip(curves["against"], curves["method"], curves["mean"], strict=True))
+    assert min(mean for against, _, mean in rows if against != "rival") == best.fitness
+    assert {name: mean for against, name, mean in rows if against == "rival"} == rivals
     assert [value for value, is_on in zip(front["value"], front["on front"], strict=True) if is_on][-1] == best.fitness
-    assert (family["value"][-1], family["genome"][-1]) == (best.fitness, best.genome)
-    assert (family["generation"][-1], family["place"][-1]) == (best.generation + 1, best.index)
+    assert (family["value"][-1], family["genome"][-1]) == (winner.fitness, winner.genome)
+    assert (family["generation"][-1], family["place"][-1]) == (winner.generation + 1, winner.index)
 
 
 def test_times_are_those_of_the_record(columns, searches, tmp_path):

@@ -102,13 +102,13 @@ class RecordedCandidate:
 
 def genome_text(genome: Genome) -> str:
     """A genome as the record holds it: a tree's own text, the exact numbers as a JSON list, or a form's name."""
-    return canonical([float(entry) for entry in genome]) if isinstance(genome, tuple) else str(genome)
+    return canonical([float(number) for number in genome]) if isinstance(genome, tuple) else str(genome)
 
 
 def genome_from(text: str) -> Genome:
     """The genome of such a text."""
     if text.startswith("["):
-        return tuple(float(entry) for entry in parsed(text))
+        return tuple(float(number) for number in parsed(text))
     return Expression.parse(text, fragment=True) if "(" in text else text
 
 

@@ -122,7 +122,7 @@ def finalists(
     """
     known = set(without)
     trained = [row for row in candidates if row.state is State.EVALUATED and row.genome not in known]
-    trained.sort(key=lambda row: (row.fitness, row.size, row.generation, row.index))
+    trained.sort(key=lambda row: (row.fitness, row.size or math.inf, row.generation, row.index))
     distinct: dict[Any, RecordedCandidate] = {}
     for candidate in trained:
         distinct.setdefault(candidate.fingerprint or (candidate.genome, candidate.weights), candidate)

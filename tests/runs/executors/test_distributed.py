@@ -165,12 +165,12 @@ def rows_of(folder):
         return list(store.candidates())
 
 
-def hanging_below(limit):
-    """The mean squared error, which is never had where it is lower than that."""
+def hanging_at(value):
+    """The mean squared error, which is never had where it is that."""
 
     def measure(outputs, targets):
         error = float(((outputs - targets) ** 2).mean())
-        if error < limit:
+        if error == value:
             time.sleep(1000)
         return error
 
@@ -179,10 +179,10 @@ def hanging_below(limit):
 
 def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_on(cluster, tmp_path):
     alone = {**SETTINGS, "generations": 1, "training_steps": 50, "filters": ("symbolic", "dead")}
-    search(regression().judged_by(hanging_below(-1)), seed=6, folder=tmp_path / "local", **alone)
+    search(regression().judged_by(hanging_at(-1)), seed=6, folder=tmp_path / "local", **alone)
     expected = rows_of(tmp_path / "local")
-    best, second = sorted({row.fitness for row in expected})[:2]
-    task = regression().judged_by(hanging_below((best + second) / 2))
+    best = min(row.fitness for row in expected)
+    task = regression().judged_by(hanging_at(best))
     spread(cluster, tmp_path / "ray", task=task, worker_timeout=8, retries=0, **alone)
     found = rows_of(tmp_path / "ray")
     failed = [row for row in found if row.state is State.FAILED]
@@ -215,6 +215,19 @@ def test_memory_that_was_short_once_changes_nothing(cluster, tmp_path):
     spread(cluster, tmp_path / "ray", watcher, task=task, **alone)
     require_same(tmp_path / "ray", tmp_path / "local")
     assert any(sentence.endswith("its worker ran out of memory") for sentence in watcher.said)
+
+
+def test_what_the_user_s_metric_raises_stops_the_search_with_its_type_and_place(cluster):
+    def picky(outputs, targets):
+        raise NotImplementedError("not for these")
+
+    with pytest.raises(EvomalError) as caught:
+        spread(cluster, None, task=regression().judged_by(picky))
+    place = f"{__file__}, line {picky.__code__.co_firstlineno + 1}"
+    assert str(caught.value) == (
+        f"the task cannot be trained with its own loss, mse: NotImplementedError: not for these ({place})"
+    )
+    assert "raise NotImplementedError" in str(caught.value.__cause__), "its traceback came along"
 
 
 class StoppedError(Exception):
