@@ -131,11 +131,13 @@ def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folde
     assert (code, out) == (130, "")
     assert err.splitlines()[-2:] == [
         "stopping after this step; once more stops at once",
-        "evomal: interrupted; go on with `evomal resume run`",
+        f"evomal: interrupted; go on with `evomal resume run --task {users_folder / 'mine.py'}:make`",
     ]
     budget = ["--set", "max_evaluations=1"]
     assert list(place.iterdir()) == []
-    code, _, err = finished("-m", "evomal", "resume", "run", *budget, "--executor", "local", cwd=users_folder)
+    code, _, err = finished(
+        "-m", "evomal", "resume", "run", *budget, "--executor", "local", "--trust", cwd=users_folder
+    )
     assert code == 0, err
 
 
