@@ -17,6 +17,13 @@ def begun(command, **options):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def is_alive(number):
+    """Whether a process runs: one that has ended but that its parent did not wait for does not."""
+    with contextlib.suppress(OSError), open(f"/proc/{number}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def finished(command, timeout, **options):
     """What a process printed by its end and its exit code, as `subprocess.run` gives them."""
     with begun(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as process:

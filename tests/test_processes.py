@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.processes import begun, finished
+from tests.processes import begun, finished, is_alive
 
 FORKING = """
 import os, time
@@ -19,11 +19,12 @@ time.sleep(1000)
 """
 
 
-def is_alive(number):
-    """Whether it runs: one that has ended but was not waited for by a far parent does not."""
-    with contextlib.suppress(OSError), open(f"/proc/{number}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
-    return False
+def require_ended(number):
+    """A process that was killed still takes a moment to end."""
+    deadline = time.monotonic() + 30
+    while is_alive(number) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(number)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="there is no /proc")
@@ -36,10 +37,7 @@ def test_a_block_that_fails_ends_the_process_and_its_children():
         assert is_alive(process.pid)
         assert is_alive(child)
         raise ZeroDivisionError
-    deadline = time.monotonic() + 30
-    while is_alive(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(child)
+    require_ended(child)
     assert not is_alive(process.pid)
     assert process.returncode == -9
 
@@ -47,7 +45,7 @@ def test_a_block_that_fails_ends_the_process_and_its_children():
 def test_a_process_that_takes_too_long_is_ended():
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         finished([sys.executable, "-c", FORKING], 5)
-    assert not is_alive(int(caught.value.stdout))
+    require_ended(int(caught.value.stdout))
 
 
 def test_what_ends_by_itself_is_told_whole():
