@@ -73,7 +73,7 @@ def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
     ]
     code, out, _ = run("search", f"{tmp_path / 'mine.py'}:task", *arguments)
     assert code == 0
-    code, again, _ = run("resume", tmp_path / "run")
+    code, again, _ = run("resume", tmp_path / "run", "--task", f"{tmp_path / 'mine.py'}:task")
     assert code == 0
     assert again.splitlines()[:3] == out.splitlines()[:3]
 

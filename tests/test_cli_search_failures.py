@@ -24,6 +24,7 @@ from evomal.runs import RunStore, run_loop, versions
 from evomal.strategies import State
 from evomal.tasks import load_task
 from tests.engine.populations import EXPLOSIVE
+from tests.processes import begun
 from tests.searches import ROOT, SHORT, beginning, commanded, dump_of, search_arguments
 from tests.test_cli import run  # noqa: F401  (a fixture)
 
@@ -255,7 +256,7 @@ def test_a_live_search_is_left_alone_then_stopped_by_ctrl_c_then_resumed(run, tm
     folder, whole = tmp_path / "live", tmp_path / "whole"
     command = [sys.executable, "-c", INTERRUPTIBLE, *search_arguments(folder, **slower)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
+    with begun(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         deadline = time.monotonic() + 300

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evomal.analysis.chosen_runs import UNKNOWN, Run, Runs, size_or_none
+from evomal.analysis.chosen_runs import UNKNOWN, Run, Runs
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import arity
@@ -151,7 +151,7 @@ def _best(run: Run) -> RecordedCandidate | None:
         return run.final.winner[0]
     least = min((candidate.fitness for candidate in run.trained), default=math.inf)
     equals = [candidate for candidate in run.trained if candidate.fitness == least]
-    return min(equals, key=lambda row: (size_or_none(row) or math.inf, row.generation, row.index), default=None)
+    return min(equals, key=lambda row: (row.size or math.inf, row.generation, row.index), default=None)
 
 
 def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], int]:

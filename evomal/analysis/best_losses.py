@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evomal.analysis.chosen_runs import Run, Runs, size_or_none
+from evomal.analysis.chosen_runs import Run, Runs
 from evomal.analysis.fronts import formula_of
 from evomal.analysis.line_scans import FloatArray, single_precision
 from evomal.analysis.recorded_losses import classes_of, loss_of, units_of
@@ -74,7 +74,7 @@ class RankedLoss:
     @property
     def size(self) -> int | None:
         """Nodes of its tree; None where it cannot be told."""
-        return size_or_none(self.candidate)
+        return self.candidate.size
 
     @property
     def generation(self) -> int:
@@ -209,4 +209,4 @@ def _span(values: FloatArray) -> float:
 
 
 def _size(candidate: RecordedCandidate) -> float:
-    return size_or_none(candidate) or math.inf
+    return candidate.size or math.inf

@@ -16,9 +16,10 @@ from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS
 from evomal.progress import tracked
-from evomal.runs import RecordedCandidate, RunStore
+from evomal.runs import RecordedCandidate
 from evomal.runs.differences import differences
-from evomal.runs.finals import Final, recorded_final, rivals_of
+from evomal.runs.finals import Final
+from evomal.runs.recorded_run import read_run
 from evomal.runs.run_loop import BEST_NAME
 from evomal.runs.store import RECORD_NAME
 from evomal.strategies import State
@@ -114,14 +115,6 @@ def chosen_runs(folders: Sequence[str | os.PathLike[str]], *, progress: bool = F
     return dataclasses.replace(found, notes=tuple(notes))
 
 
-def size_or_none(candidate: RecordedCandidate) -> int | None:
-    """Nodes of its tree; None where a stranger recorded what is no genome."""
-    try:
-        return candidate.size
-    except (InputError, TypeError, ValueError):
-        return None
-
-
 def _places(folders: Sequence[Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     for folder in folders:
@@ -133,9 +126,8 @@ def _places(folders: Sequence[Path]) -> list[Path]:
 
 
 def _read(folder: Path) -> Run:
-    with RunStore.read(folder) as store:
-        settings, candidates, ending = store.settings, store.candidates(), store.ending
-        trials = store.trials()
+    recorded = read_run(folder)
+    settings = recorded.settings
     tasks = _tasks(settings)
     metric = _text(tasks[0].get("metric")) if tasks else UNKNOWN
     seed = settings.get("seed")
@@ -146,12 +138,12 @@ def _read(folder: Path) -> Run:
         seed=seed if isinstance(seed, int) else None,
         metric=metric,
         higher_is_better=_is_higher_better(tasks[0] if tasks else {}, metric, folder),
-        is_complete=ending is not None,
+        is_complete=recorded.ending is not None,
         hardware=_hardware(settings),
         settings=settings,
-        candidates=candidates,
-        rivals=rivals_of(trials),
-        final=recorded_final(settings, candidates, trials),
+        candidates=recorded.candidates,
+        rivals=recorded.rivals,
+        final=recorded.final,
     )
 
 

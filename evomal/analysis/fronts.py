@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from evomal.analysis.chosen_runs import UNKNOWN, Runs, size_or_none
+from evomal.analysis.chosen_runs import UNKNOWN, Runs
 from evomal.errors import EvomalError
 from evomal.methods import readable
 from evomal.runs import RecordedCandidate
@@ -76,7 +76,7 @@ def front(runs: Runs) -> Front:
     run = runs.only()
     if run is None:
         return Front(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
-    sizes = {id(candidate): size_or_none(candidate) for candidate in run.trained}
+    sizes = {id(candidate): candidate.size for candidate in run.trained}
     sized = [(size, candidate) for candidate in run.trained if (size := sizes[id(candidate)]) is not None]
     sized.sort(key=lambda pair: (pair[0], pair[1].fitness, pair[1].generation, pair[1].index))
     points: list[FrontPoint] = []

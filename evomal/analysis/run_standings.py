@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from evomal.analysis.chosen_runs import Run
-from evomal.runs import RunStore
-from evomal.runs.listing import RunState
-from evomal.runs.lock import is_held
+from evomal.runs.recorded_run import RunState, read_run
 
 
 @dataclass(frozen=True)
@@ -24,14 +22,6 @@ class Standing:
 
 def standing_of(run: Run) -> Standing:
     """As its record says, and whether a living process writes on it."""
-    with RunStore.read(run.folder) as store:
-        ending, chunks, created = store.ending, store.complete_chunks(), store.created
-        forced = tuple(entry.differences for entry in store.forced)
-    state = RunState.RUNNING if is_held(run.folder) else RunState.INTERRUPTED
-    return Standing(
-        RunState.COMPLETE if ending is not None else state,
-        ending or "",
-        created,
-        chunks[-1].written if chunks else None,
-        forced,
-    )
+    recorded = read_run(run.folder)
+    forced = tuple(entry.differences for entry in recorded.forced)
+    return Standing(recorded.state, recorded.ending or "", recorded.created, recorded.written, forced)

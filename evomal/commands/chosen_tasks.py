@@ -10,9 +10,14 @@ from evomal.errors import InputError
 from evomal.tasks import Hardships, Task, load_task, task_from_file
 
 
+def is_of_a_file(spec: str) -> bool:
+    """Whether a specification names a Python file, which is run to have the task."""
+    return ":" in spec
+
+
 def chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
     """The task that a specification names."""
-    if ":" not in spec:
+    if not is_of_a_file(spec):
         return load_task(spec, model, data=data, hardships=hardships)
     if model is not None or data is not None or hardships != Hardships():
         raise InputError(
@@ -27,10 +32,21 @@ def source_of(specs: list[str], model: str | None, hardships: Hardships) -> dict
     return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
 
 
+def specs_in(source: Any) -> list[str]:
+    """The specifications of tasks that a record keeps, which may be a stranger's."""
+    specs = source.get("tasks") if isinstance(source, Mapping) else source
+    if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+        raise InputError(f"the record does not say which tasks it is about: its list of them is {specs!r:.60}")
+    return specs
+
+
 def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
-    """The tasks of a record."""
+    """The tasks of a record; a Python file that it names is run."""
+    specs = specs_in(source)
     try:
         hardships = Hardships(**source["hardships"])
-        return [chosen_task(spec, source["model"], data, hardships) for spec in source["tasks"]]
+        if not isinstance(source["model"], str | None):
+            raise TypeError(f"its model is {source['model']!r:.60}")
+        return [chosen_task(spec, source["model"], data, hardships) for spec in specs]
     except (KeyError, TypeError) as error:
         raise InputError(f"the record does not say which tasks it is about: {error}") from None

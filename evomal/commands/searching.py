@@ -1,21 +1,25 @@
 """`evomal search`, `resume`, `runs` and `methods`."""
 
 import math
+import shlex
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from evomal.commands.chosen_tasks import chosen_task, source_of, tasks_from
+from evomal.commands.chosen_tasks import chosen_task, is_of_a_file, source_of, specs_in, tasks_from
 from evomal.commands.estimating import show_estimate
 from evomal.commands.json_output import AsJson, echo_json
 from evomal.commands.watching import TerminalWatcher
-from evomal.commands.whole_paths import whole_file
+from evomal.commands.whole_paths import whole_file, whole_task
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
+from evomal.report.harmless import cut, printable
 from evomal.runs import RunStore, genome_text, runs_in
 from evomal.runs.finals import Scores
+from evomal.runs.recorded_run import read_run
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
@@ -32,6 +36,7 @@ Address = Annotated[
 Workers = Annotated[int | None, typer.Option(help="Ray workers (default: as many as there is room for).")]
 GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each Ray worker; 0.5: two share one.")]
 _LABEL = 13
+_LONGEST_LINE = 1_000  # characters
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
 
 
@@ -104,6 +109,15 @@ def resume_search(
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
     data: DataFolder = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", help="A task of the run, named again, as its Python file is run; of several, each in order."
+        ),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the Python files and join the Ray cluster that the record names.")
+    ] = False,
     force: Annotated[
         bool,
         typer.Option(
@@ -113,15 +127,14 @@ def resume_search(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a search where its record ends."""
-    with RunStore.read(folder) as store:
-        recorded = store.settings
+    recorded = read_run(folder).settings
     try:
         given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
         # Another executor has workers of its own.
         place = (
             recorded["workplace"] if _last_named("executor", given) in (None, recorded["workplace"]["executor"]) else {}
         )
-        settings = SearchSettings(**recorded["settings"], **recorded["budgets"], **place).with_texts(given)
+        settings = SearchSettings(**{**recorded["settings"], **recorded["budgets"], **place}).with_texts(given)
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
         if settings.executor != recorded["workplace"]["executor"] and not force:
             _require_as_many_threads(settings, recorded["threads"], folder)
@@ -129,7 +142,27 @@ def resume_search(
         raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
     if source is None:
         raise InputError(f"{folder}: was begun from Python, so that evomal.search with its tasks must go on with it")
+    specs = specs_in(source)
+    if tasks:
+        source = {**source, "tasks": [whole_task(spec) for spec in tasks]}
+    elif not trust:
+        _require_no_files(specs, folder)
+    if settings.address is not None and _last_named("address", given) is None and not trust:
+        raise InputError(
+            f"{folder}: its record names the Ray cluster at {settings.address}, which this command does not join "
+            f"unless told to: name it with --address {settings.address}, or add --trust if the run is your own"
+        )
     _run(tasks_from(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
+
+
+def _require_no_files(specs: list[str], folder: Path) -> None:
+    """Raise where resuming would run a Python file that only the record names."""
+    for spec in specs:
+        if is_of_a_file(spec):
+            raise InputError(
+                f"{folder}: its record names the Python file of {spec}, which this command does not run unless told "
+                f"to: name the task with --task {shlex.quote(spec)}, or add --trust if the run is your own"
+            )
 
 
 def _last_named(key: str, texts: list[str]) -> str | None:
@@ -174,11 +207,13 @@ def list_runs(
             values = tuple(math.inf if score is None else score for score in row["best"]["scores"])
             best_text += f" ({shown_scores(Scores(values))} in the final)"
         noun = "generation" if row["generations"] == 1 else "generations"
-        typer.echo(f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}")
+        lines = [f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}"]
         if row["method"]:
-            typer.echo(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
+            lines.append(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
         if row["sentence"]:
-            typer.echo(f"    {row['sentence']}")
+            lines.append(f"    {row['sentence']}")
+        for line in lines:  # a record may be a stranger's
+            typer.echo(printable(cut(line, _LONGEST_LINE)))
     if not rows:
         typer.echo(f"there is no run in {folder}")
 
@@ -211,14 +246,22 @@ def _run(
             )  # fmt: skip
     except KeyboardInterrupt:
         begun = (folder / RECORD_NAME).exists()
+        command = shlex.join(["evomal", "resume", str(folder), *_trusted_words(source, settings)])
         raise StoppedError(
-            f"interrupted; go on with `evomal resume {folder}`" if begun else "interrupted before anything was recorded"
+            f"interrupted; go on with `{command}`" if begun else "interrupted before anything was recorded"
         ) from None
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
         echo_json({**about, **_as_data(result)})
     else:
         _show(result)
+
+
+def _trusted_words(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:
+    """What has to be named again when the search is resumed."""
+    specs = source["tasks"] if any(map(is_of_a_file, source["tasks"])) else []
+    address = [] if settings.address is None else ["--address", settings.address]
+    return [*(word for spec in specs for word in ("--task", spec)), *address]
 
 
 def _show(result: SearchResult) -> None:

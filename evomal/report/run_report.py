@@ -21,7 +21,7 @@ from evomal.report.loss_table import metric_value
 from evomal.report.run_figures import ShownFigure, run_figures
 from evomal.report.run_settings import LONGEST_ENTRY, RunSettings, shown_entry
 from evomal.report.shown_formula import ShownFormula, run_name, shown_formula
-from evomal.runs.listing import RunState
+from evomal.runs.recorded_run import RunState
 from evomal.runs.run_loop import BEST_NAME
 from evomal.strategies import State
 from evomal.verdict.contestants import SEARCHES

@@ -3,8 +3,9 @@
 from evomal.runs.candidates import RecordedCandidate, genome_text
 from evomal.runs.differences import Difference, versions
 from evomal.runs.generations import Generation
-from evomal.runs.listing import FoundRun, RunState, runs_in
+from evomal.runs.listing import FoundRun, runs_in
 from evomal.runs.lock import FolderLock
+from evomal.runs.recorded_run import RunState
 from evomal.runs.store import Chunk, RunStore
 
 __all__ = [

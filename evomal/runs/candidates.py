@@ -1,5 +1,6 @@
 """One candidate of a run: what was proposed, what became of it, what it took."""
 
+import functools
 import math
 import numbers
 import operator
@@ -91,9 +92,12 @@ class RecordedCandidate:
         )
 
     @property
-    def size(self) -> int:
-        """Nodes of its tree; for other genomes what `size_of` says."""
-        return size_of(genome_from(self.genome))
+    def size(self) -> int | None:
+        """Nodes of its tree, for other genomes what `size_of` says; None where the text is no genome."""
+        try:
+            return size_of(genome_from(self.genome))
+        except InputError:
+            return None
 
     def outcome(self) -> Outcome:
         """The outcome, to be told instead of computed."""
@@ -106,10 +110,23 @@ def genome_text(genome: Genome) -> str:
 
 
 def genome_from(text: str) -> Genome:
-    """The genome of such a text."""
-    if text.startswith("["):
-        return tuple(float(number) for number in parsed(text))
-    return Expression.parse(text, fragment=True) if "(" in text else text
+    """The genome of such a text.
+
+    Raises:
+        InputError: The text is neither a tree nor a list of numbers nor a name.
+    """
+    if not text.startswith("["):
+        return _tree(text) if "(" in text else text
+    found = parsed(text)
+    if not isinstance(found, list) or not all(type(number) is float and math.isfinite(number) for number in found):
+        raise InputError("must be a list of finite numbers")
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _tree(text: str) -> Expression:
+    """Of a search most candidates are looked at several times, and elites are recorded anew in each generation."""
+    return Expression.parse(text, fragment=True)
 
 
 def to_row(candidate: RecordedCandidate, chunk: int) -> tuple[int | str | None, ...]:

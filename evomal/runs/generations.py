@@ -41,7 +41,7 @@ def best_of(candidates: Iterable[RecordedCandidate]) -> RecordedCandidate | None
     trained = [candidate for candidate in candidates if candidate.state is State.EVALUATED]
     least = min((candidate.fitness for candidate in trained), default=math.inf)
     equals = [candidate for candidate in trained if candidate.fitness == least]
-    return min(equals, key=lambda candidate: (candidate.size, candidate.generation, candidate.index), default=None)
+    return min(equals, key=lambda one: (one.size or math.inf, one.generation, one.index), default=None)
 
 
 def _summary(number: int, members: list[RecordedCandidate]) -> Generation:

@@ -3,26 +3,15 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
 from evomal.runs.candidates import RecordedCandidate
-from evomal.runs.finals import Scores, recorded_final
+from evomal.runs.finals import Scores
 from evomal.runs.generations import best_of
-from evomal.runs.lock import is_held
-from evomal.runs.store import RECORD_NAME, RunStore
-
-
-class RunState(StrEnum):
-    """How a run stands."""
-
-    COMPLETE = "complete"
-    INTERRUPTED = "interrupted"
-    RUNNING = "running"
-    DAMAGED = "damaged"
-    UNREADABLE = "unreadable"
+from evomal.runs.recorded_run import RunState, read_run
+from evomal.runs.store import RECORD_NAME
 
 
 @dataclass(frozen=True)
@@ -70,28 +59,20 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 def _found(folder: Path) -> FoundRun:
     try:
-        with RunStore.read(folder) as store:
-            candidates, chunks, ending = store.candidates(), store.complete_chunks(), store.ending
-            final = recorded_final(store.settings, candidates, store.trials())
-            return FoundRun(
-                folder,
-                _state(folder, ending),
-                ending or "",
-                store.settings,
-                created=store.created,
-                written=chunks[-1].written if chunks else None,
-                generations=len({candidate.generation for candidate in candidates}),
-                candidates=len(candidates),
-                best=best_of(candidates) if final is None else final.winner[0],
-                scores=None if final is None else final.winner[1],
-            )
+        run = read_run(folder)
     except InputError as error:
         return FoundRun(folder, RunState.DAMAGED, str(error), {})
     except EvomalError as error:
         return FoundRun(folder, RunState.UNREADABLE, str(error), {})
-
-
-def _state(folder: Path, ending: str | None) -> RunState:
-    if ending is not None:
-        return RunState.COMPLETE
-    return RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
+    return FoundRun(
+        folder,
+        run.state,
+        run.ending or "",
+        run.settings,
+        created=run.created,
+        written=run.written,
+        generations=len({candidate.generation for candidate in run.candidates}),
+        candidates=len(run.candidates),
+        best=best_of(run.candidates) if run.final is None else run.final.winner[0],
+        scores=None if run.final is None else run.final.winner[1],
+    )

@@ -213,7 +213,7 @@ class RunStore:
 
     def complete_chunks(self) -> tuple[Chunk, ...]:
         """The chunks in the order of writing. There are no incomplete ones: those were never recorded."""
-        with self._snapshot():
+        with self.snapshot():
             heads = self._rows("chunks", "ORDER BY number")
             places: dict[int, list[int]] = {number: [] for number, *_ in heads}
             for candidate, chunk in self._placed(None):
@@ -228,7 +228,7 @@ class RunStore:
 
     def dump(self) -> str:
         """The record as lines of canonical JSON in a fixed order, without times: what two equal runs share."""
-        with self._snapshot():
+        with self.snapshot():
             settings, chunks, candidates, ending = self.settings, self.complete_chunks(), self.candidates(), self.ending
             trials = self.trials()
         lines: list[dict[str, Any]] = [{"kind": "settings", "settings": settings}]
@@ -262,8 +262,8 @@ class RunStore:
             return [values for values, _ in rows(self._connection, table, clause, parameters)]
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Several queries that see the same moment of a record that is being written."""
+    def snapshot(self) -> Iterator[None]:
+        """For a block, several queries that see the same moment of a record that is being written."""
         with self._explaining(), contextlib.ExitStack() as stack:
             if not self._connection.in_transaction:
                 stack.enter_context(transaction(self._connection, writing=False))

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import evomal
-from evomal.analysis.chosen_runs import UNKNOWN, chosen_runs, size_or_none
+from evomal.analysis.chosen_runs import UNKNOWN, chosen_runs
 from evomal.analysis.counting import counted
 from evomal.errors import InputError
 from evomal.runs import RunStore
@@ -117,9 +117,9 @@ def test_elites_are_computed_once_and_odd_genomes_have_no_size(tmp_path):
     (run,) = chosen_runs([tmp_path]).runs
     assert [len(part) for part in (run.candidates, run.computed, run.trained)] == [3, 2, 1]
     assert run.generations == 2
-    assert [size_or_none(candidate) for candidate in run.candidates] == [4, 4, None]
-    assert size_or_none(row(0, 0, 1.0, genome="[1.0,2.0]")) == 2
-    assert size_or_none(row(0, 0, 1.0, genome='["a"]')) is None
+    assert [candidate.size for candidate in run.candidates] == [4, 4, None]
+    assert row(0, 0, 1.0, genome="[1.0,2.0]").size == 2
+    assert row(0, 0, 1.0, genome='["a"]').size is None
 
 
 def test_nouns_are_counted():

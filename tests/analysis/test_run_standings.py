@@ -4,7 +4,7 @@ from evomal.analysis.chosen_runs import chosen_runs
 from evomal.analysis.run_standings import standing_of
 from evomal.runs import RunStore
 from evomal.runs.differences import Difference
-from evomal.runs.listing import RunState
+from evomal.runs.recorded_run import RunState
 from tests.analysis.records import record, row
 
 

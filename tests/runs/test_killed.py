@@ -1,13 +1,13 @@
 """Killed at any moment, a run is found as it was after its last chunk."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from evomal.runs import RunStore
+from tests.processes import finished
 from tests.runs.test_store import written
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_half_a_commit_is_undone(tmp_path, opened):
 
 def killed(top: Path, kills: int, seed: int) -> None:
     command = [sys.executable, "-c", KILLER, str(top), str(kills), str(seed)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    result = finished(command, 600, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) >= kills // 4, "too few were killed in the middle of a write"
     for folder in sorted(top.iterdir()):

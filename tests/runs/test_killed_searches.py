@@ -1,5 +1,6 @@
 """Whole searches: killed at any moment and resumed, or begun twice, they come to the same record."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from evomal.runs.run_loop import search
 from evomal.tasks import load_task
+from tests.processes import begun, finished
 from tests.searches import HALF, HOT, ROOT, SEARCHES, SHORT, WAYS, dump_of, search_arguments
 
 
@@ -18,9 +20,7 @@ def killed(top, searches: int, kills: int) -> dict[str, int]:
     # Where there is a GPU, autograd starts threads that a forked search would miss.
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "tests.searches", str(top), str(searches), str(kills)]
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    result = finished(command, 600, cwd=ROOT, env=environment)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -44,15 +44,17 @@ def test_searches_of_all_methods_killed_sixty_times_are_the_uninterrupted_ones(t
 
 
 def test_two_processes_with_one_seed_come_to_the_same_record(tmp_path):
-    processes = []
-    for name in ("one", "two"):
-        command = [sys.executable, "-m", "evomal", *search_arguments(tmp_path / name, "--seed", 1)]
-        # What depends on the order of a set would differ between these.
-        environment = {**os.environ, "PYTHONHASHSEED": str(len(processes)), "OMP_NUM_THREADS": "1"}
-        processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=-1))
-    for process in processes:
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said.decode()
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for name in ("one", "two"):
+            command = [sys.executable, "-m", "evomal", *search_arguments(tmp_path / name, "--seed", 1)]
+            # What depends on the order of a set would differ between these.
+            environment = {**os.environ, "PYTHONHASHSEED": str(len(processes)), "OMP_NUM_THREADS": "1"}
+            options = {"cwd": ROOT, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+            processes.append(stack.enter_context(begun(command, **options)))
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 0, said.decode()
     assert dump_of(tmp_path / "one") == dump_of(tmp_path / "two")
     assert (tmp_path / "one" / "best.json").read_bytes() == (tmp_path / "two" / "best.json").read_bytes()
 

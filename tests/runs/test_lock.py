@@ -15,6 +15,7 @@ import pytest
 from evomal.errors import EvomalError, InputError
 from evomal.runs import RunStore
 from evomal.runs.lock import LOCK_NAME, PROCESS_NAME, FolderLock, is_held
+from tests.processes import begun
 from tests.runs.test_store import SETTINGS, written
 
 HOLDER = """
@@ -56,7 +57,7 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path):
 def test_the_lock_ends_with_its_process(tmp_path):
     written(tmp_path, 1)
     command = [sys.executable, "-c", HOLDER, str(tmp_path / LOCK_NAME)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with begun(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(InputError, match=f"process {process.pid} on elsewhere"):
             RunStore.open(tmp_path)

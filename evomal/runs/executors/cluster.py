@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.runs.executors.cluster_folder import cluster_folder
 from evomal.runs.executors.crew import Crew, Say, Tick
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
@@ -88,8 +89,8 @@ class _Connection:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._is_own = False
-        """Whether it was made here, and so ends with its last user."""
+        self._own = contextlib.ExitStack()
+        """What ends with the last user: nothing, where the connection was not made here."""
 
     def join(self, settings: SearchSettings, tasks: Sequence[Task]) -> Any:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -102,32 +103,33 @@ class _Connection:
             if ray.is_initialized():
                 _require_same_cluster(settings.address, ray.get_runtime_context().gcs_address)
             else:
-                _connect(ray, settings, tasks)
-                self._is_own = True
+                with contextlib.ExitStack() as stack:
+                    _connect(ray, settings, tasks, stack)
+                    self._own = stack.pop_all()
             self._users += 1
         return ray
 
     def leave(self) -> None:
-        import ray
-
         with self._lock:
             self._users -= 1
-            if self._users == 0 and self._is_own:
-                self._is_own = False
-                ray.shutdown()
+            if self._users == 0:
+                self._own.close()
 
 
 _CONNECTION = _Connection()
 
 
-def _connect(ray: Any, settings: SearchSettings, tasks: Sequence[Task]) -> None:
+def _connect(ray: Any, settings: SearchSettings, tasks: Sequence[Task], stack: contextlib.ExitStack) -> None:
+    """Join or start a cluster; the stack takes what is to be undone, also where this fails halfway."""
     # What goes wrong is told by this program; Ray would tell it in many lines, and the lines of every worker.
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "include_dashboard": None}
     if settings.address is None:
         processors = max(_processors(), (settings.workers or 1) * (settings.threads or 1))
         quiet |= {"include_dashboard": False, "num_cpus": processors, "object_store_memory": _store(tasks)}
+        quiet["_temp_dir"] = str(stack.enter_context(cluster_folder()))
     else:
         _require_listener(settings.address)
+    stack.callback(ray.shutdown)
     try:
         ray.init(address=settings.address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as error:

@@ -2,13 +2,15 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import tempfile
 import time
 from pathlib import Path
 
+import pytest
 import torch
+
+from evomal.runs.executors.cluster_folder import LONGEST_PLACE, cluster_folder
 
 SEAT = {"seat": 1}
 """Every node has one, so that workers who need one are each on a node of their own."""
@@ -21,15 +23,27 @@ def two_nodes():
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # A socket's path may have 107 characters, and Ray's own part of it is long.
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
+    cluster = Cluster()
     try:
+        # Whichever folder it is told to use, Ray notes the head's address in its default one, which must exist: only
+        # without an argument does it make that one, below RAY_TMPDIR.
+        cluster.add_node(**NODE)
         cluster.add_node(**NODE)
         yield cluster
     finally:
         cluster.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def rays_own_folder():
+    """A new folder in place of Ray's default one, so that this one does not matter and stays as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Another folder is made in it, and in that one another; tests are not refused over a long TMPDIR.
+        if len(os.fsencode(tempfile.gettempdir())) > LONGEST_PLACE - len("/ray-99"):
+            patch.setenv("RAY_TMPDIR", "/tmp")
+        with cluster_folder() as folder:
+            patch.setenv("RAY_TMPDIR", str(folder))
+            yield folder
 
 
 class Doubling:

@@ -3,14 +3,20 @@
 import pytest
 
 from evomal.runs.executors import crew
+from tests.runs.executors.clusters import rays_own_folder, two_nodes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rays_folder():
+    """Where Ray keeps everything in these tests."""
+    with rays_own_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def cluster(rays_folder):
     """A cluster of two nodes on this machine."""
     pytest.importorskip("ray")
-    from tests.runs.executors.clusters import two_nodes
-
     with two_nodes() as started:
         yield started
 

@@ -1,7 +1,9 @@
 """The commands on a cluster of their own: they start it, keep the terminal clean, and leave nothing behind."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +12,10 @@ import time
 import pytest
 
 from evomal.errors import InputError
+from evomal.runs.executors.cluster_folder import LONGEST_PLACE
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
+from tests.processes import begun
 from tests.runs.executors.clusters import USERS_TASK, begun_with
 from tests.searches import ROOT, dump_of
 
@@ -48,25 +52,33 @@ def users_folder(tmp_path):
 
 
 @pytest.fixture
-def finished(tmp_path):
+def place(rays_folder):
+    """Where the commands put what Ray needs: with the longest path that there is room for in a socket's name."""
+    folder = rays_folder / ("p" * (LONGEST_PLACE - len(os.fsencode(rays_folder)) - 1))
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def finished(tmp_path, place):
     """Runs a command to its end in a process group of its own, of which nothing may be left."""
 
     def run(*command, cwd, meanwhile=None):
         mark = f"EVOMAL_TEST={tmp_path}"
-        process = subprocess.Popen(
-            [sys.executable, *map(str, command)], cwd=cwd, text=True, stdout=-1, stderr=-1, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "EVOMAL_TEST": str(tmp_path)},
-        )  # fmt: skip
-        try:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "EVOMAL_TEST": str(tmp_path)}
+        options = {"cwd": cwd, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with begun([sys.executable, *command], env={**environment, "RAY_TMPDIR": str(place)}, **options) as process:
             if meanwhile is not None:
                 meanwhile(process)
             out, err = process.communicate(timeout=200)
-        finally:
-            process.kill()  # which does nothing where it has ended
         deadline = time.monotonic() + 120
-        while begun_with(mark) and time.monotonic() < deadline:
+        while (left := begun_with(mark)) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert not begun_with(mark)
+        for number in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        assert not left
         return process.returncode, out, err
 
     return run
@@ -76,7 +88,9 @@ def candidates_of(folder):
     return dump_of(folder).splitlines()[1:]
 
 
-def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_record(finished, users_folder, cluster):
+def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_record(
+    finished, users_folder, cluster, place
+):  # fmt: skip
     code, out, err = finished(
         "-m", "evomal", "search", "mine.py:make", *TYPED, "--executor", "ray", "--workers", "2", "--out", "command",
         "--json", cwd=users_folder,
@@ -93,6 +107,7 @@ def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_re
     assert code == 0, err
     assert candidates_of(users_folder / "command") == candidates_of(users_folder / "local")
     assert candidates_of(users_folder / "script") == candidates_of(users_folder / "local")
+    assert list(place.iterdir()) == []
 
 
 def wait_until_begun(folder):
@@ -116,10 +131,13 @@ def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folde
     assert (code, out) == (130, "")
     assert err.splitlines()[-2:] == [
         "stopping after this step; once more stops at once",
-        "evomal: interrupted; go on with `evomal resume run`",
+        f"evomal: interrupted; go on with `evomal resume run --task {users_folder / 'mine.py'}:make`",
     ]
     budget = ["--set", "max_evaluations=1"]
-    code, _, err = finished("-m", "evomal", "resume", "run", *budget, "--executor", "local", cwd=users_folder)
+    assert list(place.iterdir()) == []
+    code, _, err = finished(
+        "-m", "evomal", "resume", "run", *budget, "--executor", "local", "--trust", cwd=users_folder
+    )
     assert code == 0, err
 
 

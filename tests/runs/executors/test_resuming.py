@@ -1,6 +1,5 @@
 """`evomal resume` with another executor: what is kept of the record's workplace, and what is refused at once."""
 
-import contextlib
 from types import SimpleNamespace
 from unittest import mock
 
@@ -56,9 +55,8 @@ def test_workers_are_kept_only_where_the_executor_is(run, begun, typed, workers)
         "threads": 1,
         "workplace": {**recorded["workplace"], "executor": "ray", "workers": 3},
     }
-    reading = contextlib.nullcontext(SimpleNamespace(settings=of_cluster))
     with (
-        mock.patch("evomal.commands.searching.RunStore.read", return_value=reading),
+        mock.patch("evomal.commands.searching.read_run", return_value=SimpleNamespace(settings=of_cluster)),
         mock.patch("evomal.commands.searching._run") as gone_on,
     ):
         assert run("resume", begun, *typed)[0] == 0
