@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from evomal.errors import InputError
 from evomal.randomness import generator, isolated_torch, torch_generator
 
 
@@ -25,6 +26,13 @@ def test_purposes_are_kept_apart():
     purposes = [("a", "b"), ("ab",), ("a", 1), ("a", "1"), ("a", 11), ("a", 1, 1), ()]
     assert len({draw(*purpose) for purpose in purposes}) == len(purposes)
     assert draw("a", seed=1) != draw("a", seed=2)
+
+
+@pytest.mark.parametrize("seed", [0.5, 1.0, "1", None, True])
+def test_a_seed_is_whole(seed):
+    with pytest.raises(InputError, match=f"^seed must be a whole number but got {seed!r}$"):
+        generator(seed, "a")
+    assert draw("a", seed=np.int64(3)) == draw("a", seed=3)
 
 
 def test_torch_generators_follow_the_same_rule():

@@ -9,7 +9,6 @@ import torch
 
 from evomal.suggestions import unknown_name
 from evomal.tasks.augmentation import Augmentation
-from evomal.tasks.data_checks import whole_seed
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
@@ -79,7 +78,6 @@ def load_task(
     """
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
-    seed = whole_seed(seed)
     row = TASKS[name]
     spec = model or row.models[0]
     info = DATASETS[name]

@@ -19,13 +19,6 @@ def check_kind(kind: str) -> None:
         raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
 
 
-def whole_seed(seed: Any) -> int:
-    """The seed, or an error unless it is a whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise InputError(f"seed must be a whole number but got {seed!r}")
-    return int(seed)
-
-
 def number_array(values: npt.ArrayLike, place: str) -> npt.NDArray[Any]:
     """An array of real numbers, or an error: nothing masked, complex, or of another type."""
     if isinstance(values, np.ma.MaskedArray):

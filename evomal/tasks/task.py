@@ -23,7 +23,6 @@ from evomal.tasks.data_checks import (
     checked_inputs,
     checked_targets,
     number_array,
-    whole_seed,
 )
 from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels, outlying_targets
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
@@ -173,7 +172,6 @@ class Task:
         regression, unless `standardise` is false; `units` has those of the targets, and `to_raw` converts predictions
         back. Hardships touch the training split only.
         """
-        seed = whole_seed(seed)
         features, targets = _checked_arrays(x, y, kind)
         labels = targets if kind == "classification" else None
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.choices import initial_model
+from evomal.engine.screening import _with_every_class
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.randomness import generator
@@ -79,3 +80,11 @@ def test_several_tasks_count_together():
     assert {len(row) for row in engine.gradient_norms(SMOOTH, weights)} == {20}
     singles = [Engine(task, seed=0, settings=settings).gains(SMOOTH, weights) for task in tasks]
     assert engine.gains(SMOOTH, weights) == pytest.approx([sum(pair) / 2 for pair in zip(*singles, strict=True)])
+
+
+def test_metrics_that_need_every_class_get_a_sample_of_each():
+    targets = torch.tensor([0, 0, 0, 2, 0, 1, 2])
+    assert _with_every_class(torch.tensor([0, 1]), targets).tolist() == [0, 1, 5, 3]
+    assert _with_every_class(torch.tensor([3, 5, 0]), targets).tolist() == [3, 5, 0]
+    labels = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    assert _with_every_class(torch.tensor([0]), labels).tolist() == [0, 2, 2]

@@ -143,8 +143,13 @@ def test_large_trees_take_bounded_time(height):
 
 
 HARD = {
-    "tanh and aq": "aq(tanh(tanh(aq(y, tanh(f)))), tanh(aq(tanh(aq(f, y)), tanh(tanh(f)))))",
-    "logarithms in max": "log(max(log(max(log(max(log(max(y, f)), y)), f)), sqrt(sub(y, f))))",
+    "tanh, log and aq": (
+        "tanh(tanh(log(tanh(log(log(tanh(aq(tanh(tanh(log(log(y)))), "
+        "tanh(log(aq(aq(aq(f, f), aq(tanh(-1), y)), log(y))))))))))))"
+    ),
+    "a quotient of logarithms": (
+        "log(aq(tanh(tanh(aq(y, tanh(y)))), log(aq(y, tanh(aq(log(-1), aq(aq(-1, tanh(f)), log(log(log(y))))))))))"
+    ),
     "signs in min": "min(sign(max(sign(f), min(y, abs(sign(sub(y, f)))))), tanh(sign(min(f, sign(y)))))",
 }
 

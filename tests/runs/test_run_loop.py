@@ -3,10 +3,14 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
+import sklearn.metrics
+import torch
 from torch import nn
 
 import evomal
+from evomal.analysis.chosen_runs import chosen_runs
 from evomal.errors import InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS, Brief
@@ -183,6 +187,62 @@ def test_where_more_is_better_the_most_wins(tmp_path):
     loss = evomal.ExpressionLoss(result.best.expression, weights=result.best.weights, kind="regression")
     trained = evomal.train(regression().judged_by("r2"), loss, seed=1, steps=SHORT["training_steps"], device="cpu")
     assert max(scores.values()) == -result.best.fitness == pytest.approx(trained.validation, rel=1e-4)
+
+
+def binary(**changes):
+    """One logit and rare positives, so that a hundred samples of the filter hold few."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 4))
+    y = (x[:, 0] + rng.normal(size=400) > 2).astype(int)
+    network = lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))  # noqa: E731
+    return evomal.Task.from_arrays(x, y, model=network, **changes)
+
+
+def test_a_search_by_auroc_returns_the_candidate_with_the_highest(tmp_path):
+    result = search(
+        binary(), seed=1, folder=tmp_path, preset="paper", metric="auroc", seed_with=("ce",),
+        **{**SHORT, "training_steps": 40, "filters": ("symbolic", "dead", "rejection")},
+    )  # fmt: skip
+    with RunStore.read(tmp_path) as store:
+        rows = [row for row in store.candidates() if row.state == "evaluated"]
+        (recorded,) = store.settings["task"].values()
+    assert (recorded["metric"], recorded["higher_is_better"]) == ("auroc", True)
+    values = [-row.fitness for row in rows]
+    assert len(values) > 3
+    assert min(values) < max(values) == result.best.value == -result.best.fitness
+    models = []
+    trained = evomal.train(
+        binary(metric="auroc"), result.best.loss(), seed=1, steps=40, device="cpu", keep=models.append
+    )  # fmt: skip
+    assert result.best.value == pytest.approx(trained.validation, abs=1e-6)
+    part = binary().validation
+    with torch.no_grad():
+        scores = models[0](part.inputs)[:, 0]
+    assert result.best.value == pytest.approx(sklearn.metrics.roc_auc_score(part.targets, scores), abs=1e-6)
+    assert load_loss(tmp_path / "best.json").provenance["value"] == result.best.value
+
+
+def error_of_signs(outputs, targets):
+    return ((outputs[:, 0] > 0) == targets).double().mean()
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_a_metric_of_one_s_own_is_followed_in_its_direction(tmp_path, higher_is_better):
+    metric = evomal.Metric(error_of_signs, "hits", higher_is_better=higher_is_better)
+    result = search(
+        binary(metric=metric), seed=1, folder=tmp_path, preset="paper", **{**SHORT, "filters": ("symbolic", "dead")}
+    )
+    with RunStore.read(tmp_path) as store:
+        values = [metric.cost(row.fitness) for row in store.candidates() if row.state == "evaluated"]
+    assert min(values) < max(values)
+    assert result.best.value == (max(values) if higher_is_better else min(values))
+    (read,) = chosen_runs([tmp_path]).runs
+    assert (read.metric, read.higher_is_better) == ("hits", higher_is_better)
+
+
+def test_a_function_is_no_setting():
+    with pytest.raises(InputError, match="the setting metric is a name but got .*: a metric of your own belongs to"):
+        search(binary(), metric=error_of_signs)
 
 
 class Watching:
