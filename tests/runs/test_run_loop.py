@@ -241,7 +241,7 @@ def test_a_metric_of_one_s_own_is_followed_in_its_direction(tmp_path, higher_is_
 
 
 def test_a_function_is_no_setting():
-    with pytest.raises(InputError, match="the setting metric is a name but got .*: a metric of your own belongs to"):
+    with pytest.raises(InputError, match=r"the setting metric is a name but got .*: a metric of your own belongs to"):
         search(binary(), metric=error_of_signs)
 
 

@@ -234,7 +234,12 @@ WITH_NAN = torch.ones(30, 4).index_put((torch.tensor(5), torch.tensor(1)), torch
 @pytest.mark.parametrize(
     ("kind", "outputs", "changes", "sentence"),
     [
-        ("regression", 1, {"test": Part(torch.ones(3, 4), torch.ones(3, 2))}, "the test split must have 1 target per sample"),
+        (
+            "regression",
+            1,
+            {"test": Part(torch.ones(3, 4), torch.ones(3, 2))},
+            "the test split must have 1 target per sample",
+        ),
         (
             "regression",
             1,
