@@ -33,7 +33,7 @@ from evomal.expression.generate import ramped_half_and_half
 from evomal.losses.expression_loss import starting_weights
 from evomal.randomness import generator
 from evomal.runs.executors import Crew, LocalExecutor, RayExecutor, crew_of
-from evomal.runs.executors.pieces import Backlog
+from evomal.runs.executors.backlog import Backlog
 from evomal.settings import SearchSettings
 from evomal.tasks import Task
 

@@ -23,8 +23,8 @@ from pydantic import (
     model_validator,
 )
 
+from evomal.checks import unknown_name
 from evomal.errors import InputError
-from evomal.suggestions import unknown_name
 
 Filter = Literal["symbolic", "dead", "rejection", "gradient"]
 """In the order in which they are asked."""

@@ -22,8 +22,8 @@ import torch
 import evomal
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
+from evomal.figures.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILLION, figure_style, new_figure, save_figure
 from evomal.losses import AbsoluteCrossEntropyLoss, CrossEntropyLoss, LabelSmoothingLoss, SparseLabelSmoothingLoss
-from evomal.report.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILLION, figure_style, new_figure, save_figure
 
 SMOOTHING = (0.05, 0.1, 0.2, 0.4)
 KINDS = {"label smoothing": LabelSmoothingLoss, "sparse label smoothing": SparseLabelSmoothingLoss}

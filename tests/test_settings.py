@@ -15,9 +15,9 @@ from evomal.engine.precision import Precision
 from evomal.errors import InputError
 from evomal.losses.expression_loss import ACTIVATIONS
 from evomal.methods import FILTERS
+from evomal.methods.random_search import RampedTrees
 from evomal.runs.executors import EXECUTORS
 from evomal.settings import PRESETS, Filter, SearchSettings
-from evomal.strategies.random_search import RampedTrees
 
 PAPER = {
     "population": 25, "generations": 50, "tournament": 4, "crossover": 0.7, "mutation": 0.25, "elitism": 0.05,

@@ -11,7 +11,7 @@ from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
-from evomal.tasks.models.zoo_model import ZooModel
+from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Recipe, Task
 
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

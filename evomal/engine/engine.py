@@ -10,16 +10,15 @@ from torch import nn
 
 from evomal.engine.choices import check_recipe, chosen_device, initial_model, loss_on
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.kept_workers import KeptWorkers
 from evomal.engine.plans import Plan, planned
-from evomal.engine.population_training import StackedTraining, trained
 from evomal.engine.precision import check_precision, matrix_arithmetic, repeatable
 from evomal.engine.scores import Fitness, Score, judged_score
 from evomal.engine.screening import Screening
-from evomal.engine.stacked_models import StackedModels, gradients_of_modules
-from evomal.engine.task_side import TaskSide
+from evomal.engine.stacked import StackedModels, StackedTraining, gradients_of_modules, trained
+from evomal.engine.task_data import TaskSide
 from evomal.engine.training import Training
 from evomal.engine.weight_optimisation import Optimised
+from evomal.engine.workspace import KeptWorkers
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.progress import StepsDone

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import grad_and_value, jvp, vjp
 
 from evomal.engine.functional_model import FunctionalModel, Parameters, PullBack
-from evomal.engine.over import Over
+from evomal.engine.vectorise import Over
 from evomal.tasks.task import Recipe
 
 PushForward = Callable[[Parameters], Tensor]

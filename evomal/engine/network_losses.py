@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
-from evomal.engine.forest.links import Link, dense_targets, mean_scale
+from evomal.engine.forest.programs import Link, dense_targets, mean_scale
 from evomal.losses.neural import layers_of, network_value
 
 

@@ -1,18 +1,130 @@
-"""How a population is worked on: decided by rules from what it is, never by a stopwatch or by free memory.
+"""What a model allows, found out by trying it once on a few samples."""
 
-A run that is resumed must decide the same, so the plan depends on device, model and settings alone and is recorded. The
-constants were calibrated with `make bench` (docs/performance.md).
-"""
-
+import copy
+import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import jvp, vjp, vmap
 
-from evomal.engine.capabilities import Capabilities
-from evomal.engine.over import Mode
+from evomal.engine.functional_model import FunctionalModel, PullBack
+from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
+from evomal.randomness import isolated_torch
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Facts that decide how a population of such models is worked on."""
+
+    outputs: int
+    """Numbers it gives for a sample."""
+    draws: bool
+    """Whether a forward pass draws random numbers, as dropout does."""
+    transposable: bool
+    """Whether its pull-back can be differentiated, so that Jacobian-vector products are had by transposing it."""
+    forward_mode: bool
+    """Whether forward-mode derivatives exist for all its layers."""
+    stackable: str
+    """Empty where many copies can run as one by `vmap`, else why not."""
+    tracks: bool
+    """Whether a training pass changes buffers, as batch norm does."""
+    convolves: bool
+    """Whether it has convolutions, which differ in what is fast."""
+    activations: int
+    """Numbers its layers give for a sample, all together: what a backward pass keeps."""
+
+
+def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> Capabilities:
+    """Try the model on some samples; one that cannot be differentiated by its parameters is refused."""
+    with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
+        before = _states(model.device)
+        try:
+            outputs, pull = model.linearised(model.parameters, samples)
+            pull(torch.zeros_like(outputs))
+        except Exception as error:  # a user's model may raise anything
+            raise InputError(f"this model cannot be differentiated as a function of its parameters: {error}") from None
+        if outputs.dim() != 2 or len(outputs) != len(samples):
+            raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
+        draws = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))
+        return Capabilities(
+            outputs=outputs.shape[1],
+            draws=draws,
+            transposable=_is_transposable(pull, outputs),
+            forward_mode=_has_forward_mode(model, samples),
+            stackable=_why_not_stackable(model, samples),
+            tracks=_tracks(module, model, samples),
+            convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
+            activations=_activations(model, samples),
+        )
+
+
+def _activations(model: FunctionalModel, samples: Tensor) -> int:
+    counted = 0
+
+    def count(layer: nn.Module, given: object, outputs: object) -> None:
+        nonlocal counted
+        counted += outputs.numel() if isinstance(outputs, Tensor) else 0
+
+    layers = [layer for layer in model.module.modules() if not list(layer.children())]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with torch.no_grad():
+            model(model.parameters, samples)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counted // len(samples)
+
+
+def _tracks(module: nn.Module, model: FunctionalModel, samples: Tensor) -> bool:
+    tried = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
+    before = [buffer.clone() for buffer in tried.buffers()]
+    with torch.no_grad():
+        tried(samples)
+    return not all(torch.equal(a, b) for a, b in zip(before, tried.buffers(), strict=True))
+
+
+def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
+    try:
+        vjp(pull, torch.zeros_like(outputs))[1](pull(outputs))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:
+    try:
+        jvp(lambda parameters: model(parameters, samples), (model.parameters,), (model.parameters,))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
+    doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
+    stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
+    try:
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            for training in (True, False):
+                model.module.train(training)
+                stacked(doubled)
+    except Exception as error:
+        return str(error).split("\n")[0]
+    finally:
+        model.module.train()
+    # A layer without a rule of its own is run copy by copy, which torch warns of: it would be no gain.
+    slow = [str(item.message) for item in noticed if "performance drop" in str(item.message)]
+    return slow[0].split("\n")[0] if slow else ""
+
+
+def _states(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
 
 PopulationMode = Literal["auto", "stacked", "looped"]
 

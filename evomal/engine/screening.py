@@ -9,7 +9,7 @@ from torch import Tensor
 from evomal.engine.choices import initial_model
 from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.task_side import TaskSide
+from evomal.engine.task_data import TaskSide
 from evomal.expression import Expression
 from evomal.randomness import generator, isolated_torch
 from evomal.tasks.task import Task

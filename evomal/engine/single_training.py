@@ -12,7 +12,7 @@ from torch import nn
 from evomal.engine.choices import check_recipe, chosen_device, chosen_loss
 from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
 from evomal.engine.scores import CurvePoint, Score, diverged_score
-from evomal.engine.stacked_models import every_few
+from evomal.engine.stacked import every_few
 from evomal.engine.training import Manners, Training, outputs_of
 from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked

@@ -12,7 +12,7 @@ from torch.func import grad, grad_and_value
 
 from evomal.engine.functional_model import FunctionalModel, Parameters
 from evomal.engine.meta_gradient import LossPopulation, MetaBatch, TaskLoss, transposed
-from evomal.engine.over import Over
+from evomal.engine.vectorise import Over
 from evomal.tasks.task import Recipe
 
 

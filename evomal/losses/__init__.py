@@ -1,16 +1,18 @@
 """Losses as ordinary modules: learned, hand-made and standard ones behind one contract."""
 
-from evomal.losses.absolute_cross_entropy import AbsoluteCrossEntropyLoss
 from evomal.losses.catalogue import CATALOGUE, named_loss
+from evomal.losses.classification import (
+    AbsoluteCrossEntropyLoss,
+    FocalLoss,
+    FocalSparseLabelSmoothingLoss,
+    LabelSmoothingLoss,
+    SparseLabelSmoothingLoss,
+)
 from evomal.losses.contract import Loss
 from evomal.losses.expression_loss import ExpressionLoss, starting_weights
 from evomal.losses.files import load_loss, save_loss
-from evomal.losses.focal import FocalLoss
-from evomal.losses.focal_sparse_label_smoothing import FocalSparseLabelSmoothingLoss
-from evomal.losses.label_smoothing import LabelSmoothingLoss
 from evomal.losses.neural import NeuralLoss, starting_layers
-from evomal.losses.sparse_label_smoothing import SparseLabelSmoothingLoss
-from evomal.losses.task_losses import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
+from evomal.losses.standard import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
 from evomal.losses.taylor import TaylorLoss
 
 __all__ = [

@@ -4,15 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from evomal.checks import unknown_name
 from evomal.errors import InputError
-from evomal.losses.absolute_cross_entropy import AbsoluteCrossEntropyLoss
+from evomal.losses.classification import (
+    AbsoluteCrossEntropyLoss,
+    FocalLoss,
+    FocalSparseLabelSmoothingLoss,
+    LabelSmoothingLoss,
+    SparseLabelSmoothingLoss,
+)
 from evomal.losses.contract import Loss
-from evomal.losses.focal import FocalLoss
-from evomal.losses.focal_sparse_label_smoothing import FocalSparseLabelSmoothingLoss
-from evomal.losses.label_smoothing import LabelSmoothingLoss
-from evomal.losses.sparse_label_smoothing import SparseLabelSmoothingLoss
-from evomal.losses.task_losses import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
-from evomal.suggestions import unknown_name
+from evomal.losses.standard import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,4 @@
-"""The contract every loss keeps: shapes, class weights, `ignore_index`, reduction and dtypes.
-
-Classification keeps that of `torch.nn.CrossEntropyLoss`: logits `(N, C)`, `(N, C, d1, …)` or `(C,)` with class indices
-or class probabilities. One logit `(N, 1)` is binary. `kind="multilabel"` treats every logit as a binary of its own, as
-`torch.nn.BCEWithLogitsLoss` does. `kind="regression"` compares values, as `torch.nn.MSELoss` does.
-"""
+"""Whether a tensor holds plain values that Python may look at."""
 
 import contextlib
 import copy
@@ -15,10 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evomal.checks import finite_vector
 from evomal.errors import InputError
-from evomal.losses.eager import is_eager
-from evomal.losses.options import finite_vector
 from evomal.units import Units
+
+
+def is_eager(tensor: Tensor) -> bool:
+    """False under `torch.compile`, export and `torch.func` transforms, where only composable operations will do."""
+    if torch.compiler.is_compiling():
+        return False
+    # No public name tells that a transform is active; torch.autograd.Function asks the same question.
+    return not torch._C._are_functorch_transforms_active() and not tensor.is_meta
+
 
 Kind = Literal["classification", "regression", "multilabel"]
 Reduction = Literal["none", "mean", "sum"]

@@ -7,13 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression, symbolic
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.options import finite_vector
-from evomal.losses.softplus import softplus
+from evomal.losses.elementwise import ElementwiseLoss, softplus
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
 """Output activations φ of the root's value; softplus keeps the loss positive."""

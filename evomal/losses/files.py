@@ -17,13 +17,13 @@ from pydantic_core import PydanticCustomError
 
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
+from evomal.files import write_whole
 from evomal.losses.catalogue import name_of, named_loss
 from evomal.losses.contract import Kind, Loss, Provenance, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.neural import NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
 from evomal.units import Units
-from evomal.whole_files import write_whole
 
 FORMAT, VERSION = "evomal-loss", 1
 MAX_BYTES = 4 * 1024 * 1024

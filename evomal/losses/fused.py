@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from evomal.losses.coefficients import Coefficients, TargetLosses
-from evomal.losses.eager import is_eager
+from evomal.losses.contract import is_eager
 
-_BACKENDS = {"cpu": "evomal.losses.target_kernels_cpu"}
+_BACKENDS = {"cpu": "evomal.losses.kernels_cpu"}
 if importlib.util.find_spec("triton"):
-    _BACKENDS["cuda"] = "evomal.losses.target_kernels_gpu"
+    _BACKENDS["cuda"] = "evomal.losses.kernels_gpu"
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
-from evomal.losses.eager import is_eager
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.softplus import softplus
+from evomal.losses.contract import is_eager
+from evomal.losses.elementwise import ElementwiseLoss, softplus
 
 HIDDEN = 50
 

@@ -6,11 +6,10 @@ from typing import Any
 import sympy
 from torch import Tensor
 
-from evomal.losses.coefficients import Coefficients
+from evomal.losses.coefficients import Coefficients, all_log_odds, target_log_odds
 from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
+from evomal.losses.elementwise import by_blocks
 from evomal.losses.fused import can_fuse, fused_loss
-from evomal.losses.log_odds import all_log_odds, target_log_odds
-from evomal.losses.row_blocks import by_blocks
 
 PROBABILITY_SYMBOL = sympy.Symbol("p", positive=True)
 CLASSES_SYMBOL = sympy.Symbol("C", positive=True, integer=True)

@@ -6,11 +6,11 @@ from typing import Any
 import sympy
 from torch import Tensor
 
+from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.options import finite_vector
 
 PARAMETERS = 8
 

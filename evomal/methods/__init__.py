@@ -1,9 +1,8 @@
 """Methods: the paper's compositions of representation, strategy, filters and weight optimisation."""
 
 from evomal.methods.catalogue import METHODS, method_named
-from evomal.methods.executing import Executor, Failure, Raised, Stage
-from evomal.methods.filtering import FILTERS, FilteringJudge
-from evomal.methods.judging import Judge
+from evomal.methods.filters import FILTERS, FilteringJudge
+from evomal.methods.judging import Executor, Failure, Judge, Raised, Stage
 from evomal.methods.learned_losses import learned_loss, readable
 from evomal.methods.method import Brief, Method, Workload
 

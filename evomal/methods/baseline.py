@@ -6,11 +6,12 @@ from typing import Any
 from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
-from evomal.methods.executing import Executor, Stage
-from evomal.methods.judging import Case, Judge, Learned, concluded
+from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
 from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.outcomes import Outcome
+from evomal.methods.proposals import Proposal
 from evomal.methods.rivals import RIVALS
-from evomal.strategies import FixedForm, Outcome, Proposal
+from evomal.methods.strategy import FixedForm
 
 TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
 """What a task is judged by while a loss is learned for it."""

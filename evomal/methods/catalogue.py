@@ -1,12 +1,11 @@
 """Methods by name."""
 
+from evomal.checks import unknown_name
 from evomal.methods.baseline import BASELINE
-from evomal.methods.evolution import EVOMAL, GP_LFL
+from evomal.methods.evolution import EVOMAL, GP_LFL, RANDOM
 from evomal.methods.method import Method
 from evomal.methods.ml3 import ML3, ML3_SINGLE
-from evomal.methods.random_trees import RANDOM
 from evomal.methods.taylorglo import TAYLORGLO
-from evomal.suggestions import unknown_name
 
 METHODS: dict[str, Method] = {
     method.name: method for method in (EVOMAL, GP_LFL, TAYLORGLO, ML3, ML3_SINGLE, RANDOM, BASELINE)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.methods.executing import Executor
-from evomal.methods.filtering import FilteringJudge
+from evomal.methods.filters import FilteringJudge
+from evomal.methods.genetic import GeneticSearch
+from evomal.methods.judging import Executor
 from evomal.methods.method import Brief, Method, Workload
-from evomal.strategies import GeneticSearch
+from evomal.methods.random_search import RandomSearch
 
 
 def _genetic(brief: Brief, seeds: Sequence[Expression]) -> GeneticSearch:
@@ -43,4 +45,23 @@ EVOMAL = Method(
 GP_LFL = Method(
     "gp-lfl", "evolves formulas as they are written, all weights one", _genetic, as_written,
     Workload({"gradient_norms": 1.0, "gains": 0.65, "evaluate": 0.25}),
+)  # fmt: skip
+
+
+def _drawn(brief: Brief, seeds: Sequence[Expression]) -> RandomSearch:
+    if seeds:
+        raise InputError("random search draws every tree anew, so it cannot be seeded with losses")
+    settings = brief.settings
+    return RandomSearch(
+        seed=brief.seed,
+        population=settings.population,
+        generations=settings.generations,
+        max_height=settings.max_height,
+        initial_height=settings.initial_height,
+    )
+
+
+RANDOM = Method(
+    "random", "draws formulas at random and tunes their weights", _drawn, tuning,
+    Workload({"gradient_norms": 1.0, "optimise": 0.7, "gains": 0.7, "evaluate": 0.2}),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from evomal.losses.contract import Kind, Loss
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.taylor import TaylorLoss
 from evomal.methods.ml3 import NETWORK, network_loss
-from evomal.strategies import Genome
+from evomal.methods.proposals import Genome
 
 
 def learned_loss(genome: Genome, weights: Sequence[float], *, kind: Kind, activation: str = "identity") -> Loss:

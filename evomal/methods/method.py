@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
-from evomal.methods.executing import Executor, Stage
-from evomal.methods.judging import Judge
+from evomal.methods.judging import Executor, Judge, Stage
+from evomal.methods.strategy import Strategy
 from evomal.settings import SearchSettings
-from evomal.strategies import Strategy
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
-from evomal.methods.executing import Executor, Stage
-from evomal.methods.judging import Case, Judge, Learned, concluded, still_open
+from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded, still_open
 from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.outcomes import Outcome
+from evomal.methods.proposals import Proposal
+from evomal.methods.strategy import FixedForm
 from evomal.randomness import torch_generator
-from evomal.strategies import FixedForm, Outcome, Proposal
 
 NETWORK = "network"
 """The name of the form: the MLP of (f, y) that `NeuralLoss` is."""

@@ -7,7 +7,7 @@ from evomal.engine.engine import Report
 from evomal.errors import EvomalError, InputError
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind
-from evomal.methods.executing import Executor, Failure
+from evomal.methods.judging import Executor, Failure
 from evomal.tasks.metrics import Metric
 from evomal.users_code import place_of_function
 

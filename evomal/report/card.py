@@ -4,22 +4,27 @@ import hashlib
 import importlib.metadata
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from evomal.analysis.shapes import LossShape, loss_shape
+from rich.cells import set_cell_size
+from rich.console import Console
+from rich.text import Text
+
 from evomal.errors import InputError
+from evomal.figures.loss_shape import LossShape, draw_loss, loss_shape
+from evomal.figures.style import inline_svg
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss, NeuralLoss, TaylorLoss, load_loss
 from evomal.losses.catalogue import name_of
 from evomal.losses.contract import Provenance
 from evomal.losses.exporting import export
 from evomal.losses.files import described
-from evomal.report.card_page import html_page
-from evomal.report.card_text import markdown_text
-from evomal.report.harmless import cut, printable
-from evomal.report.typeset import formula_text, mathml, symbols_of
+from evomal.report.formulas import formula_text, mathml, symbols_of
+from evomal.report.page import entry_list, framed, in_code
+from evomal.text import LONGEST_FORMULA, cut, in_html, in_markdown, included_in_html, included_in_markdown, printable
 from evomal.units import Units
 from evomal.verdict.contestants import SEARCHES
 
@@ -216,3 +221,141 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(_text, value[:_LONGEST_ENTRY]))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+if TYPE_CHECKING:
+    from evomal.report.card import Card
+
+_WIDTH, _LABEL, _PROPERTY = 80, 13, 32
+_MOST_LINES = 12
+
+
+def markdown_text(card: "Card", figure: str | None = None) -> str:
+    """The card as Markdown; `figure` is the address of the plot, as seen from where the text will lie."""
+    latex = card.shown_latex()
+    in_latex = [] if latex is None else ["In LaTeX:", "", "```text", latex, "```", ""]
+    as_written = ["As written:", "", "```text", cut(card.written, LONGEST_FORMULA), "```", ""]
+    written = as_written if card.is_rewritten else []
+    address = [] if figure is None else [f"![value and gradient beside the task loss]({quote(figure)})", ""]
+    lines = [
+        f"# {in_markdown(card.name)}", "", f"{card.subject}.", "",
+        "```text", cut(card.formula, LONGEST_FORMULA), "```", "", f"{card.symbols}.", "",
+        *written, *in_latex, *address,
+        "## Properties", "", *_markdown_table(("property", "holds", "measured"), (
+            (found.name, "yes" if found.holds else "**no**", in_markdown(found.sentence))
+            for found in card.shape.range_of_validity
+        )), "",
+        "## Options", "", *_markdown_entries(card.option_entries()), "",
+        *(["## Parameters", "", *_markdown_entries(card.parameter_entries()), ""] if card.parameters else []),
+        "## Provenance", "", *(_markdown_entries(card.provenance_entries()) or ["none recorded"]), "",
+        "## Comparison", "", included_in_markdown(card.comparison, card.comparison_sentence()), "",
+        "## Transfer", "", included_in_markdown(card.transfer, card.transfer_sentence()), "",
+        f"SHA-256 of {in_markdown(card.file)}: `{card.sha256}`. Made with {card.made_with}.",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def terminal_lines(card: "Card") -> Iterator[str]:
+    """The card as lines of at most eighty columns, whatever characters the file has."""
+    # On one line, since what would be wrapped could pass for a line of the card's own.
+    title = Text(printable(f"{card.name}: {card.subject[:1].lower()}{card.subject[1:]}"))
+    title.truncate(_WIDTH, overflow="ellipsis")
+    yield title.plain
+    yield ""
+    yield from _row("formula", card.formula)
+    yield from _row("", card.symbols)
+    if card.is_rewritten:
+        yield from _row("written", card.written)
+    if card.parameters:
+        yield from _row("parameters", ", ".join(f"{value:.4g}" for _, value in card.parameters))
+    yield from _row("options", ", ".join(f"{name}={value}" for name, value in card.option_entries()))
+    yield ""
+    for found in card.shape.range_of_validity:
+        yield from _row(f"{'yes' if found.holds else 'no':<5}{found.name}", found.sentence, label_width=_PROPERTY)
+    yield ""
+    # Indented under words of our own, since the labels are a stranger's, too.
+    yield "provenance, as the file has it"
+    for name, value in card.provenance_entries():
+        yield from _row(f"  {name}", value)
+    yield from _row("comparison", *(_words_of(card.comparison) or [card.comparison_sentence()]))
+    yield from _row("transfer", *(_words_of(card.transfer) or [card.transfer_sentence()]))
+    yield from _row("sha256", card.sha256)
+    yield from _row("made with", card.made_with)
+
+
+def _markdown_entries(entries: Iterable[tuple[str, str]]) -> list[str]:
+    rows = [(in_markdown(name), in_markdown(value)) for name, value in entries]
+    return _markdown_table(("name", "value"), rows) if rows else []
+
+
+def _markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (header, ("---",) * len(header), *rows)]
+
+
+def _words_of(markdown: str | None) -> list[str]:
+    """What a text says beside its tables, which are wider than a terminal."""
+    lines = (markdown or "").splitlines()
+    return [line for line in lines if line.strip() and not line.lstrip().startswith(("|", "#"))]
+
+
+def _row(label: str, *paragraphs: str, label_width: int = _LABEL) -> Iterator[str]:
+    """A label, cut to its column, with the text beside it: a few lines that no character of a stranger's breaks."""
+    lines: list[str] = []
+    for paragraph in paragraphs:
+        wrapped = Text(printable(paragraph)).wrap(Console(width=_WIDTH), _WIDTH - label_width)
+        lines += [line.plain.rstrip() for line in wrapped]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more lines: see --json"]
+    for index, line in enumerate(lines):
+        shown = set_cell_size(printable(label) if index == 0 else "", label_width - 1)
+        yield f"{shown} {line}"
+
+
+if TYPE_CHECKING:
+    from evomal.report.card import Card
+
+
+_BODY = """<header><h1>{title}</h1><p class="soft">{subject}</p></header>
+<div class="formula">
+<div>{mathml}</div>
+<dl><dt>formula</dt><dd>{formula}</dd>{written}{latex}</dl>
+<p class="soft">{symbols}</p>
+</div>
+{figure}
+<h2>Properties</h2>
+<table class="properties">{properties}</table>
+<h2>Comparison</h2>
+{comparison}
+<h2>Transfer</h2>
+{transfer}
+<h2>Provenance</h2>
+{provenance}
+<h2>Options</h2>
+{options}
+{parameters}
+<footer>SHA-256 of {file}: {sha256}<br>made with {versions}</footer>"""
+
+
+def html_page(card: "Card") -> str:
+    """The card as one file that opens anywhere: no script, nothing from elsewhere."""
+    description = f"value and gradient over {card.shape.position_name}, beside the task loss"
+    properties = "".join(
+        f'<tr><td class="{"yes" if found.holds else "no"}">{"yes" if found.holds else "no"}</td>'
+        f"<th>{in_html(found.name)}</th><td>{in_html(found.sentence)}</td></tr>"
+        for found in card.shape.range_of_validity
+    )
+    latex = card.shown_latex()
+    body = _BODY.format(
+        title=in_html(card.name), subject=in_html(card.subject), mathml=card.mathml or "",
+        formula=in_code(card.formula), symbols=in_html(card.symbols),
+        written=f"<dt>written</dt><dd>{in_code(card.written)}</dd>" if card.is_rewritten else "",
+        latex="" if latex is None else f"<dt>LaTeX</dt><dd>{in_code(latex)}</dd>",
+        figure=inline_svg(draw_loss(card.shape), in_html(description)), properties=properties,
+        provenance=entry_list(card.provenance_entries()) or "<p>none recorded</p>",
+        options=entry_list(card.option_entries()),
+        parameters=f"<h2>Parameters</h2>{entry_list(card.parameter_entries())}" if card.parameters else "",
+        comparison=included_in_html(card.comparison, card.comparison_sentence()),
+        transfer=included_in_html(card.transfer, card.transfer_sentence()),
+        file=in_html(card.file), sha256=card.sha256, versions=in_html(card.made_with),
+    )  # fmt: skip
+    return framed(f"{card.name}: loss card", body)

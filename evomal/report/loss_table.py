@@ -1,10 +1,64 @@
-"""The best distinct losses as a table, each with its shape."""
+"""Sparklines: a curve the size of a word, drawn by hand."""
 
-from evomal.analysis.best_losses import BestLosses, LossShapeSketch, RankedLoss
-from evomal.report.harmless import LONGEST_FORMULA, cut, in_html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
+from evomal.figures.scans import FloatArray
+from evomal.report.formulas import formula_text, mathml, mathtext, symbols_of
 from evomal.report.page import in_code, scrolling
-from evomal.report.sparklines import sparkline
+from evomal.runs.reading import Run
 from evomal.tasks.metrics import shown_in_percent
+from evomal.text import LONGEST_FORMULA, counted, cut, in_html
+
+_WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
+_FAR_OUT = 4.0  # times the span of all but the outermost values
+_OPACITIES = (1.0, 0.6, 0.35)
+
+
+def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: str) -> str:
+    """An SVG element; the curves share a scale, and leave it where a few values would flatten all others."""
+    low, high = _limits(curves)
+    lines = "".join(
+        f'<polyline points="{points}" fill="none" stroke="var(--blue, #0072b2)" stroke-width="1.6" '
+        f'stroke-linejoin="round" vector-effect="non-scaling-stroke" opacity="{_OPACITIES[number % 3]:g}"/>'
+        for number, values in enumerate(curves)
+        for points in _pieces(positions, values, low, high)
+    )
+    box = f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none"'
+    return f'<svg role="img" aria-label="{in_html(description)}" {box}>{lines}</svg>'
+
+
+def _limits(curves: Sequence[FloatArray]) -> tuple[float, float]:
+    values = np.concatenate([curve[np.isfinite(curve)] for curve in curves]) if curves else np.zeros(0)
+    if not values.size:
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    inner_low, inner_high = (float(edge) for edge in np.quantile(values, (0.05, 0.95)))
+    if high - low > _FAR_OUT * (inner_high - inner_low) > 0:
+        low, high = inner_low, inner_high
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+def _pieces(positions: FloatArray, values: FloatArray, low: float, high: float) -> Iterator[str]:
+    """Points of the parts that are finite, each part at its height or at the edge it lies beyond."""
+    x = _MARGIN + (positions - positions[0]) / (positions[-1] - positions[0]) * (_WIDTH - 2 * _MARGIN)
+    is_known = np.isfinite(values)
+    heights = (np.clip(np.where(is_known, values, low), low, high) - low) / (high - low)
+    y = _HEIGHT - _MARGIN - heights * (_HEIGHT - 2 * _MARGIN)
+    points: list[str] = []
+    for known, across, down in zip(is_known, x, y, strict=True):
+        if known:
+            points.append(f"{across:.1f},{down:.1f}")
+        elif points:
+            yield " ".join(points)
+            points = []
+    if points:
+        yield " ".join(points)
+
 
 _LONGEST_SHOWN = 90
 _LONGEST_WORD = 40
@@ -88,3 +142,74 @@ def _axis(sketch: LossShapeSketch) -> str:
         ", at y of −1, 0 and 1" if len(sketch.values) > 2 else ", at y of 1 and 0" if len(sketch.values) > 1 else ""
     )
     return f"value over {what} from {first:g} to {last:g}{several}"
+
+
+_LONGEST_NAME, _MOST_RIVALS = 40, 20
+_LONGEST_TYPESET = 240  # characters; longer ones nobody reads but as text
+
+
+@dataclass(frozen=True)
+class ShownFormula:
+    """The best loss of a task, as people read it."""
+
+    best: BestLosses
+    text: str
+    written: str
+    symbols: str
+    mathml: str | None
+    mathtext: str | None
+    """For paper."""
+
+    @property
+    def row(self) -> RankedLoss:
+        """The loss itself."""
+        return self.best.rows[0]
+
+    @property
+    def sentence(self) -> str:
+        """What it came to, and where it was found."""
+        row, metric = self.row, self.best.metric
+        size = "" if row.size is None else f", size {row.size}"
+        value = f"{metric_value(row.value, metric)} (one training)"
+        if row.scores is not None and row.mean is not None:
+            seeds = counted(len(row.scores.values), "fresh seed")
+            value = (
+                f"{metric_value(row.mean, metric)} (mean of {seeds}; {shown_value(row.value, metric)} in the search)"
+            )
+        return (
+            f"Validation {value}{size}, "
+            f"found in generation {row.generation} by {row.candidate.origin} ({run_name(row.run)}).{self._beside}"
+        )
+
+    @property
+    def _beside(self) -> str:
+        """What the rivals came to in the same search, where they were trained."""
+        run, metric = self.row.run, self.best.metric
+        costs = dict(run.rivals) if run.final is None else {name: one.mean for name, one in run.final.rivals.items()}
+        shown = [
+            f"{cut(name, _LONGEST_NAME)} {shown_value(run.value(cost), metric) if math.isfinite(cost) else 'diverged'}"
+            for name, cost in costs.items()
+        ]
+        if not shown:
+            return ""
+        how = "one training each" if run.final is None else f"the same seeds: {cut(run.final.verdict, 200)}"
+        return f" Known losses beside it: {', '.join(shown[:_MOST_RIVALS])} ({how})."
+
+
+def shown_formula(best: BestLosses) -> ShownFormula:
+    """Of the first in the table."""
+    row = best.rows[0]
+    loss = row.loss()
+    if loss is None:
+        return ShownFormula(best, row.formula, row.candidate.genome, "", None, None)
+    is_softened = getattr(loss, "activation", "identity") == "softplus"
+    text = formula_text(loss) if is_softened else row.formula
+    return ShownFormula(
+        best, text, row.candidate.genome, symbols_of(loss),
+        mathml(loss, text, longest=_LONGEST_TYPESET), mathtext(loss, text, longest=_LONGEST_TYPESET),
+    )  # fmt: skip
+
+
+def run_name(run: Run) -> str:
+    """Which of several it is."""
+    return f"{run.method}, seed {run.seed}"

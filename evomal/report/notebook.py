@@ -16,12 +16,11 @@ _BOX = '<div style="max-width: 46rem">{}</div>'
 
 def loss_html(loss: Loss) -> str:
     """The formula, typeset where it fits, above the shape."""
-    from evomal.analysis.shapes import loss_shape
-    from evomal.report.harmless import in_html
-    from evomal.report.loss_plot import draw_loss
+    from evomal.figures.loss_shape import draw_loss, loss_shape
+    from evomal.figures.style import inline_svg
+    from evomal.report.formulas import formula_text, mathml, symbols_of
     from evomal.report.page import in_code
-    from evomal.report.style import inline_svg
-    from evomal.report.typeset import formula_text, mathml, symbols_of
+    from evomal.text import in_html
 
     formula = formula_text(loss)
     # Outputs of a notebook share a page, on which names inside figures must differ.
@@ -44,8 +43,8 @@ def best_html(best: Best) -> str:
 
 def result_html(result: SearchResult) -> str:
     """The best loss, below what became of the candidates and of the rivals."""
-    from evomal.report.harmless import in_html
     from evomal.runs.summary import summary_lines
+    from evomal.text import in_html
 
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"
     generations = len(result.history)
@@ -58,7 +57,7 @@ def result_html(result: SearchResult) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """Verdicts in words, then the table."""
-    from evomal.report.harmless import in_html, included_in_html
+    from evomal.text import in_html, included_in_html
     from evomal.verdict import tables
 
     sentences = [found.sentence for found in comparison.verdicts.values()]

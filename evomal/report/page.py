@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from evomal.report.harmless import LONGEST_FORMULA, cut, in_html
-from evomal.report.style import COLOUR_NAMES
+from evomal.figures.style import COLOUR_NAMES
+from evomal.text import LONGEST_FORMULA, cut, in_html
 
 _ON_DARK = {
     "blue": "#4ea5e0", "vermillion": "#f08a4b", "green": "#2fc79a", "purple": "#df9cc3", "orange": "#f0b93a",

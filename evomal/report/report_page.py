@@ -2,14 +2,12 @@
 
 import importlib.metadata
 
-from evomal.report.harmless import in_html, included_in_html
-from evomal.report.loss_table import loss_table
+from evomal.figures.style import inline_svg
+from evomal.report.formulas import LONGEST_ON_A_LINE
+from evomal.report.loss_table import ShownFormula, loss_table
 from evomal.report.page import entry_list, framed, in_code, scrolling
-from evomal.report.run_figures import ShownFigure
-from evomal.report.run_report import RunReport
-from evomal.report.shown_formula import ShownFormula
-from evomal.report.style import inline_svg
-from evomal.report.typeset import LONGEST_ON_A_LINE
+from evomal.report.run_report import RunReport, ShownFigure
+from evomal.text import in_html, included_in_html
 
 _KINDS = {"gain": "gain", "no gain": "no-gain", "learning rate": "no-gain", "worse": "worse", "undecided": "undecided"}
 _RUN_HEADS = ("folder", "task", "method", "seed", "state", "generations", "trained with", "best validation")

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evomal.analysis.best_losses import LossShapeSketch
-from evomal.report.harmless import cut
-from evomal.report.loss_table import metric_words, shown_value, table_sentence
-from evomal.report.run_figures import ShownFigure
-from evomal.report.run_report import RunReport
-from evomal.report.shown_formula import ShownFormula
-from evomal.report.style import BLUE, INK, figure_style, in_figure
+from evomal.figures.best_losses import LossShapeSketch
+from evomal.figures.style import BLUE, INK, figure_style, in_figure
+from evomal.report.loss_table import ShownFormula, metric_words, shown_value, table_sentence
+from evomal.report.run_report import RunReport, ShownFigure
+from evomal.text import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,30 +1,178 @@
-"""What a report has to say of a folder of runs; nothing is escaped yet."""
+"""What runs have recorded of their settings, their task and where they ran, as a report shows it."""
 
+import json
 import math
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evomal.analysis.best_losses import BestLosses, best_losses
-from evomal.analysis.chosen_runs import Run, Runs, chosen_runs
-from evomal.analysis.counting import counted
-from evomal.analysis.recorded_verdicts import RecordedVerdicts, recorded_verdicts
-from evomal.analysis.repeat_commands import UNKNOWN_TO_COMPARE, RepeatCommand, repeat_command
-from evomal.analysis.repeat_comparisons import repeat_comparisons
-from evomal.analysis.run_standings import Standing, standing_of
-from evomal.errors import InputError
-from evomal.report.harmless import cut
-from evomal.report.loss_table import metric_value
-from evomal.report.run_figures import ShownFigure, run_figures
-from evomal.report.run_settings import LONGEST_ENTRY, RunSettings, shown_entry
-from evomal.report.shown_formula import ShownFormula, run_name, shown_formula
+from evomal.errors import EvomalError, InputError
+from evomal.figures.ancestry import ancestry, draw_ancestry
+from evomal.figures.best_losses import BestLosses, best_losses
+from evomal.figures.filter_shares import draw_filter_shares, filter_shares
+from evomal.figures.front import draw_front, front
+from evomal.figures.loss_shape import draw_loss, loss_shape
+from evomal.figures.run_times import draw_run_times, run_times
+from evomal.figures.search_curves import draw_search_curves, search_curves
+from evomal.methods.outcomes import State
+from evomal.report.commands import (
+    UNKNOWN_TO_COMPARE,
+    RepeatCommand,
+    as_texts,
+    recorded_settings,
+    repeat_command,
+    repeat_comparisons,
+)
+from evomal.report.loss_table import ShownFormula, metric_value, run_name, shown_formula
+from evomal.runs.reading import Run, Runs, Standing, chosen_runs, classes_of, standing_of
 from evomal.runs.recorded_run import RunState
 from evomal.runs.run_loop import BEST_NAME
-from evomal.strategies import State
+from evomal.text import counted, cut
 from evomal.verdict.contestants import SEARCHES
+from evomal.verdict.reading import RecordedVerdicts, recorded_verdicts
+
+LONGEST_ENTRY = 160
+_ENVIRONMENT = ("device", "threads", "precision", "dtype", "population_mode", "deterministic")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Those of all runs of a report, each with the command that repeats it."""
+
+    runs: Sequence[Run]
+    commands: Sequence[RepeatCommand]
+
+    def entries(self) -> list[tuple[str, str]]:
+        """What all runs share, with a mark where it is not the preset's."""
+        changed = {key for command in self.commands for key in command.changes}
+        shared = _shared([_settings(run) for run in self.runs])
+        return [(f"{key} *" if key in changed else key, shown_entry(value)) for key, value in shared.items()]
+
+    def sentence(self) -> str:
+        """What the settings are nearest to, and what differs between runs."""
+        presets = sorted({command.preset for command in self.commands if command.preset is not None})
+        if not presets:
+            return "These records do not have the settings of a search."
+        differing = _differing([_settings(run) for run in self.runs])
+        between = f" Searches differ in {', '.join(differing)}." if differing else ""
+        return f"Preset {' or '.join(presets)}; * marks what was set otherwise.{between}"
+
+    def task_entries(self) -> list[tuple[str, str]]:
+        """What is recorded of the data and the training recipe, where all runs share it."""
+        return [(key, shown_entry(value)) for key, value in _shared([_task(run) for run in self.runs]).items()]
+
+    def environment_entries(self) -> list[tuple[str, str]]:
+        """Versions, device and threads, as recorded; of several where they differ."""
+        recorded: dict[str, list[str]] = {}
+        for run in self.runs:
+            versions = run.settings.get("versions")
+            found = {key: run.settings.get(key) for key in _ENVIRONMENT if key in run.settings}
+            found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
+            for key, value in found.items():
+                recorded.setdefault(key, []).append(shown_entry(value))
+        return [(key, cut(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    try:
+        return {key: value.replace(",", ", ") for key, value in as_texts(recorded_settings(run)).items()}
+    except (EvomalError, KeyError, TypeError, ValueError):
+        found = run.settings.get("settings")
+        return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _task(run: Run) -> dict[str, Any]:
+    tasks = run.settings.get("task")
+    if not isinstance(tasks, Mapping):
+        return {}
+    several = len(tasks) > 1
+    return {
+        f"{number}: {key}" if several else str(key): value
+        for number, task in tasks.items()
+        if isinstance(task, Mapping)
+        for key, value in task.items()
+    }
+
+
+def _shared(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first = every[0] if every else {}
+    return {key: value for key, value in first.items() if all(key in one and one[key] == value for one in every)}
+
+
+def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted({key for one in every for key in one} - set(_shared(every)))
+
+
+def shown_entry(value: Any) -> str:
+    """A recorded value in a line."""
+    if isinstance(value, Mapping):
+        return cut(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
+    if isinstance(value, (list, tuple)):
+        return cut(", ".join(map(shown_entry, value[:LONGEST_ENTRY])) or "none", LONGEST_ENTRY)
+    return cut(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure with its heading and what it says to those who cannot see it."""
+
+    title: str
+    description: str
+    figure: "Figure"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a column wide, not a page."""
+        return bool(self.figure.get_size_inches()[0] < 5)
+
+
+def run_figures(runs: Runs, formulas: Sequence[ShownFormula], *, is_of_one: bool) -> list[ShownFigure]:
+    """Drawn anew at every call; two of them only where the report is of one run."""
+    if not runs.runs:
+        return []
+    names = ", ".join(dict.fromkeys(run.method for run in runs.runs))
+    shown = [*_shapes(formulas)]
+    shown.append(
+        ShownFigure(
+            "Search", f"the best so far of {names}, against generations and losses trained with",
+            draw_search_curves(search_curves(runs)),
+        )
+    )  # fmt: skip
+    shown.append(
+        ShownFigure(
+            "Filters", f"what became of the candidates of {names}, as shares of each generation",
+            draw_filter_shares(filter_shares(runs)),
+        )
+    )  # fmt: skip
+    if is_of_one:
+        text = "size against fitness of every loss that was trained, with those that none beats in both"
+        shown.append(ShownFigure("Size against fitness", text, draw_front(front(runs))))
+        text = "the ancestors of the best loss by generation and fitness, with the steps that led to it"
+        shown.append(ShownFigure("Ancestry", text, draw_ancestry(ancestry(runs))))
+    text = f"seconds of a search of {names}, by stage"
+    shown.append(ShownFigure("Run time", text, draw_run_times(run_times(runs))))
+    return shown
+
+
+def _shapes(formulas: Sequence[ShownFormula]) -> list[ShownFigure]:
+    shown = []
+    for formula in formulas:
+        loss = formula.row.loss()
+        if loss is not None:
+            title = "Shape" if len(formulas) == 1 else f"Shape, {formula.best.task}"
+            text = f"the best loss, value and gradient over {'f - y' if loss.kind == 'regression' else 'p'}"
+            shape = loss_shape(loss, classes=classes_of(formula.row.run))
+            shown.append(ShownFigure(title, f"{text}, beside the task loss", draw_loss(shape)))
+    return shown
+
 
 _MOST_SENTENCES = 3
 

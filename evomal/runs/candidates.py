@@ -10,9 +10,9 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.methods.outcomes import Outcome, State
+from evomal.methods.proposals import Genome, Proposal, size_of
 from evomal.runs.canonical import canonical, parsed
-from evomal.strategies.outcomes import Outcome, State
-from evomal.strategies.proposals import Genome, Proposal, size_of
 from evomal.text import cut
 
 MAX_GENOME = 1_000_000

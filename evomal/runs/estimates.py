@@ -17,18 +17,18 @@ import torch
 
 from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
-from evomal.filters import is_dead
 from evomal.losses.catalogue import named_loss
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import BASELINE, TASK_LOSSES
+from evomal.methods.filters import is_dead
 from evomal.methods.judging import TIMED_AS
+from evomal.methods.random_search import RampedTrees
 from evomal.methods.rivals import RIVALS
 from evomal.randomness import generator, torch_generator
 from evomal.runs.preparation import tried
 from evomal.settings import SearchSettings
-from evomal.strategies.random_search import RampedTrees
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 

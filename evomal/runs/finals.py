@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evomal.methods.outcomes import State
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.trials import Trial, loss_of_candidate
-from evomal.strategies import State
 
 FINAL_SEEDS = 3000
 """Where the seeds of finals begin: neither a search nor a tuning nor a comparison has them."""

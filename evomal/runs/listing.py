@@ -9,8 +9,8 @@ from typing import Any
 from evomal.errors import EvomalError, InputError
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Scores
-from evomal.runs.generations import best_of
 from evomal.runs.recorded_run import RunState, read_run
+from evomal.runs.results import best_of
 from evomal.runs.store import RECORD_NAME
 
 

@@ -11,9 +11,9 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Brief, Executor, Judge, Method
+from evomal.methods.strategy import Strategy
 from evomal.runs.executors import EXECUTORS, Say, Tick
 from evomal.settings import SearchSettings
-from evomal.strategies import Strategy
 from evomal.tasks.task import Task
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}

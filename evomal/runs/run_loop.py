@@ -10,23 +10,24 @@ from typing import Any
 from evomal.engine.engine import Report
 from evomal.engine.task_content import task_content
 from evomal.errors import EvomalError, InputError
+from evomal.files import remove_unfinished
 from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
 from evomal.methods import Method, method_named
+from evomal.methods.archive import Candidate
+from evomal.methods.outcomes import Outcome
+from evomal.methods.proposals import Proposal
 from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
-from evomal.runs.differences import Difference, versions
+from evomal.runs.canonical import Difference, versions
 from evomal.runs.finals import Final, final_of
-from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
-from evomal.runs.results import Best, SearchResult
+from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import RECORD_NAME, RunStore
 from evomal.runs.trial_rounds import TrialRounds
 from evomal.runs.watching import DisplayWatcher, Watcher, ticking
 from evomal.settings import WORKPLACE, SearchSettings
-from evomal.strategies import Candidate, Outcome, Proposal
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
-from evomal.whole_files import remove_unfinished
 
 BEST_NAME = "best.json"
 

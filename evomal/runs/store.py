@@ -1,10 +1,11 @@
-"""The record of a run, which is its checkpoint too: `run.sqlite` in the run's folder."""
+"""The beginning of a record: a file that appears with its settings in it."""
 
 import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,15 +13,73 @@ from typing import Any, Self
 from evomal.errors import EvomalError, InputError
 from evomal.runs import trials as trial_rows
 from evomal.runs.candidates import MAX_SENTENCE, RecordedCandidate, checked_text, content, from_row, to_row
-from evomal.runs.canonical import canonical, checksum, parsed
-from evomal.runs.creation import now, write_first
-from evomal.runs.database import connect, explained, require_record, require_writable, transaction
-from evomal.runs.differences import Difference, differences, settings_text
-from evomal.runs.generations import Generation, summarised
+from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
+from evomal.runs.database import (
+    VERSION,
+    DamageError,
+    check_identity,
+    connect,
+    create_tables,
+    explained,
+    has_table,
+    insert,
+    require_record,
+    require_writable,
+    rows,
+    transaction,
+    version_of,
+)
 from evomal.runs.lock import FolderLock
-from evomal.runs.schema import VERSION, DamageError, check_identity, has_table, insert, rows, version_of
+from evomal.runs.results import Generation, summarised
 from evomal.runs.trials import Trial
 from evomal.runs.verification import damaged, verify
+
+
+def write_first(path: Path, settings: str) -> None:
+    """The file with its first transaction, under another name until it is whole: a run is there or it is not.
+
+    The caller holds the folder's lock, so that what lies there under the other name is left by a process that died.
+    """
+    unfinished = path.with_name(f".{path.name}.new")
+    try:
+        _remove(unfinished)
+        connection = connect(unfinished, writable=True, make=True)
+        try:
+            with transaction(connection, writing=True):
+                create_tables(connection)
+                insert(connection, "settings", (1, settings, now()))
+        finally:
+            connection.close()
+        os.replace(unfinished, path)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            _remove(unfinished)
+        if isinstance(error, sqlite3.Error):
+            raise EvomalError(f"{path}: cannot be made: {error}") from None
+        if isinstance(error, OSError):
+            raise EvomalError(f"{path}: cannot be made: {error.strerror}") from None
+        raise
+
+
+def _remove(unfinished: Path) -> None:
+    for name in (unfinished.name, f"{unfinished.name}-journal"):
+        unfinished.with_name(name).unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system can
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def now() -> str:
+    """This moment in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
 
 RECORD_NAME = "run.sqlite"
 

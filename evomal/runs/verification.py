@@ -11,13 +11,12 @@ from typing import Any
 from evomal.errors import EvomalError, InputError
 from evomal.runs import trials
 from evomal.runs.candidates import from_row
-from evomal.runs.canonical import checksum, parsed
-from evomal.runs.database import connect
-from evomal.runs.differences import settings_text
-from evomal.runs.schema import (
+from evomal.runs.canonical import checksum, parsed, settings_text
+from evomal.runs.database import (
     DamageError,
     check_identity,
     check_schema,
+    connect,
     has_table,
     is_intact,
     rows,

@@ -1,16 +1,249 @@
-"""Watchers of a search: what they are told, and one that shows it to a person."""
+"""What a person sees of a search on standard error: a region that is kept up to date, or a line a generation."""
 
 import contextlib
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
+from evomal.expression import Expression
+from evomal.methods.outcomes import State
 from evomal.progress import StageBar
+from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final
-from evomal.runs.generations import Generation
-from evomal.runs.search_display import SearchDisplay
+from evomal.runs.results import Generation
+from evomal.runs.summary import final_line, shown_rivals
+
+_REFRESHES_PER_SECOND = 4
+_UNKNOWN = "—"
+_PHASES = {"rivals": "training rivals", "final": "final"}
+_LABEL_WIDTH = 14
+_ONE_LINE_HEAD = 60  # columns; below that the times get a line of their own
+_ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that wraps, a stale line stays
+
+# A first estimate waits for this share of a generation's steps: the first steps also compile kernels.
+_SHARE_TO_GO_BY = 0.05
+
+_LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
+
+
+class _Position(NamedTuple):
+    """How far a search is; replaced as a whole, since another thread draws it."""
+
+    finished: int
+    steps: int
+    """Of the generation that is running, or of the phase outside of them."""
+    since: float
+    phase: tuple[str, int] | None = None
+    """What is computed outside the generations, and of how many steps."""
+
+
+class SearchDisplay:
+    """Shows a search while it runs, on standard error unless another console is given.
+
+    On a terminal this is a region of a few lines, which stays in its final state: after an interruption, or where the
+    result goes to a file, nothing else on the terminal tells how far the search came. Elsewhere it is a line a
+    generation. `done` generations were recorded before and take no part in the time left; they may be told, too, which
+    adds what they came to without a line.
+    """
+
+    def __init__(
+        self, generations: int, *, steps_per_generation: int, done: int = 0, console: Console | None = None
+    ) -> None:
+        self._generations, self._steps_per_generation, self._done = generations, steps_per_generation, done
+        self._console = console or Console(stderr=True)
+        self._live: Live | None = None
+        self._began = self._generations_began = monotonic()
+        self._position = _Position(done, 0, self._began)
+        self._rivals: Mapping[str, float] = {}
+        self._final: Final | None = None
+        self._counts: Counter[State] = Counter()
+        self._best: RecordedCandidate | None = None
+        self._formula = _UNKNOWN
+        self._note = ""
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        if self._console.is_interactive:  # which a dumb terminal is not
+            self._live = Live(
+                self,
+                console=self._console,
+                refresh_per_second=_REFRESHES_PER_SECOND,
+                # What a user's model prints belongs above the region, unless it was sent to a file.
+                redirect_stdout=sys.stdout.isatty(),
+            )
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if self._live is not None:
+            self._live.stop()
+
+    def phase(self, name: str, steps: int) -> None:
+        """Take in that something outside the generations begins."""
+        self._position = _Position(self._position.finished, 0, monotonic(), (name, steps))
+
+    def rivals(self, scores: Mapping[str, float]) -> None:
+        """Take in what the known losses came to; the generations begin now."""
+        now = monotonic()
+        seconds = now - self._position.since
+        was_computed = self._position.phase is not None
+        self._rivals, self._generations_began = scores, now
+        self._position = _Position(self._position.finished, 0, now)
+        if self._live is None and was_computed:
+            self._print(f"rivals: {shown_rivals(scores)} ({seconds:.1f} s)")
+
+    def final(self, final: Final) -> None:
+        """Take in what the final came to."""
+        seconds = monotonic() - self._position.since
+        was_computed = self._position.phase is not None
+        self._final = final
+        self._position = _Position(self._position.finished, 0, monotonic())
+        if self._live is None and was_computed:
+            self._print(f"final: {final_line(final)} ({seconds:.1f} s)")
+
+    def told(self, generation: Generation) -> None:
+        """Take in a generation that is complete."""
+        self._counts = self._counts + Counter(generation.counts)
+        best = generation.best
+        if best is not None and (self._best is None or best.fitness < self._best.fitness):
+            formula = self._formula if self._live is None else shown_formula(best)
+            self._best, self._formula = best, formula  # together, for whoever draws them meanwhile
+        if generation.number < self._done:
+            return
+        self._position = _Position(generation.number + 1, 0, monotonic())
+        if self._live is None:
+            self._print(generation_line(generation, self._generations))
+
+    def report(self, stage: str, steps: int) -> None:
+        """Take in steps of the running generation or phase, as an engine reports them."""
+        self._position = self._position._replace(steps=self._position.steps + steps)
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence to the person; fit to be called by a signal handler."""
+        if self._live is None:
+            self._print(sentence)
+        else:
+            self._note = sentence
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        yield from self._head(width)
+        if self._rivals:
+            yield _row("rivals", shown_rivals(self._rivals))
+        yield _row("best fitness", _UNKNOWN if self._best is None else f"{self._best.fitness:.4g}", style="bold")
+        yield _row("best formula", self._formula)
+        if self._final is not None:
+            yield _row("final", final_line(self._final), style="bold")
+        counts = self._counts
+        entries = [f"{state} {counts[state]}" for state in State if counts[state]]
+        for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):
+            yield _row("" if index else "candidates", line)
+        if self._note and not self._is_over:
+            yield Text(self._note, style="yellow", no_wrap=True, overflow="ellipsis")
+
+    def _head(self, width: int) -> RenderResult:
+        position, now = self._position, monotonic()
+        total = self._generations
+        if self._is_over:
+            # A generation that was broken off is computed again on resuming, so it does not count.
+            place, reached = f"{position.finished} of {total} generations", float(position.finished)
+        elif position.phase is not None:
+            place, reached = _PHASES.get(position.phase[0], position.phase[0]), total * self._share(position)
+        else:
+            place = f"generation {min(position.finished + 1, total)} of {total}"
+            reached = position.finished + self._share(position)
+        label = Text(place, no_wrap=True, overflow="ellipsis")
+        bar = ProgressBar(total, reached, complete_style="cyan", finished_style="green")
+        times = [Text(_clock(now - self._began), no_wrap=True)]
+        if not self._is_over:
+            left = self._seconds_left(position, now)
+            times.append(Text(f"{_UNKNOWN if left is None else _clock(left):>7} left", no_wrap=True))
+        head = Table.grid(padding=(0, 2), expand=True)
+        head.add_column(min_width=len(f"generation {total} of {total}"))
+        head.add_column(ratio=1)
+        if width < _ONE_LINE_HEAD:
+            head.add_row(label, bar)
+            yield head
+            yield Text("  ", no_wrap=True, overflow="ellipsis").join(times)
+            return
+        head.add_row(label, bar, *times)
+        yield head
+
+    def _share(self, position: _Position) -> float:
+        steps = self._steps_per_generation if position.phase is None else position.phase[1]
+        return min(1.0, position.steps / steps) if steps else 0.0
+
+    def _seconds_left(self, position: _Position, now: float) -> float | None:
+        computed, share = position.finished - self._done, self._share(position)
+        if position.phase is not None:
+            return (now - position.since) * (1 / share - 1) if share >= _SHARE_TO_GO_BY else None
+        if computed:
+            each = (position.since - self._generations_began) / computed
+        elif share >= _SHARE_TO_GO_BY:
+            each = (now - self._generations_began) / share
+        else:
+            return None
+        remaining = max(0, self._generations - position.finished)
+        # A generation that takes longer than the others eats nothing of the time of those that follow.
+        return max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)
+
+
+def generation_line(generation: Generation, generations: int) -> str:
+    """A generation in one line, for logs."""
+    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
+    best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
+    seconds = sum(generation.seconds.values())
+    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
+
+
+def shown_formula(candidate: RecordedCandidate) -> str:
+    """The simplified formula with its weights; the genome's own text where there is none."""
+    text = candidate.genome
+    try:
+        text = Expression.parse(text).formula(candidate.weights or None)
+    except Exception:  # A genome need not be an expression, and a formula that cannot be shown may not end a search.
+        text = candidate.genome
+    return "".join(character if character.isprintable() else "?" for character in text[:_LONGEST_SHOWN])
+
+
+def _row(label: str, value: str, style: str = "") -> Text:
+    return Text.assemble(
+        (f"{label:<{_LABEL_WIDTH}}", "dim"), (value, style), no_wrap=True, overflow="ellipsis"
+    )  # fmt: skip
+
+
+def _folded(entries: Sequence[str], width: int) -> list[str]:
+    """The entries with dots between them, in as few lines as hold them."""
+    lines = [entries[0] if entries else _UNKNOWN]
+    for entry in entries[1:]:
+        longer = f"{lines[-1]} · {entry}"
+        if len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(entry)
+    return lines
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}"
+
 
 Told = Callable[[str], None]
 """Called with one sentence per stage."""

@@ -1,11 +1,10 @@
 """Tasks: data, models and metrics."""
 
-from evomal.tasks.builtin import TASKS, load_task
 from evomal.tasks.hardships import Hardships
+from evomal.tasks.loading import TASKS, load_task, task_from_file
 from evomal.tasks.metrics import Metric
 from evomal.tasks.models import MODELS, make_model
 from evomal.tasks.task import Part, Recipe, Task
-from evomal.tasks.user_files import task_from_file
 
 __all__ = [
     "MODELS",

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from evomal.errors import InputError
 from evomal.progress import tracked
-from evomal.tasks.augmentation import Augmentation
+from evomal.tasks.batches import Augmentation
 from evomal.tasks.data_checks import (
     Kind,
     check_classes,

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evomal.methods import method_named
+from evomal.methods.strategy import whole_number
 from evomal.runs.executors import crew_if_wanted
 from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
-from evomal.strategies.strategy import whole_number
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
-from evomal.verdict.arena import Arena, Job, description, final_recipe
 from evomal.verdict.contestants import (
     SEARCHES,
     Candidate,
@@ -26,9 +25,9 @@ from evomal.verdict.contestants import (
     task_loss,
 )
 from evomal.verdict.entries import Comparison, Entry, Trained, Variant
-from evomal.verdict.scaled_loss import matching_factor
 from evomal.verdict.statistics import Paired, paired
 from evomal.verdict.training_log import TrainingLog
+from evomal.verdict.trainings import Arena, Job, description, final_recipe, matching_factor
 from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, tuned
 from evomal.verdict.words import Evidence, Verdict, unit_of, verdict
 

@@ -14,10 +14,10 @@ from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
+from evomal.methods.proposals import Genome
 from evomal.runs.run_loop import search
 from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
-from evomal.strategies.proposals import Genome
 from evomal.tasks.task import Task
 from evomal.verdict.loss_names import identity_of, is_described, module_name, told_apart
 

@@ -10,8 +10,7 @@ from typing import Any, Self
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import EvomalError, InputError
-from evomal.runs.canonical import canonical, checksum, parsed
-from evomal.runs.differences import differences
+from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
 
 LOG_NAME = "trainings.jsonl"

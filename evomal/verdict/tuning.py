@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evomal.engine import Score
 from evomal.tasks.task import Task
-from evomal.verdict.arena import Arena, Job
 from evomal.verdict.contestants import Candidate
+from evomal.verdict.trainings import Arena, Job
 
 TUNING_SEEDS = 2000
 """Where the seeds of tuning begin: neither a search nor a final training has them."""

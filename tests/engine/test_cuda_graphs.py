@@ -6,7 +6,7 @@ import torch
 
 from evomal.engine import train
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.tasks.augmentation import Augmentation
+from evomal.tasks.batches import Augmentation
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
 from evomal.tasks.task import Part, Task

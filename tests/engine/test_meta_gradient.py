@@ -8,10 +8,9 @@ from torch import nn
 
 from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.masks import Masks
 from evomal.engine.meta_gradient import MetaBatch, meta_gradients
-from evomal.engine.over import over_candidates
 from evomal.engine.unrolled import unrolled_meta_gradients
+from evomal.engine.vectorise import Masks, over_candidates
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights

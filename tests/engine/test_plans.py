@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.capabilities import capabilities
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.plans import planned
+from evomal.engine.plans import capabilities, planned
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.tasks.models import make_model

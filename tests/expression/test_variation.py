@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate, ramped_half_and_half, repair
-from evomal.expression.repair import offspring
+from evomal.expression.generate import offspring
 from evomal.randomness import generator
 from tests.expression.test_generate import (  # noqa: F401 (fixtures)
     deap_seed,

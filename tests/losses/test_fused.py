@@ -7,11 +7,10 @@ import sys
 import pytest
 import torch
 
-import evomal.losses.target_kernels_cpu as cpu_kernels
+import evomal.losses.kernels_cpu as cpu_kernels
 from evomal.losses import FocalLoss, SparseLabelSmoothingLoss
-from evomal.losses.coefficients import Coefficients
+from evomal.losses.coefficients import Coefficients, all_log_odds, target_log_odds
 from evomal.losses.fused import can_fuse, fused_loss
-from evomal.losses.log_odds import all_log_odds, target_log_odds
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FORMULAS = {
@@ -120,7 +119,7 @@ def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():
 
 FORK_CHECK = """
 import os
-import evomal.losses.target_kernels_cpu as cpu_kernels
+import evomal.losses.kernels_cpu as cpu_kernels
 cpu_kernels.kernel_threads()
 child = os.fork()
 if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
@@ -143,7 +142,7 @@ def test_all_classes_at_once():
 TRITON_CHECK = """
 import torch
 import evomal.losses.fused as fused
-import evomal.losses.target_kernels_gpu as gpu_kernels
+import evomal.losses.kernels_gpu as gpu_kernels
 from evomal.losses import FocalLoss
 from tests.losses.test_fused import DTYPES, FORMULAS, assert_agrees, case, test_excluded_classes_and_nan
 

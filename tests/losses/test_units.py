@@ -13,7 +13,7 @@ import evomal
 from evomal.errors import InputError
 from evomal.losses import ExpressionLoss, FocalLoss, HuberLoss, NeuralLoss, TaylorLoss, load_loss, save_loss
 from evomal.losses import starting_layers as layers
-from evomal.losses.exporting.formulas import MEAN_SYMBOL, SCALE_SYMBOL
+from evomal.losses.exporting.targets import MEAN_SYMBOL, SCALE_SYMBOL
 from evomal.losses.files import described
 from evomal.units import Units
 

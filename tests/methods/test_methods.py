@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import evomal
-from evomal.engine.task_side import TaskSide
+from evomal.engine.task_data import TaskSide
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss, NeuralLoss, SquaredErrorLoss, TaylorLoss, load_loss, save_loss

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evomal.runs import RunStore
 from evomal.settings import SearchSettings
-from tests.analysis.records import record, row, settings
+from tests.figures.records import record, row, settings
 from tests.report.cards import COMPARISON, HARMLESS, HOSTILE
 
 IN_REPORTS = HARMLESS | {

@@ -9,7 +9,7 @@ import torch
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, save_loss
 from evomal.report import loss_card
-from evomal.report.card_text import terminal_lines
+from evomal.report.card import terminal_lines
 from evomal.units import Units
 from tests.losses.test_files import EVERY_KIND
 from tests.report.cards import COMPARISON, PROVENANCE, Tags

@@ -1,9 +1,9 @@
 """The table of the best losses."""
 
-from evomal.analysis.best_losses import best_losses
-from evomal.analysis.chosen_runs import chosen_runs
+from evomal.figures.best_losses import best_losses
 from evomal.report.loss_table import loss_table, metric_value, metric_words, shown_value, table_sentence
-from tests.analysis.records import record, row
+from evomal.runs.reading import chosen_runs
+from tests.figures.records import record, row
 from tests.report.cards import Tags
 from tests.report.reports import ROWS, SQUARE
 

@@ -56,7 +56,7 @@ def test_names_inside_the_figures_of_two_losses_differ():
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_loss_that_has_a_name_can_be_shown(name, monkeypatch):
-    monkeypatch.setattr("evomal.report.style.inline_svg", lambda *_: "<svg></svg>")  # drawing takes longest
+    monkeypatch.setattr("evomal.figures.style.inline_svg", lambda *_: "<svg></svg>")  # drawing takes longest
     assert CATALOGUE[name].formula in Tags(loss_html(CATALOGUE[name].make())).text
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
-from tests.analysis.records import row
+from tests.figures.records import row
 from tests.report.cards import HOSTILE, Tags
 from tests.report.reports import IN_REPORTS, ROWS, hostile_comparison, hostile_run, written_run
 

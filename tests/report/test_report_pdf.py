@@ -7,7 +7,7 @@ import pytest
 from evomal.report import report_pdf as module
 from evomal.report.report_pdf import report_pdf
 from evomal.report.run_report import run_report
-from tests.analysis.records import row
+from tests.figures.records import row
 from tests.report.reports import hostile_comparison, hostile_run, written_run
 
 

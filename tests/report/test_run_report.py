@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from evomal.analysis.ancestry import ancestry
 from evomal.errors import InputError
+from evomal.figures.ancestry import ancestry
 from evomal.losses import ExpressionLoss, save_loss
 from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
 from evomal.runs import RunStore
 from evomal.units import Units
-from tests.analysis.records import row
+from tests.figures.records import row
 from tests.report.reports import ABSOLUTE, ROWS, SQUARE, written_run
 
 FIGURES_OF_A_RUN = ["Shape", "Search", "Filters", "Size against fitness", "Ancestry", "Run time"]

@@ -5,7 +5,7 @@ import json
 import sqlite3
 
 from evomal.runs.canonical import canonical, checksum
-from evomal.runs.schema import COLUMNS
+from evomal.runs.database import COLUMNS
 from tests.report.reports import written_run
 
 RECORD = "run.sqlite"

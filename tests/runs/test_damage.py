@@ -10,7 +10,7 @@ from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.runs import RunStore
 from evomal.runs.canonical import checksum
-from evomal.runs.schema import COLUMNS
+from evomal.runs.database import COLUMNS
 from tests.runs.test_store import written
 
 SAVED = re.compile(r"(\d+) generations? and (\d+) candidates? of it can still be read and verified")

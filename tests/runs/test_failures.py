@@ -8,7 +8,8 @@ import sqlite3
 import pytest
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs import RunStore, creation, store
+from evomal.runs import RunStore, store
+from evomal.runs import store as creation
 from tests.runs.test_killed import interrupted_in_a_commit
 from tests.runs.test_store import SETTINGS, chunk_of, written
 

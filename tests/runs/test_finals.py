@@ -6,7 +6,7 @@ import pytest
 
 from evomal.runs.finals import Final, Scores, final_of, final_seeds, finalists
 from evomal.runs.trials import Trial
-from tests.analysis.records import row
+from tests.figures.records import row
 
 
 def trial(loss, seed, score):

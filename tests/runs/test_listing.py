@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from evomal.errors import InputError
+from evomal.methods.outcomes import State
 from evomal.runs import RunState, RunStore, runs_in
 from evomal.runs.finals import Scores
-from evomal.strategies.outcomes import State
-from tests.analysis.records import record, row
+from tests.figures.records import record, row
 from tests.runs.test_store import SETTINGS, candidate, written
 
 

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from evomal.analysis.chosen_runs import chosen_runs
 from evomal.errors import EvomalError, InputError
 from evomal.report.run_report import run_report
 from evomal.runs import RunState, RunStore
 from evomal.runs import recorded_run as module
 from evomal.runs.candidates import genome_from
+from evomal.runs.reading import chosen_runs
 from evomal.runs.recorded_run import read_run
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.report.reports import ROWS, written_run
 from tests.runs.forgeries import RECORD, with_candidates, with_setting
 from tests.runs.test_store import SETTINGS, written
-from tests.test_cli import run  # noqa: F401  (a fixture)
 
 
 def nested(levels):

@@ -9,8 +9,8 @@ from evomal.runs.finals import Final, Scores
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.summary import summary_lines
-from tests.analysis.records import row
 from tests.engine.populations import regression
+from tests.figures.records import row
 
 SHORT = {
     "population": 6, "generations": 2, "meta_steps": 2, "training_steps": 5, "filter_steps": 10, "device": "cpu",

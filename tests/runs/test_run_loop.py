@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 import evomal
-from evomal.analysis.chosen_runs import chosen_runs
 from evomal.errors import InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS, Brief
+from evomal.methods.outcomes import Outcome
 from evomal.runs import RunStore
+from evomal.runs.reading import chosen_runs
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
-from evomal.strategies import Outcome
 from evomal.tasks.task import Recipe
 from tests.engine.populations import regression
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
+from evomal.methods.outcomes import Outcome, State
+from evomal.methods.proposals import Proposal
 from evomal.runs import Difference, RecordedCandidate, RunStore, genome_text, versions
-from evomal.strategies.outcomes import Outcome, State
-from evomal.strategies.proposals import Proposal
 
 SETTINGS = {
     "seed": 0,

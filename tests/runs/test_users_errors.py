@@ -8,10 +8,10 @@ import torch
 from evomal.engine import Engine
 from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure, Raised
-from evomal.methods.executing import RaisedInWorkerError
+from evomal.methods.judging import RaisedInWorkerError
+from evomal.methods.outcomes import State
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
-from evomal.strategies import State
 from evomal.tasks.metrics import Metric
 from tests.engine.populations import network, regression, with_recipe
 

@@ -9,9 +9,9 @@ import evomal
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.settings import SearchSettings
-from evomal.verdict.arena import Job, tree_of
 from evomal.verdict.comparison import compare
 from evomal.verdict.contestants import all_given, given, searched, task_loss
+from evomal.verdict.trainings import Job, tree_of
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from evomal.engine.forest import torch_backend
-from evomal.engine.forest.links import Link, dense_targets, mean_scale
-from evomal.engine.forest.programs import FILLER, Programs
+from evomal.engine.forest.programs import FILLER, Link, Programs, dense_targets, mean_scale
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses.contract import Kind

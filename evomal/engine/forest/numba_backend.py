@@ -13,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.compiled import kernel
-from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Programs
+from evomal.compiled import exp_nonpositive, kernel, log_positive, tanh
+from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs
 from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
 from evomal.threads import kernel_threads
-from evomal.vectorised_math import exp_nonpositive, log_positive, tanh
 
 _STRIP = 640  # elements: some tens of rows of them fit the first or second cache
 _SWEPT_STRIP = 320  # where every node keeps four rows

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import Programs
+from evomal.engine.forest.programs import Link, Programs
 from evomal.expression.operators import CONSTANTS, OPERATORS, TARGET, TOKENS, arity
-from evomal.losses.softplus import softplus as softplus_of
+from evomal.losses.elementwise import softplus as softplus_of
 
 
 def gradients(

@@ -19,8 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import CODES, SECOND, Programs
+from evomal.engine.forest.programs import CODES, SECOND, Link, Programs
 from evomal.errors import InputError
 from evomal.expression.operators import BINARY_TOKENS, EPSILON, OPERATORS
 from evomal.expression.prefix import MAX_HEIGHT

@@ -5,15 +5,17 @@ from typing import Literal
 
 from evomal.errors import InputError
 from evomal.expression.notation import to_code
-from evomal.losses.absolute_cross_entropy import AbsoluteCrossEntropyLoss
+from evomal.losses.classification import (
+    AbsoluteCrossEntropyLoss,
+    FocalLoss,
+    FocalSparseLabelSmoothingLoss,
+    LabelSmoothingLoss,
+    SparseLabelSmoothingLoss,
+)
 from evomal.losses.contract import Loss
 from evomal.losses.expression_loss import ExpressionLoss
-from evomal.losses.focal import FocalLoss
-from evomal.losses.focal_sparse_label_smoothing import FocalSparseLabelSmoothingLoss
-from evomal.losses.label_smoothing import LabelSmoothingLoss
 from evomal.losses.neural import NeuralLoss
-from evomal.losses.sparse_label_smoothing import SparseLabelSmoothingLoss
-from evomal.losses.task_losses import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
+from evomal.losses.standard import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
 from evomal.losses.taylor import TaylorLoss
 
 Form = Literal["outputs", "target", "log_probabilities"]

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from evomal.engine import Engine, EngineSettings
 from evomal.methods import Executor
 from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.crew import Say, Tick
 from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.executors.local import LocalExecutor
+from evomal.runs.executors.worker_pool import Say, Tick
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.runs.executors.cluster_folder import cluster_folder
-from evomal.runs.executors.crew import Crew, Say, Tick
+from evomal.runs.executors.worker_pool import Crew, Say, Tick
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
 

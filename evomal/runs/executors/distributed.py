@@ -10,9 +10,9 @@ from evomal.engine import Engine, EngineSettings
 from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.methods import Stage
-from evomal.runs.executors.crew import Crew
+from evomal.runs.executors.backlog import units
 from evomal.runs.executors.local import LocalExecutor
-from evomal.runs.executors.units import units
+from evomal.runs.executors.worker_pool import Crew
 from evomal.tasks.task import Task
 
 _STEPPED: dict[Stage, str] = {

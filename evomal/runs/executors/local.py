@@ -1,15 +1,27 @@
-"""All candidates on one engine in this process."""
+"""Errors that tell of too little memory: Python's, those of torch's allocators, and those of CUDA and its libraries."""
 
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from evomal.engine import Engine
 from evomal.engine.engine import Report
 from evomal.errors import EvomalError
 from evomal.methods import Failure, Raised, Stage
-from evomal.runs.executors.memory_errors import is_out_of_memory
-from evomal.runs.executors.units import units
+from evomal.runs.executors.backlog import units
 from evomal.users_code import place_of_error
+
+# By torch on Linux and macOS, on Windows; by CUDA and Triton; by cuBLAS, cuDNN and the others.
+_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the machine was too small at that moment, rather than the program wrong."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+
 
 # Of these a candidate can be the cause, also by what a user's model asserts; any other is a defect and must be seen,
 # unless it was raised in the user's own code.

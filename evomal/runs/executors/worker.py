@@ -1,19 +1,50 @@
-"""What runs in a worker's own process: told once what it must be able to do, then asked for pieces of it."""
+"""What all workers must agree on, as their numbers could differ otherwise."""
 
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs.differences import versions
-from evomal.runs.executors.local import one_line
-from evomal.runs.executors.memory_errors import is_out_of_memory
+from evomal.runs.canonical import versions
+from evomal.runs.executors.local import is_out_of_memory, one_line
 from evomal.runs.executors.shipping import unpacked
+
+_LONGEST = 60
+
+
+def differing(found: Any, expected: Any, path: str = "") -> str | None:
+    """The first value inside the one that is another inside the other: its name and both."""
+    if isinstance(found, Mapping) and isinstance(expected, Mapping):
+        pairs = [(str(key), found.get(key), expected.get(key)) for key in {**expected, **found}]
+    elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(found, expected, strict=True))]
+    else:
+        return None if found == expected else f"{path} {_shown(found)} and not {_shown(expected)}"
+    inner = (differing(theirs, ours, f"{path}.{name}" if path else name) for name, theirs, ours in pairs)
+    return next((text for text in inner if text is not None), None)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+TOO_SMALL = "its worker ran out of memory"
+
+
+def reason_of(error: Exception) -> str:
+    """Why a worker was lost, in the words of a record: no numbers of processes, which differ from run to run."""
+    text = f"{type(error).__name__} {error}"
+    if "OutOfMemory" in text or "running low on memory" in text:
+        return TOO_SMALL
+    if "NodeDied" in text or "node has died" in text or "node was terminated" in text:
+        return "its worker's machine was lost"
+    return "its worker died"
 
 
 class Ability(Protocol):

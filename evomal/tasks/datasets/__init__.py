@@ -1,10 +1,9 @@
 """The seven datasets of the paper: files found, fetched, checked, turned into arrays."""
 
-from evomal.tasks.datasets.fetching import fetch
+from evomal.tasks.datasets.fetching import SOURCES, Source, fetch
 from evomal.tasks.datasets.folders import data_folder
 from evomal.tasks.datasets.raw import ImageData, TableData
 from evomal.tasks.datasets.registry import DATASETS, DatasetInfo, dataset_named, load, missing_files
-from evomal.tasks.datasets.sources import SOURCES, Source
 
 __all__ = [
     "DATASETS",

@@ -1,6 +1,6 @@
 """The model zoo: the paper's eleven networks, by name, for any input shape and number of outputs."""
 
+from evomal.tasks.models.base import ZooModel
 from evomal.tasks.models.catalogue import MODELS, NamedModel, make_model
-from evomal.tasks.models.zoo_model import ZooModel
 
 __all__ = ["MODELS", "NamedModel", "ZooModel", "make_model"]

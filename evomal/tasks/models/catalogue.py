@@ -5,20 +5,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from evomal.checks import unknown_name
 from evomal.errors import InputError
-from evomal.suggestions import unknown_name
-from evomal.tasks.models.alexnet import AlexNet
-from evomal.tasks.models.allcnnc import AllCNNC
-from evomal.tasks.models.lenet5 import LeNet5
-from evomal.tasks.models.logistic import Logistic
-from evomal.tasks.models.mlp import MultiLayerPerceptron
-from evomal.tasks.models.preresnet101 import PreResNet101
-from evomal.tasks.models.pyramidnet import PyramidNet
-from evomal.tasks.models.resnet18 import ResNet18
-from evomal.tasks.models.squeezenet import SqueezeNet
-from evomal.tasks.models.vgg16 import VGG16
-from evomal.tasks.models.wide_resnet import WideResNet
-from evomal.tasks.models.zoo_model import ZooModel
+from evomal.tasks.models.base import ZooModel
+from evomal.tasks.models.convolutional import VGG16, AlexNet, AllCNNC, SqueezeNet
+from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, WideResNet
+from evomal.tasks.models.small import LeNet5, Logistic, MultiLayerPerceptron
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evomal.engine.forest.links import Link
-from evomal.engine.forest.programs import Programs
+from evomal.engine.forest.programs import Link, Programs
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import BINARY_TOKENS, OPERATORS, TERMINALS

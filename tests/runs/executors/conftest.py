@@ -2,7 +2,7 @@
 
 import pytest
 
-from evomal.runs.executors import crew
+from evomal.runs.executors import worker_pool as crew
 from tests.runs.executors.clusters import rays_own_folder, two_nodes
 
 

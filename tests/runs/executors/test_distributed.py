@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import nn
 
-from evomal.commands.watching import TerminalWatcher
+from evomal.cli.display import TerminalWatcher
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, InputError
+from evomal.methods.outcomes import State
 from evomal.runs import RunStore
 from evomal.runs.executors import cluster as cluster_module
+from evomal.runs.executors.backlog import units
 from evomal.runs.executors.cluster import crew_of
 from evomal.runs.executors.distributed import RayExecutor
-from evomal.runs.executors.units import units
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
-from evomal.strategies import State
 from evomal.verdict.comparison import compare
 from evomal.verdict.tables import as_data
 from tests.engine.populations import SMOOTH, normalised, regression, weights_of

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from evomal.runs import RunStore
-from tests.test_cli import run  # noqa: F401  (a fixture)
-from tests.test_cli_search import SHORT
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.cli.test_search import SHORT
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_workers_are_kept_only_where_the_executor_is(run, begun, typed, workers)
         "workplace": {**recorded["workplace"], "executor": "ray", "workers": 3},
     }
     with (
-        mock.patch("evomal.commands.searching.read_run", return_value=SimpleNamespace(settings=of_cluster)),
-        mock.patch("evomal.commands.searching._run") as gone_on,
+        mock.patch("evomal.cli.searching.read_run", return_value=SimpleNamespace(settings=of_cluster)),
+        mock.patch("evomal.cli.searching._run") as gone_on,
     ):
         assert run("resume", begun, *typed)[0] == 0
     assert gone_on.call_args.args[2].workers == workers

@@ -11,7 +11,7 @@ from torch import nn
 
 from evomal.errors import InputError
 from evomal.runs.executors.shipping import folders_of_users_code, packing, unpacked
-from evomal.tasks.user_files import task_from_file
+from evomal.tasks.loading import task_from_file
 from tests.engine.populations import regression
 from tests.runs.executors.clusters import USERS_TASK
 

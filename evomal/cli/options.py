@@ -1,0 +1,145 @@
+"""Files by their whole paths, so that what is recorded of a command can be done again from elsewhere."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evomal.errors import InputError
+from evomal.losses.catalogue import is_specified
+from evomal.tasks import Hardships, Task, load_task, task_from_file
+from evomal.verdict.contestants import STRONG
+
+
+def whole_file(name: str) -> str:
+    """The path of a file; a name that is no file, such as a loss's, as it is."""
+    return str(Path(name).resolve()) if Path(name).is_file() else name
+
+
+def whole_task(spec: str) -> str:
+    """A task with the path of its file, or its name."""
+    if ":" not in spec:
+        return spec
+    path, _, function = spec.rpartition(":")
+    return f"{Path(path).resolve()}:{function}"
+
+
+def listed_losses(names: str, task: Task) -> list[str]:
+    """The losses; `strong` stands for the usual rivals, and options of a loss, `a:x=1,y=2`, stay with it."""
+    found: list[str] = []
+    for name in (part.strip() for part in names.split(",")):
+        if "=" in name and ":" not in name and found and ":" in found[-1]:
+            found[-1] += f",{name}"
+        else:
+            found += STRONG[task.kind] if name == "strong" else [name] if name else []
+    return found
+
+
+def listed_rates(text: str) -> list[float]:
+    """The learning rates."""
+    try:
+        return [float(rate) for rate in text.split(",")]
+    except ValueError:
+        raise InputError(f"rates must be numbers, comma-separated, but got {text!r}") from None
+
+
+def is_of_a_file(spec: str) -> bool:
+    """Whether a specification names a Python file, which is run to have the task."""
+    return ":" in spec
+
+
+def chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
+    """The task that a specification names."""
+    if not is_of_a_file(spec):
+        return load_task(spec, model, data=data, hardships=hardships)
+    if model is not None or data is not None or hardships != Hardships():
+        raise InputError(
+            "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
+        )
+    return task_from_file(spec)
+
+
+def source_of(specs: list[str], model: str | None, hardships: Hardships) -> dict[str, Any]:
+    """What a record keeps, so that the tasks can be had again; files by their whole paths."""
+    whole = [whole_task(spec) for spec in specs]
+    return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
+
+
+def specs_in(source: Any) -> list[str]:
+    """The specifications of tasks that a record keeps, which may be a stranger's."""
+    specs = source.get("tasks") if isinstance(source, Mapping) else source
+    if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+        raise InputError(f"the record does not say which tasks it is about: its list of them is {specs!r:.60}")
+    return specs
+
+
+def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
+    """The tasks of a record; a Python file that it names is run."""
+    specs = specs_in(source)
+    try:
+        hardships = Hardships(**source["hardships"])
+        if not isinstance(source["model"], str | None):
+            raise TypeError(f"its model is {source['model']!r:.60}")
+        return [chosen_task(spec, source["model"], data, hardships) for spec in specs]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"the record does not say which tasks it is about: {error}") from None
+
+
+_TASKS = ("task", "to", "source")
+_LOSSES = ("losses", "loss")
+"""Parameters of commands that may name files, as the functions call them."""
+
+
+def typed_words(context: typer.Context, *, without: tuple[str, ...]) -> list[str]:
+    """The command with the arguments and options that were given, those `without` left out, defaults too.
+
+    They are put together from what was understood, not taken from the process: the order may be another, a program
+    that calls the command gives no words of its own, and files and folders have their whole paths.
+    """
+    words = ["evomal", str(context.info_name)]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if name in without or source is None or source.name != "COMMANDLINE":
+            continue
+        value, is_switch = context.params[name], getattr(parameter, "is_flag", False)
+        if parameter.param_type_name == "argument":
+            words.append(_whole(name, value))
+        elif is_switch:
+            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            for single in value if isinstance(value, list | tuple) else [value]:
+                words += [parameter.opts[0], _whole(name, single)]
+    return words
+
+
+def _whole(name: str, value: object) -> str:
+    """A value with whole paths; a name stays one, although a file may be called the same."""
+    if isinstance(value, Path):
+        return str(value.resolve())
+    if name in _TASKS:
+        return whole_task(str(value))
+    if name in _LOSSES:
+        parts = [part.strip() for part in str(value).split(",")]
+        return ",".join(part if is_specified(part) else whole_file(part) for part in parts)
+    return str(value)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def echo_json(content: Any) -> None:
+    """Print a result, with null for what is not finite: JSON has no other word for it."""
+    typer.echo(json.dumps(_finite(content), indent=2, allow_nan=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

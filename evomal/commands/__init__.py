@@ -1,1 +1,0 @@
-"""Commands that are more than a few lines."""

@@ -1,0 +1,1 @@
+"""Figures: each file makes its data and draws it."""

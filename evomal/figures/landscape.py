@@ -1,0 +1,370 @@
+"""Loss landscapes around trained weights, along random directions with filter-wise normalisation (Li et al., 2018)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from evomal.engine.choices import chosen_device
+from evomal.engine.precision import matrix_arithmetic
+from evomal.errors import InputError
+from evomal.figures.scans import FloatArray
+from evomal.figures.style import (
+    Band,
+    add_legend,
+    add_note,
+    band_words,
+    draw_bands,
+    figure_style,
+    is_far_apart,
+    new_figure,
+    note_with,
+    panels,
+    sentence_figure,
+    shown_name,
+)
+from evomal.figures.trained_models import FIRST_SEED, Told, fixed_rows, mean_and_deviation, trained_models
+from evomal.methods.strategy import whole_number
+from evomal.progress import tracked
+from evomal.randomness import torch_generator
+from evomal.tasks.task import Part, Task
+from evomal.verdict.contestants import Losses, task_loss
+from evomal.verdict.words import schedule_words
+
+Height = Literal["task", "training"]
+Direction = dict[str, Tensor]
+
+STAYING = "biases and parameters of normalisation stay as they are, as do its statistics"
+"""As Li et al. do it: parameters of one dimension have no filters."""
+_BATCH = 1024
+_TASK_LOSS_NAMES = {"classification": "cross-entropy", "multilabel": "cross-entropy", "regression": "squared error"}
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """The surroundings of what one loss was trained to, for each seed that did not diverge."""
+
+    name: str
+    seeds: tuple[int, ...]
+    heights: FloatArray
+    """(seeds, points), or (seeds, points along the second direction, points along the first)."""
+
+    @property
+    def mean(self) -> FloatArray:
+        return mean_and_deviation(self.heights)[0]
+
+    @property
+    def deviation(self) -> FloatArray:
+        """Over the seeds; NaN for fewer than two."""
+        return mean_and_deviation(self.heights)[1]
+
+    @property
+    def centre(self) -> float:
+        """The mean height at the trained weights."""
+        return float(self.mean.flat[self.mean.size // 2])
+
+    @property
+    def rise(self) -> float:
+        """How much higher the edge lies than the centre, by the mean over all points of the edge."""
+        mean = self.mean
+        inside = np.zeros(mean.shape, dtype=bool)
+        inside[(slice(1, -1),) * mean.ndim] = True
+        return float(mean[~inside].mean()) - self.centre
+
+
+@dataclass(frozen=True)
+class Landscapes:
+    """The landscapes of several losses over the same directions."""
+
+    task: str
+    of: Height
+    height_name: str
+    """`cross-entropy`, `squared error` or, where it is each model's own, `training loss`."""
+    two_d: bool
+    positions: FloatArray
+    """In multiples of a direction, every filter of which is as long as the weights' own."""
+    steps: int
+    rows: int
+    all_rows: int
+    """Training rows that the heights are means over, and all there are."""
+    losses: tuple[Landscape, ...]
+    sentences: tuple[str, ...]
+    """What diverged."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
+
+    @property
+    def row_words(self) -> str:
+        """How many rows the heights are means over."""
+        return f"{self.rows:,}{f' of {self.all_rows:,}' if self.rows < self.all_rows else ''} training rows"
+
+    def columns(self) -> dict[str, list[object]]:
+        """A row for each height."""
+        columns: dict[str, list[object]] = {"loss": [], "seed": [], "position": []}
+        if self.two_d:
+            columns["second_position"] = []
+        columns["height"] = []
+        for landscape in self.losses:
+            for seed, heights in zip(landscape.seeds, landscape.heights, strict=True):
+                for index in np.ndindex(heights.shape):
+                    columns["loss"].append(landscape.name)
+                    columns["seed"].append(seed)
+                    columns["position"].append(float(self.positions[index[-1]]))
+                    if self.two_d:
+                        columns["second_position"].append(float(self.positions[index[0]]))
+                    columns["height"].append(float(heights[index]))
+        return columns
+
+
+def landscapes(
+    task: Task,
+    losses: Losses,
+    *,
+    of: Height = "task",
+    two_d: bool = False,
+    points: int = 41,
+    radius: float = 1.0,
+    samples: int = 1000,
+    seeds: int = 5,
+    seed: int = FIRST_SEED,
+    steps: int | None = None,
+    milestones: tuple[int, ...] | None = None,
+    device: str = "auto",
+    told: Told | None = None,
+) -> Landscapes:
+    """Train with each loss, then look around: the loss at weights + a·d (+ b·e), a and b from -radius to radius.
+
+    The height is the task's loss, which is the same for all, or the loss that was trained with; in evaluation mode, on
+    the same `samples` rows of the training split for every model. A seed's random draw is the same for every loss.
+    """
+    if of not in get_args(Height):
+        raise InputError(f"of must be one of {', '.join(get_args(Height))} but got {of!r}")
+    whole_number("samples", samples, at_least=1)
+    positions = _positions(points, radius)
+    where = chosen_device(device)
+    part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
+    found: dict[str, dict[int, FloatArray]] = {}
+    sentences = []
+    for trained in trained_models(
+        task, losses, seeds=seeds, seed=seed, steps=steps, milestones=milestones, device=device, told=told
+    ):
+        own = found.setdefault(trained.name, {})
+        if trained.model is None:
+            sentences.append(trained.sentence)
+            continue
+        loss = (_own_loss(task) if of == "task" else trained.loss).to(where)
+        directions = [random_direction(trained.model, trained.score.seed, number) for number in range(1 + two_d)]
+        with matrix_arithmetic("float32", where):
+            own[trained.score.seed] = heights_around(trained.model, loss, part, directions, positions)
+    return Landscapes(
+        task=task.name,
+        of=of,
+        height_name=_TASK_LOSS_NAMES[task.kind] if of == "task" else "training loss",
+        two_d=two_d,
+        positions=positions,
+        steps=task.recipe.steps if steps is None else steps,
+        milestones=task.recipe.schedule(steps, milestones).milestones,
+        rows=len(part),
+        all_rows=len(task.train),
+        losses=tuple(
+            Landscape(name, tuple(heights), np.stack(list(heights.values())))
+            for name, heights in found.items()
+            if heights
+        ),
+        sentences=tuple(sentences),
+    )
+
+
+def random_direction(model: nn.Module, seed: int, number: int = 0) -> Direction:
+    """A normal draw, each filter of which is then scaled to the norm of the model's own (Li et al., 2018, section 4).
+
+    A filter is what makes one output channel; in a fully connected layer it is the row of an output neuron. Parameters
+    of fewer than two dimensions, and frozen ones, do not move.
+    """
+    draws = torch_generator(seed, "landscape direction", number)
+    direction: Direction = {}
+    for name, parameter in model.named_parameters():
+        # Drawn even where it is not used, and on the CPU: one layer's draw depends on no other's kind, nor on a device.
+        draw = torch.randn(parameter.shape, generator=draws, dtype=torch.float64)
+        if parameter.dim() > 1 and parameter.requires_grad:
+            direction[name] = _filter_normalised(draw, parameter.detach().to("cpu", torch.float64)).to(parameter)
+    if not direction:
+        raise InputError("a landscape needs weights with filters, but the model has only parameters of one dimension")
+    return direction
+
+
+def _filter_normalised(draw: Tensor, weights: Tensor) -> Tensor:
+    draw_norms, norms = (tensor.flatten(1).norm(dim=1) for tensor in (draw, weights))
+    factors = torch.where(draw_norms > 0, norms / draw_norms, 0.0)
+    return draw * factors.reshape(-1, *[1] * (draw.dim() - 1))
+
+
+def heights_around(
+    model: nn.Module, loss: nn.Module, part: Part, directions: Sequence[Direction], positions: FloatArray
+) -> FloatArray:
+    """The loss on the part at the model's weights plus multiples of one direction, or of two.
+
+    The model is called in the mode it is in, and left as it was.
+    """
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    heights = np.empty((len(positions),) * len(directions))
+    with torch.no_grad():
+        for index in tracked(np.ndindex(heights.shape), "landscape", total=heights.size):
+            moved = dict(weights)
+            # The last axis is the first direction, as in a picture.
+            for place, direction in zip(reversed(index), directions, strict=True):
+                for name, way in direction.items():
+                    moved[name] = moved[name] + float(positions[place]) * way
+            outputs = torch.cat([functional_call(model, moved, (rows,)) for rows in torch.split(part.inputs, _BATCH)])
+            heights[index] = float(loss(outputs, part.targets))
+    return heights
+
+
+def _own_loss(task: Task) -> nn.Module:
+    (candidate,) = task_loss(task).candidates
+    assert candidate is not None  # a given loss is there
+    return candidate.loss
+
+
+def _positions(points: int, radius: float) -> FloatArray:
+    whole_number("points", points, at_least=3)
+    if points % 2 == 0:
+        raise InputError(f"points must be odd, for the trained weights to be one of them, but got {points}")
+    if not 0 < radius < np.inf:
+        raise InputError(f"radius must be more than 0 but got {radius}")
+    return np.linspace(-radius, radius, points)
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.contour import QuadContourSet
+    from matplotlib.figure import Figure
+
+_POSITION = "position along a direction (filter norms)"
+_FIRST, _SECOND = "first direction (filter norms)", "second direction (filter norms)"
+_LEVELS = 13
+_FAR_APART = 1000.0  # times: a bowl should look like one as long as it can
+_MOST_BESIDE = 3
+
+
+def draw_landscapes(data: Landscapes) -> "Figure":
+    """One axis for all losses where their heights are of one kind; a panel for each where they are not, and in 2-D."""
+    if not data.losses:
+        return sentence_figure("; ".join(data.sentences))
+    with figure_style():
+        if data.two_d:
+            figure = _contours(data)
+        elif data.of == "training" and len(data.losses) > 1:
+            figure = _apart(data)
+        else:
+            figure = _together(data)
+        add_note(figure, _note(data))
+    return figure
+
+
+def _together(data: Landscapes) -> "Figure":
+    figure = new_figure("column", 2.7)
+    axes = figure.subplots()
+    _draw_lines(axes, data, data.losses)
+    axes.set_ylabel(data.height_name)
+    axes.set_xlabel(_POSITION)
+    add_legend(figure, axes)
+    return figure
+
+
+def _apart(data: Landscapes) -> "Figure":
+    figure, grid = panels(len(data.losses), most=_MOST_BESIDE, height=1.9, sharex=True)
+    for number, (axes, landscape) in enumerate(zip(grid, data.losses, strict=True)):
+        _draw_lines(axes, data, [landscape], first=number)
+        axes.set_title(shown_name(landscape.name))
+    grid[0].set_ylabel(data.height_name)
+    for axes in grid[-_MOST_BESIDE:]:
+        axes.set_xlabel("position (filter norms)")
+    return figure
+
+
+def _draw_lines(axes: "Axes", data: Landscapes, found: Sequence[Landscape], first: int = 0) -> None:
+    bands = [Band(landscape.name, data.positions, landscape.mean, landscape.deviation) for landscape in found]
+    draw_bands(axes, bands, first=first, far_apart=_FAR_APART)
+    axes.set_xlim(data.positions[0], data.positions[-1])
+    axes.locator_params(axis="x", nbins=4)
+
+
+def _contours(data: Landscapes) -> "Figure":
+    figure, grid = panels(
+        len(data.losses),
+        most=_MOST_BESIDE,
+        height=2.4 if len(data.losses) < _MOST_BESIDE else 2.05,
+        sharex=True,
+        sharey=True,
+    )
+    shared = data.of == "task"
+    everything = np.stack([landscape.mean for landscape in data.losses])
+    filled = None
+    for axes, landscape in zip(grid, data.losses, strict=True):
+        filled = _draw_contours(axes, data.positions, landscape.mean, _levels(everything if shared else landscape.mean))
+        axes.set_title(shown_name(landscape.name))
+        axes.set_xlabel(_FIRST)
+        axes.label_outer()
+        if not shared and filled is not None:
+            _add_colour_bar(figure, filled, [axes], data.height_name)
+    grid[0].set_ylabel(_SECOND)
+    if shared and filled is not None:
+        _add_colour_bar(figure, filled, grid, data.height_name)
+    return figure
+
+
+def _draw_contours(axes: "Axes", positions: FloatArray, heights: FloatArray, levels: FloatArray) -> "QuadContourSet":
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    # One colour a step, so that equal colours are equal heights whatever the scale.
+    steps = len(levels) - 1
+    colours = ListedColormap(_perceptual(np.linspace(0.05, 0.95, steps)))
+    finite = np.ma.masked_invalid(heights)
+    norm = BoundaryNorm(levels, steps)
+    filled = axes.contourf(positions, positions, finite, levels=levels, cmap=colours, norm=norm)
+    axes.contour(positions, positions, finite, levels=levels, colors="white", linewidths=0.3)
+    axes.plot([0], [0], marker="+", color="white", markersize=5, linestyle="none")
+    axes.set_aspect("equal")
+    axes.locator_params(nbins=4)
+    return filled
+
+
+def _perceptual(places: FloatArray) -> FloatArray:
+    from matplotlib import colormaps
+
+    found: FloatArray = colormaps["viridis"](places)
+    return found
+
+
+def _add_colour_bar(figure: "Figure", filled: "QuadContourSet", grid: list["Axes"], label: str) -> None:
+    ticks = list(filled.levels)[::2]
+    bar = figure.colorbar(filled, ax=grid, label=label, shrink=0.9, ticks=ticks, spacing="uniform")
+    bar.ax.set_yticklabels([f"{level:.3g}" for level in ticks])
+    bar.ax.minorticks_off()
+    bar.outline.set_linewidth(0)
+
+
+def _levels(heights: FloatArray) -> FloatArray:
+    found = heights[np.isfinite(heights)]
+    if not found.size:
+        return np.linspace(0, 1, _LEVELS)
+    low, high = float(found.min()), float(found.max())
+    if low == high:
+        return np.linspace(low - 0.5, high + 0.5, _LEVELS)
+    spaced = np.geomspace if is_far_apart(found) else np.linspace
+    levels: FloatArray = spaced(low, high, _LEVELS)
+    levels[[0, -1]] = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)  # rounding must not leave out an end
+    return levels
+
+
+def _note(data: Landscapes) -> str:
+    most = max(len(landscape.seeds) for landscape in data.losses)
+    words = band_words(most) if not data.two_d or most == 1 else f"mean of {most} seeds"
+    return note_with(
+        data.sentences, f"{data.task}, {schedule_words(data.steps, data.milestones)}, {data.row_words}", words
+    )

@@ -1,0 +1,309 @@
+"""Error against learning rate, from what `evomal compare --rates` recorded."""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evomal.errors import InputError
+from evomal.figures.style import (
+    Band,
+    add_legend,
+    add_note,
+    draw_bands,
+    figure_style,
+    in_figure,
+    line_style,
+    new_figure,
+    sentence_figure,
+)
+from evomal.figures.trained_models import metric_scale, metric_words
+from evomal.text import counted
+from evomal.verdict import tables
+from evomal.verdict.learning_rates import RateCurve
+from evomal.verdict.words import schedule_words
+
+FILE_NAME = "learning-rates.json"
+
+
+@dataclass(frozen=True)
+class RateTraining:
+    """One training at one rate."""
+
+    search: int
+    """Which of a method's searches found the loss; 0 for a loss that was given."""
+    seed: int
+    test: float
+    """NaN where it diverged."""
+
+
+@dataclass(frozen=True)
+class RatePoint:
+    """One loss, or what a method found, at one rate."""
+
+    rate: float
+    trainings: tuple[RateTraining, ...]
+    """Empty where a search found nothing."""
+
+    @property
+    def diverged(self) -> int:
+        """How many trainings diverged."""
+        return sum(math.isnan(training.test) for training in self.trainings)
+
+    @property
+    def values(self) -> list[float]:
+        """What is averaged: the trainings that did not diverge; of several searches, each one's mean over its seeds."""
+        by_search: dict[int, list[float]] = {}
+        for training in self.trainings:
+            if not math.isnan(training.test):
+                by_search.setdefault(training.search, []).append(training.test)
+        if self.searches > 1:
+            return [sum(found) / len(found) for found in by_search.values()]
+        return [value for found in by_search.values() for value in found]
+
+    @property
+    def searches(self) -> int:
+        return len({training.search for training in self.trainings})
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """The sample's; NaN for fewer than two."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class RateLine:
+    """One loss, or one method, over the rates."""
+
+    name: str
+    points: tuple[RatePoint, ...]
+
+
+@dataclass(frozen=True)
+class RateCurves:
+    """The lines of all losses, the baseline's first."""
+
+    task: str
+    metric: str
+    lower_is_better: bool
+    steps: int
+    seeds: int
+    searches: int
+    """Of each method; 0 where no method searched."""
+    lines: tuple[RateLine, ...]
+    sentences: tuple[str, ...]
+    """What diverged or is missing."""
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
+
+    def best(self, line: RateLine) -> RatePoint | None:
+        """The rate with the best mean, of those at which nothing diverged; None where there is none."""
+        sound = [point for point in line.points if point.values and not point.diverged]
+        sign = 1 if self.lower_is_better else -1
+        return min(sound, key=lambda point: sign * point.mean) if sound else None
+
+    def columns(self) -> dict[str, list[object]]:
+        """A row for each training."""
+        names = ("loss", "learning_rate", "search", "seed", "test", "outcome")
+        columns: dict[str, list[object]] = {name: [] for name in names}
+        for line in self.lines:
+            for point in line.points:
+                for training in point.trainings:
+                    outcome = "diverged" if math.isnan(training.test) else "trained"
+                    row = (line.name, point.rate, training.search, training.seed, training.test, outcome)
+                    for name, value in zip(names, row, strict=True):
+                        columns[name].append(value)
+        return columns
+
+
+def recorded_rate_curves(folder: Path) -> RateCurves:
+    """What a folder of `evomal compare --rates … --out FOLDER` holds."""
+    path = folder / FILE_NAME
+    if not folder.exists():
+        raise InputError(f"{folder}: there is no such folder")
+    if not path.exists():
+        if any(folder.glob("lr-*")):
+            return _unfinished(f"{folder}: the comparison was not finished; the same evomal compare goes on with it")
+        raise InputError(f"{folder}: is no folder of evomal compare --rates, as there is no {FILE_NAME} in it")
+    try:
+        return _read(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError):
+        raise InputError(f"{path}: is not what evomal compare --rates writes") from None
+
+
+def rate_curves(found: RateCurve) -> RateCurves:
+    """The same of a curve that was computed now."""
+    return _read({str(rate): tables.as_data(comparison) for rate, comparison in found.comparisons.items()})
+
+
+def _unfinished(sentence: str) -> RateCurves:
+    return RateCurves("", "", True, 0, 0, 0, (), (sentence,))
+
+
+def _read(content: Mapping[str, Any]) -> RateCurves:
+    comparisons = sorted(content.values(), key=_rate)
+    first = comparisons[0]
+    names = list(dict.fromkeys(str(row["name"]) for found in comparisons for row in _plain_rows(found)))
+    names.sort(key=lambda name: name != first["baseline"])
+    lines = [
+        RateLine(
+            name,
+            tuple(
+                RatePoint(_rate(found), _trainings(row["losses"]))
+                for found in comparisons
+                for row in _plain_rows(found)
+                if row["name"] == name
+            ),
+        )
+        for name in names
+    ]
+    return RateCurves(
+        task=str(first["task"]),
+        metric=str(first["metric"]),
+        lower_is_better=bool(first["lower_is_better"]),
+        steps=int(first["steps"]),
+        seeds=len(first["seeds"]),
+        searches=len(first["search_seeds"]),
+        lines=tuple(lines),
+        sentences=tuple(_sentence(line.name, point) for line in lines for point in line.points if _is_lacking(point)),
+        milestones=tuple(int(milestone) for milestone in first.get("milestones", ())),
+    )
+
+
+def _plain_rows(comparison: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in comparison["rows"] if row["variant"] == "plain"]
+
+
+def _rate(comparison: Mapping[str, Any]) -> float:
+    """By the baseline, which is trained in every comparison."""
+    rates = [row["losses"][0]["lr"] for row in _plain_rows(comparison) if row["name"] == comparison["baseline"]]
+    rate = float(rates[0])
+    if not 0 < rate < math.inf:
+        raise ValueError(rate)
+    return rate
+
+
+def _trainings(losses: Sequence[Mapping[str, Any] | None]) -> tuple[RateTraining, ...]:
+    return tuple(
+        RateTraining(search, int(score["seed"]), _tested(score))
+        for search, loss in enumerate(losses)
+        if loss is not None
+        for score in loss["scores"]
+    )
+
+
+def _tested(score: Mapping[str, Any]) -> float:
+    return math.nan if score["test"] is None or score["outcome"] == "diverged" else float(score["test"])
+
+
+def _is_lacking(point: RatePoint) -> bool:
+    return point.diverged > 0 or not point.trainings
+
+
+def _sentence(name: str, point: RatePoint) -> str:
+    if not point.trainings:
+        return f"{name} at {point.rate:g}: the search found no loss that survived its filters"
+    return f"{name} at {point.rate:g}: {point.diverged} of {counted(len(point.trainings), 'training')} diverged"
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LINE_OF_MARKERS = 0.055  # of the panel's height
+
+
+def draw_rate_curves(data: RateCurves) -> "Figure":
+    """A figure of column width; a line is over the trainings that did not diverge, a cross says that some did."""
+    if not data.lines:
+        return sentence_figure("; ".join(data.sentences))
+    figure = new_figure("column", 2.8)
+    with figure_style():
+        axes = figure.subplots()
+        axes.set_xscale("log")
+        _set_rate_ticks(axes, data)
+        axes.set_xlabel("base learning rate")
+        axes.set_ylabel(f"test {in_figure(metric_words(data.metric))}")
+        draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
+        _make_room(axes, data)
+        for row, number in enumerate(_crossed(data)):
+            _draw_diverged(axes, data.lines[number], number, 1 - _LINE_OF_MARKERS * (row + 0.5))
+        add_legend(figure, axes)
+        add_note(figure, _note(data))
+    return figure
+
+
+def _band(data: RateCurves, line: RateLine) -> Band:
+    scale = metric_scale(data.metric)
+    mean, deviation = (
+        scale * np.array([getattr(point, what) for point in line.points]) for what in ("mean", "deviation")
+    )
+    return Band(line.name, [point.rate for point in line.points], mean, deviation)
+
+
+def _make_room(axes: "Axes", data: RateCurves) -> None:
+    """Room above the lines for the crosses."""
+    if not any(point.values for line in data.lines for point in line.points):
+        axes.set_yticks([])
+        return
+    share = _LINE_OF_MARKERS * (len(_crossed(data)) + 0.5) if _crossed(data) else 0.0
+    low, high = axes.get_ylim()
+    more = share / (1 - share)
+    axes.set_ylim(low, high * (high / low) ** more if axes.get_yscale() == "log" else high + (high - low) * more)
+
+
+def _crossed(data: RateCurves) -> list[int]:
+    """The lines that diverged somewhere, by their numbers."""
+    return [number for number, line in enumerate(data.lines) if any(point.diverged for point in line.points)]
+
+
+def _draw_diverged(axes: "Axes", line: RateLine, number: int, height: float) -> None:
+    """Crosses near the top edge, at a height of their own so that none covers another; how many, where not all did."""
+    colour, _ = line_style(number)
+    across = axes.get_xaxis_transform()
+    crossed = [point for point in line.points if point.diverged]
+    axes.plot(
+        [point.rate for point in crossed], [height] * len(crossed), transform=across, color=colour, marker="x",
+        markersize=4, linestyle="none", label="_diverged", zorder=4,
+    )  # fmt: skip
+    for point in crossed:
+        if point.values:
+            axes.annotate(
+                f"{point.diverged}/{len(point.trainings)}", (point.rate, height), xycoords=across, xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=6, color=colour,
+            )  # fmt: skip
+
+
+def _set_rate_ticks(axes: "Axes", data: RateCurves) -> None:
+    rates = sorted({point.rate for line in data.lines for point in line.points})
+    span = math.log10(rates[-1] / rates[0]) or 1.0
+    axes.set_xlim(rates[0] / 10 ** (0.06 * span), rates[-1] * 10 ** (0.1 * span))
+    apart = min((math.log10(high / low) for low, high in itertools.pairwise(rates)), default=1.0)
+    if len(rates) <= 6 and apart > 0.12 * span:
+        axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        axes.set_xticks([], minor=True)
+
+
+def _note(data: RateCurves) -> str:
+    parts = [f"{data.task}, {schedule_words(data.steps, data.milestones)}"]
+    if data.searches > 1:
+        parts.append(
+            f"mean of {data.seeds} seeds (methods: of {data.searches} searches, each by its mean), band: ±1 standard "
+            "deviation"
+        )
+    else:
+        parts.append(counted(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else ""))
+    if _crossed(data):
+        parts.append("crosses: trainings that diverged, all or so many")
+    return "; ".join(parts)

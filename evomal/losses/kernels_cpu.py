@@ -1,0 +1,175 @@
+"""Losses of the target's probability on the CPU, by numba: a row is read while it lies in the cache."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evomal.compiled import VECTORISABLE, exp_nonpositive, kernel
+from evomal.losses.coefficients import Coefficients, TargetLosses
+from evomal.losses.contract import compute_dtype
+from evomal.losses.elementwise import blocks
+from evomal.threads import kernel_threads
+
+_LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers
+_NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
+_ELEMENTS_A_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
+
+
+@kernel(fastmath=VECTORISABLE)
+def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
+    """Raise the lanes to the largest values of row[start:stop]."""
+    whole = (stop - start) // _LANES * _LANES
+    for j in range(start, start + whole, _LANES):
+        for lane in range(_LANES):
+            value = row[j + lane]
+            # A NaN may get lost here; it reaches the loss through its exponential.
+            lanes[lane] = lanes[lane] if lanes[lane] > value else value
+    for j in range(start + whole, stop):
+        lanes[0] = lanes[0] if lanes[0] > row[j] else row[j]
+
+
+@kernel(fastmath=VECTORISABLE)
+def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> None:
+    """Add exp(row[start:stop] − top) to the lanes."""
+    whole = (stop - start) // _LANES * _LANES
+    for j in range(start, start + whole, _LANES):
+        for lane in range(_LANES):
+            lanes[lane] += exp_nonpositive(row[j + lane] - top)
+    for j in range(start + whole, stop):
+        lanes[0] += exp_nonpositive(row[j] - top)
+
+
+@kernel(fastmath=VECTORISABLE)
+def _others_of_few(row: Any, k: int) -> tuple[float, float]:
+    """The same without lanes, which take longer to fill and empty than a short row to read."""
+    top = np.finfo(row.dtype).min
+    for j in range(len(row)):
+        if j != k and row[j] > top:
+            top = row[j]
+    total = 0.0
+    for j in range(len(row)):
+        if j != k:
+            total += exp_nonpositive(row[j] - top)
+    return float(top), total
+
+
+@kernel(fastmath=VECTORISABLE)
+def _others(row: Any, k: int, lanes: Any) -> tuple[float, float]:
+    """The largest of a row without its element k, and the sum of exponentials of the differences to it."""
+    if len(row) <= _LANES:
+        return _others_of_few(row, k)  # type: ignore[no-any-return]
+    lanes[:] = np.finfo(row.dtype).min
+    _largest(row, 0, k, lanes)
+    _largest(row, k + 1, len(row), lanes)
+    top = lanes.max()
+    lanes[:] = 0
+    _add_exponentials(row, 0, k, top, lanes)
+    _add_exponentials(row, k + 1, len(row), top, lanes)
+    return float(top), float(lanes.sum())
+
+
+@kernel()
+def _losses(
+    logits: Any, target: Any, losses: Any, slopes: Any, tops: Any, logs: Any, shares: Any,
+    weight: Any, ignore_index: int, scale: float, shift: float, focus: float, opposite: float, offset: float,
+) -> int:  # fmt: skip
+    """Fill in what `TargetLosses` holds; the first row whose target is out of bounds, or −1."""
+    lanes = np.empty(_LANES, logits.dtype)
+    for i in range(len(target)):
+        k = target[i]
+        losses[i] = slopes[i] = tops[i] = logs[i] = shares[i] = 0
+        if k == ignore_index:
+            continue
+        if not 0 <= k < logits.shape[1]:
+            return i
+        shares[i] = weight[k] if len(weight) else 1.0
+        top, total = _others(logits[i], k, lanes)
+        log_total = -np.inf if total == 0 else math.log(total)
+        tops[i], logs[i] = top, log_total
+        d = (float(logits[i, k]) - top) - log_total
+        e = math.exp(-abs(d))
+        log_p, log_rest = min(d, 0.0) - math.log1p(e), min(-d, 0.0) - math.log1p(e)
+        p, rest = (1 / (1 + e), e / (1 + e)) if d > 0 else (e / (1 + e), 1 / (1 + e))
+        if d != d:
+            log_p = log_rest = p = rest = d
+        # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
+        pull = math.exp(focus * log_rest) if focus else 1.0
+        loss = scale * pull * abs(log_p + shift)
+        bend = focus * p * abs(log_p + shift) if focus and p > 0 else 0.0
+        slope = scale * pull * (np.sign(log_p + shift) * rest - bend)
+        if opposite:
+            push = math.exp(focus * log_p) if focus else 1.0
+            loss += opposite * push * (offset - log_rest)
+            slope += opposite * push * (p + (focus * rest * (offset - log_rest) if focus and rest > 0 else 0.0))
+        losses[i], slopes[i] = shares[i] * loss, shares[i] * slope
+    return -1
+
+
+@kernel(fastmath=VECTORISABLE)
+def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, result: Any) -> None:
+    """Fill in factors · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
+    lowest = np.finfo(logits.dtype).min
+    for i in range(len(target)):
+        if factors[i] == 0 or not 0 <= target[i] < logits.shape[1]:  # the ignored, whose target may point nowhere
+            result[i, :] = 0
+            continue
+        # Where every other class is excluded by −inf: −inf − −inf would be NaN, exp(−inf − lowest) is the right 0.
+        top, log_total, factor = tops[i], max(logs[i], lowest), -factors[i]
+        for j in range(logits.shape[1]):
+            # Subtracted in two steps: together they would lose the digits of a small logarithm beside large logits.
+            result[i, j] = factor * exp_nonpositive((logits[i, j] - top) - log_total)
+        result[i, target[i]] = -factor
+
+
+def losses(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients
+) -> TargetLosses:
+    """The losses of a batch of class indices, weighted, and what their gradient needs."""
+    dtype = compute_dtype(logits)
+    results = torch.empty(5, len(target), dtype=dtype)
+    numbers = (ignore_index, *coefficients.numbers)
+    weights = _NO_WEIGHTS[dtype] if weight is None else weight.detach().to(dtype).numpy()
+    if logits.dtype == dtype:
+        bad = [_over_rows(_losses, (logits, target), results, weights, *numbers)]
+    else:
+        bad = [
+            _over_rows(_losses, (logits[block].to(dtype), target[block]), results[:, block], weights, *numbers)
+            for block in blocks(logits)
+        ]
+    if max(bad, default=-1) >= 0:
+        outside = (target != ignore_index) & ((target < 0) | (target >= logits.shape[1]))
+        raise IndexError(f"Target {target[outside][0].item()} is out of bounds.")
+    return TargetLosses(*results.unbind())
+
+
+def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors: Tensor) -> Tensor:
+    """The gradient of Σ factors · log-odds with respect to the logits."""
+    result = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    if logits.dtype == tops.dtype:
+        _over_rows(_gradient, (logits, target, tops, logs, factors, result), None)
+    else:
+        for block in blocks(logits):
+            rows = logits[block].to(tops.dtype, memory_format=torch.contiguous_format)
+            found = (target[block], tops[block], logs[block], factors[block])
+            _over_rows(_gradient, (rows, *found, rows), None)
+            result[block] = rows
+    return result
+
+
+def _over_rows(function: Any, tensors: tuple[Tensor, ...], results: Tensor | None, *constants: Any) -> Any:
+    """Call the kernel on all rows, shared among the threads torch may use where that pays; its largest result."""
+    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    if results is not None:
+        arrays.extend(results.numpy())
+    rows, elements = len(arrays[0]), arrays[0].size
+    threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_A_THREAD)
+    if threads < 2:
+        return function(*arrays, *constants)
+    bounds = [rows * thread // threads for thread in range(threads + 1)]
+    shares = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(bounds)]
+    running = [kernel_threads().submit(function, *share, *constants) for share in shares]
+    return max((run.result() for run in running), key=lambda value: -1 if value is None else value)

@@ -1,0 +1,1 @@
+"""What only the reproduction of the paper's appendix needs."""

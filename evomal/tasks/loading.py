@@ -1,0 +1,186 @@
+"""Tasks by name: the paper's built-in tasks, and `file.py:function` of a user."""
+
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from evomal.checks import unknown_name
+from evomal.errors import InputError
+from evomal.tasks.batches import Augmentation
+from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
+from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels
+from evomal.tasks.metrics import Measure, Metric, chosen_metric
+from evomal.tasks.models import make_model
+from evomal.tasks.splits import shared_content, split_rows
+from evomal.tasks.task import ModelFactory, Part, Recipe, Task
+
+_VALIDATION_SHARE = 0.1  # of the training images
+_TABLES = Recipe()
+# One district has hundreds of inmates a household, a hundred deviations off: with lr 0.01 most trainings diverge.
+_TABLE_WITH_EXTREMES = Recipe(lr=0.001)
+_PLAIN_SGD = Recipe(momentum=0.0, nesterov=False, weight_decay=0.0)  # MNIST in the public settings
+_LONG = Recipe(steps=150_000, milestones=(100_000, 135_000))
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A row of the table of tasks."""
+
+    name: str
+    models: tuple[str, ...]
+    """The paper's models; the first is the default."""
+    recipe: Recipe
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+    augmentation: Augmentation | None = None
+
+
+_CIFAR_MODELS = ("allcnnc", "alexnet", "vgg16", "resnet18", "preresnet101", "wrn28-10", "squeezenet")
+_ROWS = (
+    BuiltIn("diabetes", ("mlp",), _TABLES),
+    BuiltIn("boston", ("mlp",), _TABLES),
+    BuiltIn("california", ("mlp",), _TABLE_WITH_EXTREMES),
+    BuiltIn("mnist", ("lenet5", "mlp", "logistic"), _PLAIN_SGD, (0.1307,), (0.3081,)),
+    BuiltIn(
+        "cifar10", _CIFAR_MODELS, _LONG, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), Augmentation(4, flip=True)
+    ),
+    BuiltIn(
+        "cifar100",
+        ("wrn28-10", "pyramidnet", *_CIFAR_MODELS[:5], "squeezenet"),
+        _LONG,
+        (0.5071, 0.4867, 0.4408),
+        (0.2675, 0.2565, 0.2761),
+        Augmentation(4, flip=True),
+    ),
+    # A mirrored digit is another sign: crops only.
+    BuiltIn(
+        "svhn", ("wrn28-10",), _LONG, (0.4380, 0.4440, 0.4730), (0.1751, 0.1771, 0.1744), Augmentation(4, flip=False)
+    ),
+)
+
+TASKS: dict[str, BuiltIn] = {row.name: row for row in _ROWS}
+
+
+def load_task(
+    name: str,
+    model: str | None = None,
+    *,
+    seed: int = 0,
+    data: str | os.PathLike[str] | None = None,
+    metric: str | Metric | Measure | None = None,
+    hardships: Hardships | None = None,
+) -> Task:
+    """One of the paper's tasks with one of its models, such as "mlp" or "mlp:hidden=64".
+
+    The seed decides the split and the hardships, not the training. `data` is the folder of the files.
+    """
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    row = TASKS[name]
+    spec = model or row.models[0]
+    info = DATASETS[name]
+    factory = _factory(spec, info.shape, info.classes or 1)
+    factory()  # a wrong model is noticed before the data are read
+    raw = load(name, data)
+    hard = hardships or Hardships()
+    if isinstance(raw, TableData):
+        task = Task.from_arrays(
+            raw.features,
+            raw.targets,
+            model=factory,
+            kind="regression",
+            seed=seed,
+            metric=metric,
+            hardships=hard,
+            name=name,
+        )
+        parts = (task.train, task.validation, task.test)
+        record, units = dict(task.record), task.units
+    else:
+        (parts, record), units = _image_parts(raw, row, hard, seed), None
+    train, validation, test = parts
+    return Task(
+        kind="classification" if isinstance(raw, ImageData) else "regression",
+        train=train,
+        validation=validation,
+        test=test,
+        model=factory,
+        metric=chosen_metric(metric, info.kind),
+        outputs=info.classes or 1,
+        name=name,
+        augmentation=row.augmentation,
+        recipe=row.recipe,
+        record={**record, "dataset": name, "model": spec},
+        units=units,
+    )
+
+
+def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
+    return lambda: make_model(spec, shape, outputs)
+
+
+def _image_parts(
+    raw: ImageData, row: BuiltIn, hardships: Hardships, seed: int
+) -> tuple[tuple[Part, Part, Part], dict[str, object]]:
+    split = split_rows(len(raw.train_labels), validation=_VALIDATION_SHARE, test=0, labels=raw.train_labels, seed=seed)
+    rows = hardened_rows(raw.train_labels, split.train, hardships, seed=seed)
+    labels = noisy_labels(raw.train_labels[rows], raw.classes, hardships, seed=seed)
+    parts = (
+        _image_part(raw.train_images[rows], labels, row),
+        _image_part(raw.train_images[split.validation], raw.train_labels[split.validation], row),
+        _image_part(raw.test_images, raw.test_labels, row),
+    )
+    counts = dict(zip(("train", "validation", "test"), map(len, parts), strict=True))
+    shared = shared_content(raw.train_images[split.train], raw.train_images[split.validation], raw.test_images)
+    record = {"seed": seed, "rows": counts, "equal_rows_across_splits": shared, "hardships": vars(hardships)}
+    return parts, record
+
+
+def _image_part(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], row: BuiltIn) -> Part:
+    mean, deviation = (torch.tensor(numbers).reshape(-1, 1, 1) for numbers in (row.mean, row.deviation))
+    pixels = torch.from_numpy(images).float().div_(255)
+    return Part(pixels.sub_(mean).div_(deviation), torch.from_numpy(labels))
+
+
+def task_from_file(spec: str) -> Task:
+    """Run the user's own file and call the function it names."""
+    path, _, function = spec.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"{spec}: there is no file {path!r}")
+    module_spec = importlib.util.spec_from_file_location(file.stem, file)
+    if module_spec is None or module_spec.loader is None:
+        raise InputError(f"{spec}: {path!r} is not a Python file")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules.setdefault(file.stem, module)  # dataclasses look their module up there
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # for what lies beside the file; behind everything else, so as to hide nothing
+    try:
+        module_spec.loader.exec_module(module)
+        make = getattr(module, function, None)
+        if not callable(make):
+            raise InputError(f"{spec}: {path} has no function {function!r}")
+        task = make()
+    except InputError:
+        raise
+    except Exception as error:  # a user's file may raise anything
+        raise InputError(f"{spec}: {_place(error, file)}{type(error).__name__}: {error}") from None
+    if not isinstance(task, Task):
+        raise InputError(f"{spec}: {function} must return a Task but returned a {type(task).__name__}")
+    return task
+
+
+def _place(error: Exception, file: Path) -> str:
+    """The last line of the file that had a part in it."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"line {error.lineno}: "
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    return f"line {lines[-1]}: " if lines else ""

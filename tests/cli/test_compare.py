@@ -1,0 +1,90 @@
+"""The commands around a verdict, as a person meets them."""
+
+import json
+
+import pytest
+
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+
+SHORT = ["--model", "mlp:hidden=8", "--device", "cpu", "--set", "final_steps=20"]
+SMALL = [
+    "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=1", "--set", "training_steps=5", "--set",
+    "filter_steps=10",
+]  # fmt: skip
+
+
+def test_losses_are_compared_recorded_and_gone_on_with(run, tmp_path):  # noqa: F811
+    arguments = ["compare", "diabetes", *SHORT, "--losses", "strong", "--seeds", "2", "--out", tmp_path / "mine"]
+    code, out, err = run(*arguments)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "test mse after 20 steps, 2 seeds"
+    assert [line.split()[0].rstrip(",") for line in lines[2:7]] == ["mse", "huber", "mae", "huber", "mae"]
+    assert all(len(line) <= 80 for line in lines if not line.startswith("files:"))
+    assert err.splitlines() == [
+        "training with 3 losses, 2 seeds each",
+        "training with 2 losses, 2 seeds each, rescaled",
+    ]
+    first = json.loads((tmp_path / "mine" / "comparison.json").read_text())
+    assert "| mse | 0.01 |" in (tmp_path / "mine" / "comparison.md").read_text()
+    log = (tmp_path / "mine" / "trainings.jsonl").read_bytes()
+    code, out, _ = run(*arguments, "--json")
+    assert json.loads(out) == first
+    assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
+    assert set(first) == {
+        "task", "record", "metric", "lower_is_better", "steps", "milestones", "seeds", "search_seeds", "trials",
+        "rates", "baseline", "rows", "verdicts", "command",
+    }  # fmt: skip
+
+
+def test_a_transfer_searches_there_and_judges_here(run, tmp_path):  # noqa: F811
+    code, out, _ = run(
+        "transfer", "--from", "diabetes", "--source-model", "mlp:hidden=4", "--to", "diabetes", *SHORT, *SMALL,
+        "--methods", "taylorglo", "--seeds", "1", "--search-seeds", "2", "--no-rescale", "--json", "--out", tmp_path,
+    )  # fmt: skip
+    assert code == 0
+    found = json.loads(out)
+    assert found["source"] == "diabetes"
+    assert len(found["source_fitness"]["taylorglo"]) == 2
+    assert [row["name"] for row in found["rows"]] == ["mse", "taylorglo", "taylorglo (best search)"]
+    assert sorted(path.name for path in (tmp_path / "searches").iterdir()) == ["taylorglo-0", "taylorglo-1"]
+
+
+def test_a_comparison_at_each_rate(run, tmp_path):  # noqa: F811
+    code, out, _ = run(
+        "compare", "diabetes", *SHORT, "--losses", "mae", "--seeds", "1", "--rates", "0.001,0.01", "--out", tmp_path
+    )
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("lr ")] == ["lr 0.001", "lr 0.01"]
+    assert set(json.loads((tmp_path / "learning-rates.json").read_text())) == {"lr 0.001", "lr 0.01"}
+
+
+def test_interrupted_it_says_how_to_go_on(run, tmp_path, monkeypatch):  # noqa: F811
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evomal.verdict.trainings.train", interrupted)
+    code, _, err = run("compare", "diabetes", *SHORT, "--seeds", "1", "--out", tmp_path / "mine")
+    assert code == 130
+    assert err.endswith(f"evomal: interrupted; the same command goes on in {tmp_path / 'mine'}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare", "diabetes", "--losses", "mea"], "loss must be a name"),
+        (["compare", "diabetes", "--losses", "ce"], "the task is regression, but ce is for classification"),
+        (["compare", "diabetes", "--methods", "evomall"], "there is no method named 'evomall'"),
+        (["compare", "diabetes", "--rates", "fast"], "rates must be numbers, comma-separated, but got 'fast'"),
+        (["compare", "diabetes", "--search-each"], "--search-each is for --rates"),
+        (["transfer", "--to", "diabetes"], "either --loss or --from must be given"),
+        (["transfer", "--to", "diabetes", "--loss", "nothing.json"], "there is no 'nothing.json'"),
+    ],
+)
+def test_bad_requests_get_one_sentence_and_change_nothing(run, tmp_path, monkeypatch, arguments, sentence):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments, "--out", "here")
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,167 @@
+"""The commands around a search, as a person meets them."""
+
+import json
+
+import pytest
+
+from evomal.losses import load_loss
+from evomal.methods import METHODS
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+
+SHORT = [
+    "--model", "mlp:hidden=8", "--device", "cpu", "--set", "population=5", "--set", "generations=2", "--set",
+    "meta_steps=2", "--set", "training_steps=5", "--set", "filter_steps=10",
+]  # fmt: skip
+
+
+def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa: F811
+    folder = tmp_path / "mine"
+    code, out, err = run("search", "diabetes", "--out", folder, *SHORT)
+    assert code == 0
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        "rivals", "generation 1 of 2", "generation 2 of 2", "final",
+    ]  # fmt: skip
+    assert "all 2 generations are done" in out
+    assert str(folder) in out
+    code, out, _ = run("runs", tmp_path, "--json")
+    (found,) = json.loads(out)
+    assert (found["state"], found["generations"], found["candidates"]) == ("complete", 2, 10)
+    code, out, _ = run("runs", tmp_path)
+    assert f"{folder}: complete, 2 generations" in out
+    code, _, err = run("search", "diabetes", "--out", folder, *SHORT)
+    assert code == 2
+    assert "holds a run already: go on with `evomal resume" in err
+
+
+def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monkeypatch):  # noqa: F811
+    code, out, _ = run("search", "diabetes", "--out", tmp_path / "whole", *SHORT, "--json")
+    whole = json.loads(out)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("evomal.runs.watching.generation_line", interrupted)
+        code, _, err = run("search", "diabetes", "--out", tmp_path / "parts", *SHORT)
+    assert code == 130
+    assert f"interrupted; go on with `evomal resume {tmp_path / 'parts'}`" in err
+    code, out, _ = run("resume", tmp_path / "parts", "--json")
+    assert code == 0
+    resumed = json.loads(out)
+    assert resumed["best"] == whole["best"]
+    assert [entry["counts"] for entry in resumed["history"]] == [entry["counts"] for entry in whole["history"]]
+    if whole["best"]:
+        assert str(load_loss(tmp_path / "parts" / "best.json").expression) == whole["best"]["genome"]
+
+
+def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
+    (tmp_path / "mine.py").write_text(
+        "from evomal import load_task\ndef task(): return load_task('diabetes', 'mlp:hidden=4')\n"
+    )
+    (tmp_path / "short.toml").write_text(
+        'preset = "quick"\npopulation = 4\ngenerations = 1\nmeta_steps = 1\ntraining_steps = 2\nfilter_steps = 3\n'
+    )
+    arguments = [
+        "--config",
+        tmp_path / "short.toml",
+        "--seed-with",
+        "mse",
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    ]
+    code, out, _ = run("search", f"{tmp_path / 'mine.py'}:task", *arguments)
+    assert code == 0
+    code, again, _ = run("resume", tmp_path / "run", "--task", f"{tmp_path / 'mine.py'}:task")
+    assert code == 0
+    assert again.splitlines()[:3] == out.splitlines()[:3]
+
+
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run, tmp_path):  # noqa: F811
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT, "--dry-run")
+    assert (code, err) == (0, "")
+    labels = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert labels == ["task", "method", "settings", "device", "time", "memory", "folder"]
+    assert all(len(line) <= 80 for line in out.splitlines() if "folder" not in line)
+    assert "evomal, seed 0: 2 generations of 5" in out
+    code, out, _ = run("search", "diabetes", "--out", tmp_path / "run", *SHORT, "--dry-run", "--json")
+    found = json.loads(out)
+    assert found["seconds"] == pytest.approx(sum(found["stages"].values()))
+    assert found["settings"]["population"] == found["population"] == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_under_other_threads_is_refused_unless_forced(run, tmp_path):  # noqa: F811
+    import torch
+
+    folder = tmp_path / "mine"
+    assert run("search", "diabetes", "--out", folder, *SHORT, "--set", "max_evaluations=1")[0] == 0
+    before = (folder / "run.sqlite").read_bytes()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        code, out, err = run("resume", folder)
+        assert (code, out) == (2, "")
+        assert f"is the record of another search: threads was {threads} but is {threads + 1}" in err
+        assert (folder / "run.sqlite").read_bytes() == before
+        code, _, _ = run("resume", folder, "--force")
+        assert code == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert "giving up that the result repeats" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
+
+
+def test_methods_are_listed(run):  # noqa: F811
+    code, out, _ = run("methods")
+    assert code == 0
+    assert all(name in out for name in METHODS)
+    assert [row["name"] for row in json.loads(run("methods", "--json")[1])] == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["search", "diabtes"], "there is no task named 'diabtes': did you mean 'diabetes'?"),
+        (["search", "diabetes", "--method", "evomall"], "there is no method named 'evomall'"),
+        (["search", "diabetes", "--set", "population=0"], "population must be at least 1 but got 0"),
+        (["search", "diabetes", "--set", "popultion=9"], "did you mean 'population'"),
+        (["search", "diabetes", "--preset", "fast"], "preset"),
+        (["search", "diabetes", "--seed-with", "nothing.json"], "nothing.json"),
+        (["search", "diabetes", "--config", "missing.toml"], "missing.toml"),
+        (["resume", "nowhere"], "nowhere"),
+        (["runs", "nowhere"], "nowhere: is not a folder"),
+    ],
+)
+def test_bad_requests_get_one_sentence_and_change_nothing(run, tmp_path, monkeypatch, arguments, sentence):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_begun_from_python_is_gone_on_with_from_python(run, tmp_path):  # noqa: F811
+    from evomal.runs.run_loop import search
+    from tests.engine.populations import regression
+
+    short = {"population": 3, "generations": 1, "meta_steps": 1, "training_steps": 2, "filter_steps": 2}
+    search(regression(), folder=tmp_path, device="cpu", **short)
+    code, out, err = run("resume", tmp_path)
+    assert (code, out) == (2, "")
+    assert (
+        err == f"evomal: {tmp_path}: was begun from Python, so that evomal.search with its tasks must go on with it\n"
+    )
+
+
+def test_interrupted_before_there_is_a_record_nothing_is_promised(run, tmp_path, monkeypatch):  # noqa: F811
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evomal.runs.run_loop.prepared", interrupted)
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
+    assert (code, out, err) == (130, "", "evomal: interrupted before anything was recorded\n")
+    monkeypatch.setattr("evomal.cli.searching.chosen_task", interrupted)
+    code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
+    assert (code, out, err) == (130, "", "evomal: interrupted\n")

@@ -1,0 +1,131 @@
+"""Rate curves: what a comparison at each rate recorded, read back; divergence counted and never averaged."""
+
+import copy
+import json
+import math
+
+import pytest
+
+from evomal.errors import InputError
+from evomal.figures.learning_rate import rate_curves, recorded_rate_curves
+from evomal.verdict.learning_rates import rate_curve
+from tests.engine.populations import regression
+
+
+def losses(lr, *searches):
+    return [
+        None
+        if tests is None
+        else {
+            "lr": lr,
+            "scores": [
+                {"seed": 1000 + seed, "test": test, "outcome": "diverged" if test is None else "trained"}
+                for seed, test in enumerate(tests)
+            ],
+        }
+        for tests in searches
+    ]
+
+
+def comparison(lr, base, *learned):
+    rows = [
+        {"name": "mine", "variant": "plain", "losses": losses(lr, *learned)},
+        {"name": "mine", "variant": "rescaled", "losses": losses(lr, [9.0, 9.0])},
+        {"name": "mse", "variant": "plain", "losses": losses(lr, base)},
+    ]
+    return {
+        "task": "own", "metric": "mse", "lower_is_better": True, "steps": 30, "seeds": [1000, 1001],
+        "search_seeds": list(range(len(learned))), "baseline": "mse", "rows": rows,
+    }  # fmt: skip
+
+
+RECORD = {
+    "lr 0.1": comparison(0.1, [1.0, 3.0], [2.0, 2.0], [4.0, 6.0], None),
+    "lr 0.01": comparison(0.01, [5.0, 5.0], [1.0, None], [None, None], [3.0, 5.0]),
+    "lr 1": comparison(1.0, [None, None], None, None, None),
+}
+
+
+def recorded(tmp_path, content):
+    (tmp_path / "learning-rates.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return recorded_rate_curves(tmp_path)
+
+
+def test_a_record_is_read_with_known_means(tmp_path):
+    found = recorded(tmp_path, RECORD)
+    base, mine = found.lines
+    assert (base.name, mine.name) == ("mse", "mine")
+    assert [point.rate for point in base.points] == [point.rate for point in mine.points] == [0.01, 0.1, 1.0]
+    assert [point.mean for point in base.points[:2]] == [5.0, 2.0]
+    assert base.points[1].deviation == pytest.approx(math.sqrt(2))
+    assert (base.points[2].values, base.points[2].diverged) == ([], 2)
+    # Of searches each counts by its mean: 1 of one seed, and 4 of two.
+    assert (mine.points[0].values, mine.points[0].diverged, mine.points[0].mean) == ([1.0, 4.0], 3, 2.5)
+    assert (mine.points[1].values, mine.points[1].mean) == ([2.0, 5.0], 3.5)
+    assert math.isnan(mine.points[2].mean)
+    assert (found.task, found.metric, found.steps, found.seeds, found.searches) == ("own", "mse", 30, 2, 3)
+    assert found.sentences == (
+        "mse at 1: 2 of 2 trainings diverged",
+        "mine at 0.01: 3 of 6 trainings diverged",
+        "mine at 1: the search found no loss that survived its filters",
+    )
+
+
+def test_the_best_rate_is_one_at_which_nothing_diverged(tmp_path):
+    found = recorded(tmp_path, RECORD)
+    assert [found.best(line).rate for line in found.lines] == [0.1, 0.1]
+    turned = copy.deepcopy(RECORD)
+    for one in turned.values():
+        one["lower_is_better"] = False
+    assert recorded(tmp_path, turned).best(recorded(tmp_path, turned).lines[0]).rate == 0.01
+    nowhere = recorded(tmp_path, {"lr 1": RECORD["lr 1"]})
+    assert [nowhere.best(line) for line in nowhere.lines] == [None, None]
+
+
+def test_columns_have_a_row_for_each_training(tmp_path):
+    columns = recorded(tmp_path, RECORD).columns()
+    assert {len(column) for column in columns.values()} == {6 + 6 + 4}
+    assert columns["loss"] == ["mse"] * 6 + ["mine"] * 10
+    assert columns["search"][6:12] == [0, 0, 1, 1, 2, 2]
+    assert columns["outcome"].count("diverged") == 2 + 3
+    assert columns["test"][:2] == [5.0, 5.0]
+
+
+def test_what_is_computed_now_is_what_would_be_recorded():
+    curve = rate_curve(
+        regression(), rates=[0.05, 1e6, 0.01], losses=["mae"], seeds=2, device="cpu", final_steps=20
+    )  # fmt: skip
+    found = rate_curves(curve)
+    assert [line.name for line in found.lines] == ["mse", "mae"]
+    for line in found.lines:
+        assert [point.rate for point in line.points] == [0.01, 0.05, 1e6]
+        for point in line.points[:2]:
+            (trained,) = curve.comparisons[point.rate].entry(line.name).losses
+            assert point.values == [score.test for score in trained.scores]
+    assert found.lines[0].points[2].diverged == 2
+    assert found.sentences[0] == "mse at 1e+06: 2 of 2 trainings diverged"
+
+
+def test_an_unfinished_comparison_is_said_to_be_one(tmp_path):
+    (tmp_path / "lr-0.1").mkdir()
+    found = recorded_rate_curves(tmp_path)
+    assert found.lines == ()
+    expected = f"{tmp_path}: the comparison was not finished; the same evomal compare goes on with it"
+    assert found.sentences == (expected,)
+
+
+def test_bad_folders_and_files(tmp_path):
+    with pytest.raises(InputError) as refusal:
+        recorded_rate_curves(tmp_path / "none")
+    assert str(refusal.value) == f"{tmp_path / 'none'}: there is no such folder"
+    with pytest.raises(InputError) as refusal:
+        recorded_rate_curves(tmp_path)
+    assert str(refusal.value).endswith(
+        ": is no folder of evomal compare --rates, as there is no learning-rates.json in it"
+    )
+    bad = copy.deepcopy(RECORD)
+    bad["lr 1"]["rows"][2]["losses"][0]["lr"] = -1
+    for content in ("", "{}", "[]", "nonsense", "[[[", '{"a": 1}', bad, "[" * 100_000):
+        with pytest.raises(InputError) as refusal:
+            recorded(tmp_path, content)
+        assert str(refusal.value) == f"{tmp_path / 'learning-rates.json'}: is not what evomal compare --rates writes"

@@ -1,1 +1,0 @@
-"""Tests of the search strategies; `tests.strategies` are Hypothesis strategies, another thing."""
