@@ -174,7 +174,7 @@ def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
 import sys
 import evomal.report
 assert "matplotlib" not in sys.modules
-from evomal.analysis import loss_shape
+from evomal.figures.loss_shape import loss_shape
 from evomal.losses import named_loss
 evomal.report.draw_loss(loss_shape(named_loss("mse")))
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
