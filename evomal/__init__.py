@@ -12,7 +12,7 @@ from evomal.report import notebook as _notebook  # noqa: F401  (by which losses 
 from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Metric, Task, load_task
 from evomal.units import Units
-from evomal.verdict.comparison import compare
+from evomal.verdict.comparing import compare
 
 __version__ = _version("evomal")
 

@@ -68,7 +68,7 @@ def show_landscape(
     chosen = chosen_task(task, model, data, Hardships())
     found = landscapes(
         chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples, seeds=seeds,
-        of=of, seed=seed, steps=steps, milestones=_given(milestones), device=device, told=_told,  # type: ignore[arg-type]  # checked where it is used
+        of=of, seed=seed, steps=steps, milestones=_given(milestones), device=device, announce=_announce,  # type: ignore[arg-type]  # checked where it is used
     )  # fmt: skip
     name = "landscape-2d" if two_d else "landscape"
     _show(name, draw_landscapes(found), found, _about_landscapes(found), out=out, as_json=as_json)
@@ -99,7 +99,7 @@ def show_training(
         steps=steps,
         milestones=_given(milestones),
         device=device,
-        told=_told,
+        announce=_announce,
     )
     _show("training", draw_training_curves(found), found, _about_curves(found), out=out, as_json=as_json)
 
@@ -127,7 +127,7 @@ def show_representation(
         steps=steps,
         milestones=_given(milestones),
         device=device,
-        told=_told,
+        announce=_announce,
     )
     _show("representation", draw_representations(found), found, _about_pictures(found), out=out, as_json=as_json)
 
@@ -257,7 +257,7 @@ def _given(milestones: list[int] | None) -> tuple[int, ...] | None:
     return tuple(milestones) if milestones else None  # Typer makes an empty list of an option that is not given
 
 
-def _told(sentence: str) -> None:
+def _announce(sentence: str) -> None:
     typer.echo(printable(sentence), err=True)
 
 

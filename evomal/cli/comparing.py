@@ -24,8 +24,8 @@ from evomal.files import write_whole
 from evomal.methods import METHODS
 from evomal.tasks import Hardships
 from evomal.verdict import tables
-from evomal.verdict.comparison import compare
-from evomal.verdict.entries import Comparison
+from evomal.verdict.comparing import compare
+from evomal.verdict.comparison import Comparison
 from evomal.verdict.learning_rates import rate_curve
 from evomal.verdict.transfer import transfer
 

@@ -27,12 +27,12 @@ from evomal.figures.style import (
     sentence_figure,
     shown_name,
 )
-from evomal.figures.trained_models import FIRST_SEED, Told, fixed_rows, mean_and_deviation, trained_models
+from evomal.figures.trained_models import FIRST_SEED, Announce, fixed_rows, mean_and_deviation, trained_models
 from evomal.methods.strategy import whole_number
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.tasks.task import Part, Task
-from evomal.verdict.contestants import Losses, task_loss
+from evomal.verdict.contestants import Losses, baseline_contestant
 from evomal.verdict.words import schedule_words
 
 Height = Literal["task", "training"]
@@ -134,7 +134,7 @@ def landscapes(
     steps: int | None = None,
     milestones: tuple[int, ...] | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    announce: Announce | None = None,
 ) -> Landscapes:
     """Train with each loss, then look around: the loss at weights + a·d (+ b·e), a and b from -radius to radius.
 
@@ -150,7 +150,7 @@ def landscapes(
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
     for trained in trained_models(
-        task, losses, seeds=seeds, seed=seed, steps=steps, milestones=milestones, device=device, told=told
+        task, losses, seeds=seeds, seed=seed, steps=steps, milestones=milestones, device=device, announce=announce
     ):
         own = found.setdefault(trained.name, {})
         if trained.model is None:
@@ -225,9 +225,9 @@ def heights_around(
 
 
 def _own_loss(task: Task) -> nn.Module:
-    (candidate,) = task_loss(task).candidates
-    assert candidate is not None  # a given loss is there
-    return candidate.loss
+    (compared,) = baseline_contestant(task).losses
+    assert compared is not None  # a given loss is there
+    return compared.loss
 
 
 def _positions(points: int, radius: float) -> FloatArray:

@@ -16,13 +16,13 @@ from evomal.randomness import generator
 from evomal.tasks.metrics import shown_in_percent
 from evomal.tasks.task import Part, Task
 from evomal.text import counted
-from evomal.verdict.comparison import EVALUATION_SEEDS
-from evomal.verdict.contestants import STRONG, Contestant, Losses, all_given
+from evomal.verdict.comparing import EVALUATION_SEEDS
+from evomal.verdict.contestants import STRONG, Contestant, Losses, given_contestants
 
 FIRST_SEED = EVALUATION_SEEDS
 """No search has seen it, and `evomal compare` begins with it too."""
 
-Told = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def trained_models(
     milestones: tuple[int, ...] | None = None,
     device: str = "auto",
     curve_points: int = 20,
-    told: Told | None = None,
+    announce: Announce | None = None,
 ) -> Iterator[TrainedModel]:
     """Train the task's model with each loss from `seeds` seeds, `seed` and those after it, loss by loss.
 
@@ -69,27 +69,27 @@ def trained_models(
     chosen_device(device)
     if not losses:
         raise InputError("at least one loss must be given but got none")
-    contestants = all_given(losses, task)
+    contestants = given_contestants(losses, task)
     chosen = range(seed, seed + seeds)
-    return _trained_one_by_one(task, contestants, chosen, steps, milestones, device, curve_points, told)
+    return _trained_one_by_one(task, contestants, chosen, steps, milestones, device, curve_points, announce)
 
 
 def _trained_one_by_one(
     task: Task, contestants: Sequence[Contestant], seeds: range, steps: int | None,
-    milestones: tuple[int, ...] | None, device: str, curve_points: int, told: Told | None,
+    milestones: tuple[int, ...] | None, device: str, curve_points: int, announce: Announce | None,
 ) -> Iterator[TrainedModel]:  # fmt: skip
     for contestant in contestants:
-        (candidate,) = contestant.candidates
-        assert candidate is not None  # a given loss is there
-        if told is not None:
-            told(f"training with {contestant.name}, {counted(len(seeds), 'seed')}")
+        (compared,) = contestant.losses
+        assert compared is not None  # a given loss is there
+        if announce is not None:
+            announce(f"training with {contestant.name}, {counted(len(seeds), 'seed')}")
         for seed in seeds:
             kept: list[nn.Module] = []
             score = train(
-                task, candidate.loss, seed=seed, steps=steps, milestones=milestones, device=device,
+                task, compared.loss, seed=seed, steps=steps, milestones=milestones, device=device,
                 curve_points=curve_points, progress=True, keep=kept.append,
             )  # fmt: skip
-            yield TrainedModel(contestant.name, candidate.loss, score, kept[0].eval() if kept else None)
+            yield TrainedModel(contestant.name, compared.loss, score, kept[0].eval() if kept else None)
 
 
 def fixed_rows(part: Part, samples: int, *purpose: str) -> Part:

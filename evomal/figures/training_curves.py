@@ -23,7 +23,7 @@ from evomal.figures.style import (
 )
 from evomal.figures.trained_models import (
     FIRST_SEED,
-    Told,
+    Announce,
     mean_and_deviation,
     metric_scale,
     metric_words,
@@ -108,7 +108,7 @@ def training_curves(
     steps: int | None = None,
     milestones: tuple[int, ...] | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    announce: Announce | None = None,
 ) -> TrainingCurves:
     """Train with each loss; its curve is noted at about so many points, the training loss being that of one batch."""
     scores: dict[str, list[Score]] = {}
@@ -122,7 +122,7 @@ def training_curves(
         milestones=milestones,
         device=device,
         curve_points=points,
-        told=told,
+        announce=announce,
     ):
         scores.setdefault(trained.name, []).append(trained.score)
         sentences += [trained.sentence] if trained.sentence else []

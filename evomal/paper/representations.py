@@ -12,7 +12,7 @@ from evomal.engine.training import outputs_of
 from evomal.errors import InputError
 from evomal.figures.scans import FloatArray
 from evomal.figures.style import GREY, INK, add_note, figure_style, in_figure, panels, sentence_figure, shown_name
-from evomal.figures.trained_models import FIRST_SEED, Told, TrainedModel, fixed_rows, shown_metric, trained_models
+from evomal.figures.trained_models import FIRST_SEED, Announce, TrainedModel, fixed_rows, shown_metric, trained_models
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
 from evomal.tasks.task import Task
@@ -89,7 +89,7 @@ def representations(
     steps: int | None = None,
     milestones: tuple[int, ...] | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    announce: Announce | None = None,
 ) -> Representations:
     """Train with each loss from one seed, and lay out the same test rows by what the last layer is given of them.
 
@@ -104,10 +104,10 @@ def representations(
     pictures: list[Representation] = []
     sentences: list[str] = []
     for trained in trained_models(
-        task, losses, seed=seed, steps=steps, milestones=milestones, device=device, told=told
+        task, losses, seed=seed, steps=steps, milestones=milestones, device=device, announce=announce
     ):
-        if told is not None and trained.model is not None:
-            told(f"laying out {len(part):,} rows by t-SNE")
+        if announce is not None and trained.model is not None:
+            announce(f"laying out {len(part):,} rows by t-SNE")
         found = _pictured(trained, part.inputs, classes, seed)
         if isinstance(found, str):
             sentences.append(found)

@@ -9,7 +9,7 @@ from typing import Any
 
 from evomal.losses.contract import Loss
 from evomal.runs.results import Best, SearchResult
-from evomal.verdict.entries import Comparison
+from evomal.verdict.comparison import Comparison
 
 _BOX = '<div style="max-width: 46rem">{}</div>'
 

@@ -1,7 +1,7 @@
 """The verdict: whether a learned loss is worth using."""
 
-from evomal.verdict.comparison import compare
-from evomal.verdict.entries import Comparison
+from evomal.verdict.comparing import compare
+from evomal.verdict.comparison import Comparison
 from evomal.verdict.learning_rates import RateCurve, rate_curve
 from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, summarised
 from evomal.verdict.transfer import Transfer, transfer

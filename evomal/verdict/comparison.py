@@ -1,290 +1,83 @@
-"""Losses compared on a task: the same initial weights and batches for each, all seeds reported, the test split last."""
+"""What a comparison came to, as data."""
 
-import dataclasses
 import math
-import os
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from evomal.methods import method_named
-from evomal.methods.strategy import whole_number
-from evomal.runs.executors import crew_if_wanted
-from evomal.runs.watching import Told, Watcher, ticking, watched
-from evomal.settings import SearchSettings
+from evomal.engine import Score
+from evomal.errors import InputError
 from evomal.tasks.task import Task
-from evomal.threads import thread_count
-from evomal.verdict.contestants import (
-    SEARCHES,
-    Candidate,
-    Contestant,
-    Losses,
-    all_given,
-    require_distinct,
-    searched,
-    task_loss,
-)
-from evomal.verdict.entries import Comparison, Entry, Trained, Variant
-from evomal.verdict.statistics import Paired, paired
-from evomal.verdict.training_log import TrainingLog
-from evomal.verdict.trainings import Arena, Job, description, final_recipe, matching_factor
-from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, tuned
-from evomal.verdict.words import Evidence, Verdict, unit_of, verdict
+from evomal.verdict.statistics import Paired
+from evomal.verdict.tuning import cost_of
+from evomal.verdict.words import Verdict
 
-EVALUATION_SEEDS = 1000
-"""Where the seeds of final trainings begin: a search, whose seeds begin at 0, does not see them."""
+Variant = Literal["plain", "tuned", "rescaled"]
 
 
-def compare(
-    task: Task,
-    *,
-    methods: Sequence[str] = (),
-    losses: Losses = (),
-    seeds: int = 5,
-    search_seeds: int = 1,
-    tune_lr: int = 0,
-    rescale: bool = True,
-    preset: str = "quick",
-    settings: SearchSettings | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    watcher: Watcher | None = None,
-    told: Told | None = None,
-    **changes: Any,
-) -> Comparison:
-    """Train with the task's own loss, the given losses, and what the methods find; compare over the same seeds.
+@dataclass(frozen=True)
+class Trained:
+    """One loss in one variant: its learning rate, its factor, and a score for each evaluation seed."""
 
-    Args:
-        task: The task to train on.
-        methods: Names of methods that search for a loss first.
-        losses: Losses to compare: a sequence of names, files or modules, or a mapping from names of your choice to
-            them. Of a sequence, losses with equal names are told apart by their options, or by a number.
-        seeds: How many evaluation seeds each loss is trained with; no search has seen them. A verdict takes five.
-        search_seeds: How many searches each method makes.
-        tune_lr: How many learning rates to try for every loss, the task's own included, on validation; 0 tries none.
-        rescale: Whether to train each loss also scaled so that its gradient at initialisation is as large as the
-            baseline's: a gain that is gone then was a learning rate.
-        preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
-            are settings.
-        settings: All settings at once, instead of a preset with changes.
-        folder: Where to record what is done; a comparison that was stopped is resumed from there.
-        progress: Whether to show a bar with the time left on standard error; without a terminal, one line per stage.
-        watcher: Told of every step of searches and trainings, instead of the bar.
-        told: Called with a sentence per stage.
-        changes: Settings that differ from the preset.
+    formula: str
+    lr: float
+    factor: float
+    scores: tuple[Score, ...]
 
-    Returns:
-        Every training, the differences with their intervals, and a verdict per loss. Print it to see the table.
-
-    Raises:
-        InputError: Something that was given does not fit.
-
-    Example:
-        >>> import evomal
-        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")
-        >>> found = evomal.compare(task, losses={"robust": "huber"}, seeds=2, final_steps=20, device="cpu")
-        >>> found.verdicts["robust"].kind
-        'undecided'
-    """
-    resolved = SearchSettings.given(settings, preset, changes)
-    whole_number("seeds", seeds, at_least=1)
-    whole_number("search_seeds", search_seeds, at_least=1)
-    whole_number("tune_lr", tune_lr, at_least=0)
-    if resolved.metric is not None:
-        task = task.judged_by(resolved.metric)
-    for method in methods:
-        method_named(method)  # all are checked before the first searches
-    base = task_loss(task)
-    others = all_given(losses, task, beside=base, taken=methods)
-    require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
-    place = None if folder is None else Path(folder)
-    with (
-        watched(progress, watcher, told) as (watcher, told),
-        thread_count(resolved.threads),
-        crew_if_wanted(resolved, [task], told, ticking(watcher)),
-    ):
-        for number, method in enumerate(methods):
-            runs = None if place is None else place / SEARCHES
-            others.append(
-                searched(
-                    task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, watcher=watcher,
-                    told=told, number=number * search_seeds + 1, of=len(methods) * search_seeds,
-                )
-            )  # fmt: skip
-        return compared(
-            task, base, others, resolved, seeds=seeds, search_seeds=search_seeds if methods else 0, tune_lr=tune_lr,
-            rescale=rescale, folder=place, watcher=watcher, told=told,
-        )  # fmt: skip
+    def __repr__(self) -> str:
+        tests = ", ".join("diverged" if score.diverged else f"{score.test:.4g}" for score in self.scores)
+        return f"Trained({self.formula!r:.60}, lr={self.lr:g}, factor={self.factor:g}, test=[{tests}])"
 
 
-def compared(
-    task: Task, base: Contestant, others: Sequence[Contestant], settings: SearchSettings, *, seeds: int,
-    search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None,
-    watcher: Watcher | None = None, told: Told | None = None,
-) -> Comparison:  # fmt: skip
-    """The comparison of contestants whose losses are there already."""
-    chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
-    (baseline,) = base.candidates
-    assert baseline is not None  # the task's own loss is there
-    tuning = Tuning((), {})
-    with (
-        TrainingLog(folder, description(task, settings)) as log,
-        crew_if_wanted(settings, [task], told) as crew,
-    ):
-        arena = Arena(task, settings, log, crew, watcher)
-        arena.expect(_trainings([base, *others], others if rescale else [], seeds, tune_lr))
-        entries = _entries(
-            "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, told
-        )
-        if tune_lr:
-            candidates = {candidate.identity: candidate for candidate in _candidates([base, *others])}
-            _tell(told, f"trying {tune_lr} learning rates or more for each of {len(candidates)} losses")
-            tuning = tuned(list(candidates.values()), baseline, arena, tune_lr, task)
-            entries += _entries(
-                "tuned", [base, *others], lambda candidate: Job(candidate, tuning.best[candidate.identity]), arena,
-                chosen, told,
-            )  # fmt: skip
-        if rescale and others:
-            entries += _entries(
-                "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen, told
-            )  # fmt: skip
-    recipe = final_recipe(task, settings)
-    differences = _differences(entries, base.name, task)
-    tuning_of_baseline = _tuning(entries, base.name, task)
-    return Comparison(
-        task=task, steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(chosen),
-        search_seeds=tuple(range(search_seeds)), trials=tune_lr, rates=tuning.rates, baseline=base.name,
-        entries=tuple(entries), differences=differences,
-        verdicts=_verdicts(others, base, entries, differences, tuning_of_baseline, task), tuning=tuning_of_baseline,
-        folder=folder,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table: a contestant's losses in one variant; None where a search found none."""
+
+    name: str
+    variant: Variant
+    losses: tuple[Trained | None, ...]
+
+    def costs(self, task: Task) -> list[list[float]]:
+        """What each loss came to in each seed, as something to be minimised; inf where it came to nothing."""
+        return [[math.inf] if loss is None else [cost_of(score, task) for score in loss.scores] for loss in self.losses]
 
 
-def _trainings(
-    contestants: Sequence[Contestant], rescaled: Sequence[Contestant], seeds: int, tune_lr: int
-) -> int:  # fmt: skip
-    """How many trainings a comparison takes, the further rates of tuning aside."""
-    losses, others = (len({candidate.identity for candidate in _candidates(some)}) for some in (contestants, rescaled))
-    tuning = losses * (tune_lr * TUNING_TRAININGS + seeds) if tune_lr else 0
-    return losses * seeds + tuning + others * seeds
+@dataclass(frozen=True)
+class Comparison:
+    """All that was trained, and what it says; printed, it is the table of the command line."""
 
+    task: Task
+    steps: int
+    seeds: tuple[int, ...]
+    search_seeds: tuple[int, ...]
+    trials: int
+    """Learning rates asked for in the variant `tuned`; 0 where none were."""
+    rates: tuple[float, ...]
+    """Those that were tried, for every loss: more than asked for, where the baseline's best was at an end."""
+    baseline: str
+    entries: tuple[Entry, ...]
+    differences: dict[tuple[str, Variant], Paired]
+    """To the baseline in the same variant (rescaled: to the plain one)."""
+    verdicts: dict[str, Verdict]
+    tuning: Paired | None = None
+    """The tuned baseline against itself at its own rate, on the test split; None where nothing was tuned."""
+    folder: Path | None = None
+    milestones: tuple[int, ...] = ()
+    """Steps at which the learning rate was divided by ten."""
 
-def _entries(
-    variant: Variant, contestants: Sequence[Contestant], job_of: Callable[[Candidate], Job], arena: Arena,
-    seeds: Sequence[int], told: Told | None,
-) -> list[Entry]:  # fmt: skip
-    """A row for each contestant, all trained."""
-    jobs = {candidate.identity: job_of(candidate) for candidate in _candidates(contestants)}
-    many = f"{len(jobs)} loss{'' if len(jobs) == 1 else 'es'}, {len(seeds)} seed{'' if len(seeds) == 1 else 's'} each"
-    _tell(told, f"training with {many}" + _named(variant))
-    arena.train(list(jobs.values()), seeds)
-    return [
-        Entry(
-            contestant.name,
-            variant,
-            tuple(
-                None if candidate is None else _trained(jobs[candidate.identity], arena, seeds)
-                for candidate in contestant.candidates
-            ),
-        )
-        for contestant in contestants
-    ]
+    def entry(self, name: str, variant: Variant = "plain") -> Entry:
+        """The row of that name."""
+        for entry in self.entries:
+            if (entry.name, entry.variant) == (name, variant):
+                return entry
+        raise InputError(f"there is no row {name!r} ({variant}) in this comparison")
 
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name}: {found.kind}" for name, found in self.verdicts.items())
+        about = f"{self.task.name!r}, baseline={self.baseline!r}, seeds={len(self.seeds)}, steps={self.steps}"
+        return f"Comparison({about}, verdicts={{{kinds}}})"
 
-def _trained(job: Job, arena: Arena, seeds: Sequence[int]) -> Trained:
-    return Trained(job.candidate.formula, job.lr, job.factor, arena.scores(job, seeds))
+    def __str__(self) -> str:
+        from evomal.verdict import tables  # here, as tables are made of comparisons
 
-
-def _rescaled(candidate: Candidate, baseline: Candidate, task: Task, arena: Arena) -> Job:
-    seeds = list(range(TUNING_SEEDS, TUNING_SEEDS + TUNING_TRAININGS))
-    return Job(candidate, arena.own_lr, matching_factor(task, candidate.loss, baseline.loss, seeds=seeds))
-
-
-def _candidates(contestants: Sequence[Contestant]) -> list[Candidate]:
-    return [candidate for contestant in contestants for candidate in contestant.candidates if candidate is not None]
-
-
-def _named(variant: Variant) -> str:
-    return "" if variant == "plain" else f", {variant}"
-
-
-def _differences(entries: Sequence[Entry], baseline: str, task: Task) -> dict[tuple[str, Variant], Paired]:
-    found: dict[tuple[str, Variant], Paired] = {}
-    baselines = {entry.variant: entry for entry in entries if entry.name == baseline}
-    for entry in entries:
-        if entry.name != baseline:
-            other = baselines["plain" if entry.variant == "rescaled" else entry.variant]
-            found[entry.name, entry.variant] = _paired(entry.costs(task), other.costs(task)[0])
-    return found
-
-
-def _tuning(entries: Sequence[Entry], baseline: str, task: Task) -> Paired | None:
-    costs = {entry.variant: entry.costs(task) for entry in entries if entry.name == baseline}
-    return _paired(costs["tuned"], costs["plain"][0]) if "tuned" in costs else None
-
-
-def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
-    """One loss: seed by seed. Several searches: search by search, each by its mean over the seeds.
-
-    A loss's claim is about the next training, a method's about the next search. The trainings of all searches share
-    their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end, and of the two
-    p the larger.
-    """
-    whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
-    if len(whole) == 1:
-        return paired(whole[0], base)
-    by_search = paired([_mean(row) for row in whole], [_mean(base)] * len(whole))
-    by_seed = paired([_mean(column) for column in zip(*whole, strict=True)], base)
-    lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
-    known = None not in (*lows, *highs)
-    return dataclasses.replace(
-        by_search,
-        low=min(low for low in lows if low is not None) if known else None,
-        high=max(high for high in highs if high is not None) if known else None,
-        p=max(by_search.p, by_seed.p),
-        test=max((by_search, by_seed), key=lambda found: found.p).test,
-        noun="search",
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _verdicts(
-    others: Sequence[Contestant], base: Contestant, entries: Sequence[Entry],
-    differences: dict[tuple[str, Variant], Paired], tuning: Paired | None, task: Task,
-) -> dict[str, Verdict]:  # fmt: skip
-    plain = {entry.name: entry.costs(task) for entry in entries if entry.variant == "plain"}
-    tuned = next((entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")), None)
-    tuned_lr = tuned.losses[0].lr if tuned is not None and tuned.losses[0] is not None else None
-    tuned_costs = None if tuned is None else tuned.costs(task)[0]
-    nothing = {
-        contestant.name: Verdict(
-            "no gain", f"{contestant.name} found no loss that survived its filters, keep {base.name}"
-        )
-        for contestant in others
-        if not _candidates([contestant])
-    }
-    return nothing | {
-        contestant.name: verdict(
-            Evidence(
-                plain=differences[contestant.name, "plain"],
-                tuned=differences.get((contestant.name, "tuned")),
-                rescaled=differences.get((contestant.name, "rescaled")),
-                tuned_lr=tuned_lr,
-                untuned=None if tuned_costs is None else _paired(plain[contestant.name], tuned_costs),
-                tuning=tuning,
-            ),
-            name=contestant.name,
-            baseline_name=base.name,
-            unit=unit_of(task),
-        )
-        for contestant in others
-        if contestant.name not in nothing
-    }
-
-
-def _tell(told: Told | None, sentence: str) -> None:
-    if told is not None:
-        told(sentence)
+        return tables.text(self).rstrip("\n")

@@ -37,7 +37,7 @@ SEARCHES = "searches"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ComparedLoss:
     """One loss of a contestant: the only one, or what one search found."""
 
     loss: nn.Module
@@ -51,14 +51,14 @@ class Contestant:
     """A name in the table, and its losses: one that is given, or one for each search seed."""
 
     name: str
-    candidates: tuple[Candidate | None, ...]
+    losses: tuple[ComparedLoss | None, ...]
     """None where a search found nothing."""
     fitnesses: tuple[float | None, ...] = ()
     """Of each search, on its own validation split."""
 
     def is_same(self, other: "Contestant") -> bool:
         """Whether its losses are the other's."""
-        identities = [[found and found.identity for found in one.candidates] for one in (self, other)]
+        identities = [[found and found.identity for found in one.losses] for one in (self, other)]
         return identities[0] == identities[1]
 
     @property
@@ -67,7 +67,7 @@ class Contestant:
         return bool(self.fitnesses)
 
 
-def task_loss(task: Task) -> Contestant:
+def baseline_contestant(task: Task) -> Contestant:
     """The baseline: the task's own loss."""
     return given(TASK_LOSSES[task.kind], task)
 
@@ -79,10 +79,10 @@ def given(loss: AnyLoss, task: Task) -> Contestant:
         name = module_name(module)
     else:
         name = str(loss) if is_specified(str(loss)) else Path(loss).stem
-    return Contestant(name, (candidate_of(module),))
+    return Contestant(name, (compared_loss(module),))
 
 
-def all_given(
+def given_contestants(
     losses: Losses, task: Task, *, beside: Contestant | None = None, taken: Sequence[str] = ()
 ) -> list[Contestant]:  # fmt: skip
     """The losses that take part, under names that tell them apart.
@@ -116,7 +116,7 @@ def all_given(
     ]
     base = [] if beside is None else [beside]
     everyone = [*base, *(one for one in named if beside is None or not one.is_same(beside))]
-    modules = [candidate.loss for one in everyone for candidate in one.candidates if candidate is not None]
+    modules = [compared.loss for one in everyone for compared in one.losses if compared is not None]
     names = told_apart([one.name for one in everyone], modules, taken=taken)
     return [replace(one, name=name) for one, name in zip(everyone, names, strict=True)][len(base) :]
 
@@ -154,12 +154,12 @@ def _numbered(contestants: Sequence[Contestant]) -> list[Contestant]:
     count: Counter[str] = Counter()
     found = []
     for contestant in contestants:
-        (candidate,) = contestant.candidates
-        assert candidate is not None  # a given loss is there
-        count[candidate.identity] += 1
-        if count[candidate.identity] > 1 and not is_described(candidate.loss):
-            candidate = replace(candidate, identity=f"{candidate.identity} {count[candidate.identity]}")
-        found.append(replace(contestant, candidates=(candidate,)))
+        (compared,) = contestant.losses
+        assert compared is not None  # a given loss is there
+        count[compared.identity] += 1
+        if count[compared.identity] > 1 and not is_described(compared.loss):
+            compared = replace(compared, identity=f"{compared.identity} {count[compared.identity]}")
+        found.append(replace(contestant, losses=(compared,)))
     return found
 
 
@@ -179,7 +179,7 @@ def searched(
     Each search is recorded in a folder of its own. `told` hears of each search before it begins; `number` is that of
     the first one, among `of` in all.
     """
-    candidates: list[Candidate | None] = []
+    losses: list[ComparedLoss | None] = []
     fitnesses: list[float | None] = []
     for place_in_order, seed in enumerate(seeds, number):
         if told is not None:
@@ -187,17 +187,17 @@ def searched(
         place = None if folder is None else folder / f"{method}-{seed}"
         found = search(task, method=method, seed=seed, settings=settings, folder=place, watcher=watcher).best
         if found is None:
-            candidates.append(None)
+            losses.append(None)
             fitnesses.append(None)
             continue
-        candidates.append(_found(found.genome, found.weights, loss_on(found.loss(), on)))
+        losses.append(_found(found.genome, found.weights, loss_on(found.loss(), on)))
         fitnesses.append(found.fitness)
-    return Contestant(method, tuple(candidates), tuple(fitnesses))
+    return Contestant(method, tuple(losses), tuple(fitnesses))
 
 
-def candidate_of(module: nn.Module) -> Candidate:
-    """A module as a candidate."""
-    return Candidate(module, formula_of(module), identity_of(module))
+def compared_loss(module: nn.Module) -> ComparedLoss:
+    """A module as a compared."""
+    return ComparedLoss(module, formula_of(module), identity_of(module))
 
 
 def formula_of(module: nn.Module) -> str:
@@ -210,8 +210,8 @@ def formula_of(module: nn.Module) -> str:
     return type(module).__name__
 
 
-def _found(genome: Genome, weights: Sequence[float], loss: nn.Module) -> Candidate:
-    return Candidate(loss, readable(genome, weights), candidate_of(loss).identity)
+def _found(genome: Genome, weights: Sequence[float], loss: nn.Module) -> ComparedLoss:
+    return ComparedLoss(loss, readable(genome, weights), compared_loss(loss).identity)
 
 
 def require_distinct(contestants: Sequence[Contestant]) -> None:

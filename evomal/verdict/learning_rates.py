@@ -11,9 +11,9 @@ from evomal.runs.executors import crew_if_wanted
 from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.verdict.comparison import compare
-from evomal.verdict.contestants import SEARCHES, AnyLoss, Losses, all_given, searched, task_loss
-from evomal.verdict.entries import Comparison
+from evomal.verdict.comparing import compare
+from evomal.verdict.comparison import Comparison
+from evomal.verdict.contestants import SEARCHES, AnyLoss, Losses, baseline_contestant, given_contestants, searched
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def rate_curve(
     if len(set(rates)) < len(rates):
         raise InputError(f"rates must be different but got {list(rates)}")
     place = None if folder is None else Path(folder)
-    contestants = all_given(losses, task, beside=task_loss(task), taken=methods)
-    named: dict[str, AnyLoss] = {one.name: found.loss for one in contestants for found in one.candidates if found}
+    contestants = given_contestants(losses, task, beside=baseline_contestant(task), taken=methods)
+    named: dict[str, AnyLoss] = {one.name: found.loss for one in contestants for found in one.losses if found}
     comparisons = {}
     with (
         watched(progress, watcher, told) as (watcher, told),
@@ -76,7 +76,7 @@ def rate_curve(
                     task, method, resolved, on=task, seeds=(0,),
                     folder=None if place is None else place / SEARCHES, watcher=watcher, told=told, number=number,
                     of=len(methods),
-                ).candidates[0]  # fmt: skip
+                ).losses[0]  # fmt: skip
                 if found is not None:
                     named[method] = found.loss
         for number, rate in enumerate(rates, 1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evomal.verdict.training_log import LOG_NAME
+from evomal.verdict.folder import LOG_NAME
 
 _TITLES = {
     "comparison": "Comparison",

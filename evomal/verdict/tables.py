@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evomal.engine import Score
-from evomal.verdict.entries import Comparison, Entry, Trained
+from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words, unit_of
 

@@ -14,9 +14,17 @@ from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
-from evomal.verdict.comparison import compared
-from evomal.verdict.contestants import SEARCHES, Contestant, Losses, all_given, require_distinct, searched, task_loss
-from evomal.verdict.entries import Comparison
+from evomal.verdict.comparing import compared
+from evomal.verdict.comparison import Comparison
+from evomal.verdict.contestants import (
+    SEARCHES,
+    Contestant,
+    Losses,
+    baseline_contestant,
+    given_contestants,
+    require_distinct,
+    searched,
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,8 @@ def transfer(
         to = to.judged_by(resolved.metric)
     for method in methods:
         method_named(method)
-    base = task_loss(to)
-    others = all_given(losses, to, beside=base, taken=methods if source is not None else ())
+    base = baseline_contestant(to)
+    others = given_contestants(losses, to, beside=base, taken=methods if source is not None else ())
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
     with (
@@ -100,7 +108,7 @@ def best_search(contestant: Contestant) -> Contestant:
     """The loss of the search that was best by its own fitness, as the paper reports it."""
     ranked = [math.inf if fitness is None else fitness for fitness in contestant.fitnesses]
     best = ranked.index(min(ranked))
-    return Contestant(f"{contestant.name} (best search)", (contestant.candidates[best],))
+    return Contestant(f"{contestant.name} (best search)", (contestant.losses[best],))
 
 
 def _several(source: Task | Sequence[Task]) -> list[Task]:

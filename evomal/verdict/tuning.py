@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evomal.engine import Score
 from evomal.tasks.task import Task
-from evomal.verdict.contestants import Candidate
-from evomal.verdict.trainings import Arena, Job
+from evomal.verdict.contestants import ComparedLoss
+from evomal.verdict.trials import Arena, Job
 
 TUNING_SEEDS = 2000
 """Where the seeds of tuning begin: neither a search nor a final training has them."""
@@ -25,7 +25,7 @@ class Tuning:
     best: dict[str, float]
 
 
-def tuned(candidates: Sequence[Candidate], baseline: Candidate, arena: Arena, trials: int, task: Task) -> Tuning:
+def tuned(candidates: Sequence[ComparedLoss], baseline: ComparedLoss, arena: Arena, trials: int, task: Task) -> Tuning:
     """Try so many rates, and more while the baseline's best is the first or the last of them.
 
     The best has the least mean validation cost; a rate at which a training diverges is not taken. That the baseline is
@@ -60,7 +60,7 @@ def cost_of(score: Score, task: Task, *, validation: bool = False) -> float:
 
 
 def _try(
-    candidates: Sequence[Candidate], rates: Sequence[float], costs: dict[str, dict[float, float]], arena: Arena,
+    candidates: Sequence[ComparedLoss], rates: Sequence[float], costs: dict[str, dict[float, float]], arena: Arena,
     task: Task,
 ) -> None:  # fmt: skip
     seeds = range(TUNING_SEEDS, TUNING_SEEDS + TUNING_TRAININGS)

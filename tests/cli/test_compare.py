@@ -63,7 +63,7 @@ def test_interrupted_it_says_how_to_go_on(run, tmp_path, monkeypatch):  # noqa: 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evomal.verdict.trainings.train", interrupted)
+    monkeypatch.setattr("evomal.verdict.trials.train", interrupted)
     code, _, err = run("compare", "diabetes", *SHORT, "--seeds", "1", "--out", tmp_path / "mine")
     assert code == 130
     assert err.endswith(f"evomal: interrupted; the same command goes on in {tmp_path / 'mine'}\n")

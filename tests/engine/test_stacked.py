@@ -13,7 +13,7 @@ from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe
-from evomal.verdict.trainings import ScaledLoss
+from evomal.verdict.trials import ScaledLoss
 from tests.engine.populations import (
     EXPLOSIVE,
     SMOOTH,

@@ -24,7 +24,7 @@ FAST = {"steps": 20, "device": "cpu"}
 
 def test_they_are_ordinary_trainings_from_seeds_no_search_has_seen():
     task, said = regression(dropping), []
-    found = list(trained_models(task, ["mse", "mae"], seeds=2, told=said.append, **FAST))
+    found = list(trained_models(task, ["mse", "mae"], seeds=2, announce=said.append, **FAST))
     assert [(one.name, one.score.seed) for one in found] == [("mse", 1000), ("mse", 1001), ("mae", 1000), ("mae", 1001)]
     assert said == ["training with mse, 2 seeds", "training with mae, 2 seeds"]
     for one in found:

@@ -12,10 +12,10 @@ from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.task import Recipe
 from evomal.verdict import tables
-from evomal.verdict.comparison import EVALUATION_SEEDS, compare
+from evomal.verdict.comparing import EVALUATION_SEEDS, compare
 from evomal.verdict.learning_rates import rate_curve
-from evomal.verdict.trainings import ScaledLoss, gradient_norm, matching_factor
 from evomal.verdict.transfer import transfer
+from evomal.verdict.trials import ScaledLoss, gradient_norm, matching_factor
 from evomal.verdict.tuning import tried_rates
 from examples.planted import outliers
 from tests.engine.populations import classification, regression
@@ -49,13 +49,13 @@ def test_every_cell_is_an_ordinary_training_with_a_seed_no_search_has_seen():
 
 def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
     seen = []
-    usual = evomal.verdict.trainings.train
+    usual = evomal.verdict.trials.train
 
     def noted(task, loss, **settings):
         seen.append((type(loss).__name__, settings["lr"], settings["seed"], settings["test"]))
         return usual(task, loss, **settings)
 
-    monkeypatch.setattr("evomal.verdict.trainings.train", noted)
+    monkeypatch.setattr("evomal.verdict.trials.train", noted)
     found = compare(regression(), losses=["mae"], seeds=1, tune_lr=3, rescale=False, **SHORT)
     tuning = [entry for entry in seen if not entry[3]]
     assert set(tried_rates(0.05, 3)) <= set(found.rates)
@@ -105,7 +105,7 @@ def test_a_rate_that_validation_prefers_is_not_recommended_where_a_loss_that_is_
         validation = 1.0 if is_own else 0.5 + 0.1 * abs(math.log10(lr / task.recipe.lr) - 1)
         return Score(value if test else math.nan, validation, {}, [], seed, 30)
 
-    monkeypatch.setattr("evomal.verdict.trainings.train", pretended)
+    monkeypatch.setattr("evomal.verdict.trials.train", pretended)
     found = compare(regression(), losses=["mae"], seeds=5, tune_lr=3, rescale=False, **SHORT)
     assert found.entry("mse", "tuned").losses[0].lr != regression().recipe.lr
     assert found.verdicts["mae"].kind == "undecided"
@@ -156,7 +156,7 @@ class StoppedError(Exception):
 def test_stopped_and_resumed_it_is_the_same(tmp_path, monkeypatch):
     options = {"losses": ["mae", "huber"], "seeds": 2, "tune_lr": 2, **SHORT}
     whole = compare(regression(), folder=tmp_path / "whole", **options)
-    usual, left = evomal.verdict.trainings.train, [5]
+    usual, left = evomal.verdict.trials.train, [5]
 
     def limited(*arguments, **settings):
         left[0] -= 1
@@ -164,7 +164,7 @@ def test_stopped_and_resumed_it_is_the_same(tmp_path, monkeypatch):
             raise StoppedError
         return usual(*arguments, **settings)
 
-    monkeypatch.setattr("evomal.verdict.trainings.train", limited)
+    monkeypatch.setattr("evomal.verdict.trials.train", limited)
     with pytest.raises(StoppedError):
         compare(regression(), folder=tmp_path / "parts", **options)
     log = tmp_path / "parts" / "trainings.jsonl"
@@ -273,7 +273,7 @@ def test_final_trainings_follow_the_recipe_of_the_task(monkeypatch, tmp_path, se
         seen.append((steps, milestones))
         return Score(1.0, 1.0, {}, [], seed, steps, milestones=milestones)
 
-    monkeypatch.setattr("evomal.verdict.trainings.train", pretended)
+    monkeypatch.setattr("evomal.verdict.trials.train", pretended)
     found = compare(regression(recipe=LONG), seeds=1, device="cpu", folder=tmp_path, **settings)
     assert set(seen) == {(steps, milestones)}
     assert (found.steps, found.milestones) == (steps, milestones)

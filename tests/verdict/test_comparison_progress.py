@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from evomal.runs.watching import DisplayWatcher
-from evomal.verdict.comparison import compare
+from evomal.verdict.comparing import compare
 from tests.engine.populations import regression
 
 SHORT = {"device": "cpu", "final_steps": 30}

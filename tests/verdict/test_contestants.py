@@ -9,9 +9,9 @@ import evomal
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.settings import SearchSettings
-from evomal.verdict.comparison import compare
-from evomal.verdict.contestants import all_given, given, searched, task_loss
-from evomal.verdict.trainings import Job, tree_of
+from evomal.verdict.comparing import compare
+from evomal.verdict.contestants import baseline_contestant, given, given_contestants, searched
+from evomal.verdict.trials import Job, tree_of
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -30,7 +30,7 @@ def files(tmp_path):
 def test_files_of_one_name_are_told_apart_by_their_folders(files, tmp_path):
     other = tmp_path / "other.json"
     save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), other)
-    names = [contestant.name for contestant in all_given([*files, other, "mse"], regression())]
+    names = [contestant.name for contestant in given_contestants([*files, other, "mse"], regression())]
     assert names == ["first/best", "second/best", "other", "mse"]
 
 
@@ -93,14 +93,14 @@ def learned(tree, **options):
 )
 def test_losses_of_equal_names_are_told_apart_in_order(losses, names):
     task = classification()
-    found = all_given(losses, task, beside=task_loss(task), taken=["evomal"])
+    found = given_contestants(losses, task, beside=baseline_contestant(task), taken=["evomal"])
     assert [contestant.name for contestant in found] == names
-    assert len({contestant.candidates[0].identity for contestant in found}) == len(found)
+    assert len({contestant.losses[0].identity for contestant in found}) == len(found)
 
 
 def test_a_name_that_a_method_has_is_not_taken_from_it(tmp_path):
     save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), tmp_path / "evomal.json")
-    (found,) = all_given([tmp_path / "evomal.json"], regression(), taken=["evomal"])
+    (found,) = given_contestants([tmp_path / "evomal.json"], regression(), taken=["evomal"])
     assert found.name == "evomal 2"
 
 
@@ -109,7 +109,7 @@ def test_files_of_one_name_in_folders_of_one_name_get_numbers(tmp_path):
     for file, tree in zip(files, ("square(sub(f, y))", "abs(sub(f, y))"), strict=True):
         file.parent.mkdir(parents=True)
         save_loss(evomal.ExpressionLoss(tree, kind="regression"), file)
-    assert [contestant.name for contestant in all_given(files, regression())] == ["run/best", "run/best 2"]
+    assert [contestant.name for contestant in given_contestants(files, regression())] == ["run/best", "run/best 2"]
 
 
 def test_modules_that_look_alike_are_trained_each_by_itself():
@@ -131,7 +131,7 @@ def test_a_learned_loss_and_a_weighted_one_stand_beside_the_baseline():
 
 def test_a_name_may_have_options():
     contestant = given("absolute-ce:phi1=1.1,phi0=2", classification())
-    (candidate,) = contestant.candidates
+    (candidate,) = contestant.losses
     assert contestant.name == "absolute-ce:phi1=1.1,phi0=2"
     assert (candidate.loss.phi0, candidate.loss.phi1) == (2.0, 1.1)
 
@@ -154,12 +154,12 @@ def test_units_are_of_no_account_where_the_task_standardises(tmp_path):
     task = regression()
     plain = evomal.ExpressionLoss("abs(sub(f, y))", kind="regression")
     loss = plain.in_units(evomal.Units(150.0, 80.0))
-    (with_units,), (without,) = given(loss, task).candidates, given(plain, task).candidates
+    (with_units,), (without,) = given(loss, task).losses, given(plain, task).losses
     assert with_units.loss.units is None
     assert with_units.identity == without.identity
     assert tree_of(Job(with_units, 0.1)) == tree_of(Job(without, 0.1)) is not None
     raw = dataclasses.replace(task, units=None)
-    (with_units,), (without,) = given(loss, raw).candidates, given(plain, raw).candidates
+    (with_units,), (without,) = given(loss, raw).losses, given(plain, raw).losses
     assert with_units.loss.units == evomal.Units(150.0, 80.0)
     assert with_units.identity != without.identity
     assert tree_of(Job(with_units, 0.1)) is None
@@ -173,4 +173,4 @@ def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
     raw = dataclasses.replace(other, units=None)
     for on, units in ((source, None), (other, None), (raw, source.units)):
         contestant = searched(source, "taylorglo", settings, on=on, seeds=[0], folder=None)
-        assert contestant.candidates[0].loss.units == units
+        assert contestant.losses[0].loss.units == units

@@ -29,7 +29,7 @@ def test_all_searches_are_used_and_the_best_of_them_beside():
 def test_the_best_search_is_the_one_with_the_least_fitness_and_nothing_is_never_best():
     first, last = object(), object()
     contestant = Contestant("evomal", (first, None, last), (0.5, None, 0.4))
-    assert best_search(contestant).candidates == (last,)
+    assert best_search(contestant).losses == (last,)
 
 
 def test_given_losses_need_no_search(tmp_path):

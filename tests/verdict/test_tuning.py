@@ -6,13 +6,13 @@ import pytest
 
 from evomal.engine import Score
 from evomal.verdict import tables
+from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.contestants import given
-from evomal.verdict.entries import Comparison, Entry, Trained
 from evomal.verdict.tuning import TUNING_SEEDS, tried_rates, tuned
 from tests.engine.populations import regression
 
 TASK = regression()
-BASELINE, OTHER = (given(name, TASK).candidates[0] for name in ("mse", "mae"))
+BASELINE, OTHER = (given(name, TASK).losses[0] for name in ("mse", "mae"))
 
 
 class KnownArena:

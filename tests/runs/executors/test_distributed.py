@@ -24,7 +24,7 @@ from evomal.runs.executors.cluster import crew_of
 from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
-from evomal.verdict.comparison import compare
+from evomal.verdict.comparing import compare
 from evomal.verdict.tables import as_data
 from tests.engine.populations import SMOOTH, normalised, regression, weights_of
 from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of

@@ -25,8 +25,8 @@ from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task
-from evomal.verdict.contestants import Candidate
-from evomal.verdict.training_log import TrainingLog
+from evomal.verdict.contestants import ComparedLoss
+from evomal.verdict.folder import TrainingLog
 
 _BATCHES = 8
 
@@ -78,7 +78,7 @@ _SQUARED_ERROR = Expression.parse("square(sub(f, y))")
 class Job:
     """A loss, multiplied by a factor, at a learning rate."""
 
-    candidate: Candidate
+    candidate: ComparedLoss
     lr: float
     factor: float = 1.0
 
