@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: help setup demo test test-long lint bench figures clean
 
 help:
-	@echo "make demo       learn a loss for the Diabetes data and compare it"
+	@echo "make demo       search for a loss and judge it, on two tasks"
 	@echo "make test       lint, type-check and test"
 	@echo "make test-long  the checks that take minutes"
 	@echo "make bench      measure speed and memory, as ratios within one run"
@@ -33,7 +33,7 @@ $(VENV)/.dev: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/learn_a_loss.py
+	$(BIN)/python examples/demo.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
