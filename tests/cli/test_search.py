@@ -165,3 +165,50 @@ def test_interrupted_before_there_is_a_record_nothing_is_promised(run, tmp_path,
     monkeypatch.setattr("evomal.cli.searching.chosen_task", interrupted)
     code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
     assert (code, out, err) == (130, "", "evomal: interrupted\n")
+
+
+BROKEN_METRIC = """
+from evomal import load_task
+from evomal.tasks.metrics import Metric
+
+def mine(outputs, targets):
+    return outputs.missing
+
+def task():
+    return load_task("diabetes", "mlp:hidden=4").judged_by(Metric("mine", mine))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "sentence"),
+    [
+        (
+            "outputs.missing", 1,
+            "the task cannot be trained with its own loss, mse: AttributeError: 'Tensor' object has no attribute "
+            "'missing' ({file}, line 6)",
+        ),
+        ("None", 2, "the metric mine ({file}, line 5) must return a number but returned None"),
+    ],
+)  # fmt: skip
+def test_a_user_s_metric_that_fails_ends_the_search_in_one_sentence(run, tmp_path, body, code, sentence):  # noqa: F811
+    file = tmp_path / "mine.py"
+    file.write_text(BROKEN_METRIC.replace("outputs.missing", body))
+    found = run("search", f"{file}:task", "--out", tmp_path / "run", *SHORT[2:])
+    assert found == (code, "", f"evomal: {sentence.format(file=file)}\n")
+
+
+def test_the_summary_and_the_listing_have_rivals_and_final(run, tmp_path):  # noqa: F811
+    options = [*SHORT, "--seed-with", "mse", "--out", tmp_path / "run"]
+    code, out, err = run("search", "diabetes", *options)
+    assert code == 0
+    labels = [line.split()[0] for line in out.splitlines()]
+    assert labels == ["best", "expression", "validation", "rivals", "final", "candidates", "ended", "files"]
+    data = json.loads(run("resume", tmp_path / "run", "--json")[1])
+    assert list(data["rivals"]) == list(data["final"]["rivals"]) == ["mse", "mae", "huber"]
+    assert data["best"]["mean"] == pytest.approx(sum(data["best"]["scores"]) / 3)
+    assert f"final        {data['final']['verdict']}" in out
+    assert f"mse {data['rivals']['mse']:.4g}, mae " in err.splitlines()[0]
+    assert f"{data['best']['mean']:.4g} ± " in run("runs", tmp_path)[1]
+    code, out, _ = run("search", "diabetes", *options[:-1], tmp_path / "paper", "--set", "finalists=0")
+    assert "(the best of one training each), found in generation" in out
+    assert "(one training each)" in out
