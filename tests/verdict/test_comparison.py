@@ -1,5 +1,6 @@
 """Comparisons: paired, resumed to the same, honest about what diverged and about learning rates in disguise."""
 
+import doctest
 import json
 import math
 
@@ -338,3 +339,9 @@ def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables()
 def test_bad_requests_get_one_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
         compare(regression(), **{**SHORT, **options})
+
+
+def test_the_example_of_compare_runs():
+    (example,) = doctest.DocTestFinder(recurse=False).find(compare, "compare", globs={})
+    found = doctest.DocTestRunner().run(example)
+    assert (found.failed, found.attempted) == (0, 4)
