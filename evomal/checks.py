@@ -1,26 +1,72 @@
-"""Checks of numbers and names that callers pass, each with one sentence for what is wrong."""
+"""Checks of the numbers and names that callers pass; each raises one sentence with the rule and the value received."""
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
-
-import torch
-from torch import Tensor
+import operator
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from evomal.errors import InputError
+from evomal.text import short_repr
+
+if TYPE_CHECKING:  # importing torch takes longer than everything else here
+    from torch import Tensor
+
+
+def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:
+    """Returns the value, which must be one of the choices."""
+    if value not in tuple(choices):  # a tuple, since the value may not be hashable
+        raise InputError(f"{name} must be one of {', '.join(map(str, choices))} but got {short_repr(value)}")
+    return value
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not among the known ones: the nearest of them, or all."""
+    """Returns the error for a name that is not among the known ones."""
+    return InputError(f"there is no {what} named {short_repr(name)}: {suggestion(name, known)}")
+
+
+def suggestion(name: str, known: Iterable[str], what: str = "names") -> str:
+    """Returns the part of an error message that suggests the nearest known name, or lists them all."""
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known names are {', '.join(names)}"
-    return InputError(f"there is no {what} named {name[:60]!r}: {hint}")
+    near = difflib.get_close_matches(name[:60].lower(), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known {what} are {', '.join(names)}"
 
 
-def finite_vector(name: str, values: Tensor | Sequence[float]) -> Tensor:
-    """The numbers as a vector: a tensor as it is, anything else in double precision; all finite."""
-    if isinstance(values, Tensor):
+def whole_number(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+    """Returns the value as an `int`; it must be a whole number within the bounds, and not a bool."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise InputError(f"{name} must be a whole number but got {short_repr(value)}")
+    if at_least is not None and number < at_least:
+        raise InputError(f"{name} must be at least {at_least} but got {short_repr(number)}")
+    if at_most is not None and number > at_most:
+        raise InputError(f"{name} must be at most {at_most} but got {short_repr(number)}")
+    return number
+
+
+def finite_number(
+    name: str, value: Any, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> float:
+    """Returns the value as a `float`; it must be a finite number within the bounds, and not a bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} must be a number but got {short_repr(value)}")
+    if isinstance(value, int) and abs(value) > 2**63:
+        raise InputError(f"{name} must be a number of ordinary size but has more than 18 digits")
+    bounds = {"at least": at_least, "more than": above, "less than": below}
+    rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound))
+    if not (math.isfinite(value) and at_least <= value and above < value < below):
+        raise InputError(f"{name} must be a finite number{' of ' * bool(rule)}{rule} but got {value}")
+    return float(value)
+
+
+def finite_vector(name: str, values: "Tensor | Sequence[float]") -> "Tensor":
+    """Returns the values as a vector of finite numbers: a tensor as it is, anything else in double precision."""
+    import torch
+
+    if isinstance(values, torch.Tensor):
         vector = values
         if vector.dim() != 1 or not vector.is_floating_point():
             received = f"{vector.dtype} of shape {tuple(vector.shape)}"
@@ -37,18 +83,3 @@ def finite_vector(name: str, values: Tensor | Sequence[float]) -> Tensor:
         place = int((~finite).nonzero()[0])
         raise InputError(f"{name} must be finite numbers but number {place} is {float(vector[place])}")
     return vector
-
-
-def checked(
-    name: str, value: float, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
-) -> float:
-    """The option's value as a float, or an error naming the bound it breaks."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{name} must be a number but got {value!r}")
-    if isinstance(value, int) and abs(value) > 2**63:
-        raise InputError(f"{name} must be a number of ordinary size but has more than 18 digits")
-    bounds = {"at least": at_least, "more than": above, "less than": below}
-    kept = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound))
-    if not (math.isfinite(value) and at_least <= value and above < value < below):
-        raise InputError(f"{name} must be a finite number{' of ' * bool(kept)}{kept} but got {value}")
-    return float(value)

@@ -23,8 +23,9 @@ from pydantic import (
     model_validator,
 )
 
-from evomal.checks import unknown_name
+from evomal.checks import one_of, unknown_name
 from evomal.errors import InputError
+from evomal.text import short_repr
 
 Filter = Literal["symbolic", "dead", "rejection", "gradient"]
 """In the order in which they are asked."""
@@ -51,7 +52,6 @@ _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and n
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _TIME = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
-_SHOWN = 60
 
 _RULES = {
     "bool_type": "true or false",
@@ -87,7 +87,9 @@ def _seconds(value: Any, info: ValidationInfo) -> Any:
         return value
     parts = _TIME.fullmatch(value)
     if parts is None or not any(parts.groups()):
-        raise InputError(f"{info.field_name} must be seconds, or a text such as 90s, 15m, 2h, but got {_shown(value)}")
+        raise InputError(
+            f"{info.field_name} must be seconds, or a text such as 90s, 15m, 2h, but got {short_repr(value)}"
+        )
     return sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1), strict=True))
 
 
@@ -95,7 +97,7 @@ def _metric_name(value: Any) -> Any:
     # A record of settings holds texts, and a function cannot be found again by its name.
     if callable(value):
         raise InputError(
-            f"the setting metric is a name but got {_shown(value)}: a metric of your own belongs to the task, "
+            f"the setting metric is a name but got {short_repr(value)}: a metric of your own belongs to the task, "
             "as in task.judged_by(evomal.Metric(f, higher_is_better=True))"
         )
     return value
@@ -103,7 +105,7 @@ def _metric_name(value: Any) -> Any:
 
 def _cluster(address: str) -> str:
     if address != "auto" and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", address):
-        raise InputError(f"address must be auto or HOST:PORT but got {_shown(address)}")
+        raise InputError(f"address must be auto or HOST:PORT but got {short_repr(address)}")
     return address
 
 
@@ -239,9 +241,7 @@ class SearchSettings(BaseModel):
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
         """The settings of that name, `quick` or `paper`, with changes."""
-        if name not in tuple(PRESETS):
-            raise InputError(f"preset must be one of {', '.join(PRESETS)} but got {_shown(name)}")
-        return cls(**{**PRESETS[name], **changes})
+        return cls(**{**PRESETS[one_of("preset", name, PRESETS)], **changes})
 
     @classmethod
     def given(cls, settings: Self | None, preset: str, changes: Mapping[str, Any]) -> Self:
@@ -273,7 +273,7 @@ class SearchSettings(BaseModel):
         for text in texts:
             key, equals, value = (part.strip() for part in text.partition("="))
             if not (key and equals):
-                raise InputError(f"a setting must be given as key=value but got {_shown(text)}")
+                raise InputError(f"a setting must be given as key=value but got {short_repr(text)}")
             field = type(self).model_fields.get(key)
             changes[key] = value if field is None else _read(value, field.annotation)
         return self.with_changes(**changes)
@@ -330,7 +330,7 @@ def _input_error(error: ValidationError) -> InputError:
         rule = _RULES[kind].format(**context)
     else:
         rule = first["msg"].removeprefix("Input should be ")
-    return InputError(f"{key} must be {rule} but got {_shown(first['input'])}")
+    return InputError(f"{key} must be {rule} but got {short_repr(first['input'])}")
 
 
 def _choice(expected: str, *, several: bool) -> str:
@@ -339,11 +339,3 @@ def _choice(expected: str, *, several: bool) -> str:
     if several:
         return f"some of {names}"
     return f"one of {names}" if ", " in names else names
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except (RecursionError, ValueError):  # nested too deeply, or a number too long to be written
-        return "something too large to show"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

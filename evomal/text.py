@@ -1,61 +1,77 @@
-"""Text for people: counted nouns, and strangers' text made safe for terminals and pages."""
+"""Text for people: counts, shortened values, and text from files made safe for terminals, HTML and Markdown."""
 
 import html
 import re
+from typing import Any
+
+LONGEST_FORMULA = 1_200
+"""Characters of a formula on a page or in a card; a longer one is shortened."""
 
 
-def cut(text: str, length: int) -> str:
-    """The text, or its beginning with an ellipsis where it is longer."""
+def plural(number: float, noun: str) -> str:
+    """Returns the number with the noun, in the plural unless the number is 1: `3 seeds`, `1,024 samples`."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:{',' if isinstance(number, int) else 'g'}} {noun}{ending}"
+
+
+def shorten(text: str, length: int) -> str:
+    """Returns the text, or its beginning with an ellipsis if it has more characters than `length`."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def counted(number: int, noun: str) -> str:
-    """The number with the noun, in the plural where it takes one."""
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number:,} {noun}{ending}"
+def short_repr(value: Any, length: int = 60) -> str:
+    """Returns the shortened `repr` of any value, for an error message."""
+    try:
+        return shorten(repr(value), length)
+    except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits to be printed
+        return "something too large to show"
 
 
-LONGEST_FORMULA = 1_200
-"""Characters, in a card; what is longer is cut."""
+def one_line(error: BaseException, length: int = 300) -> str:
+    """Returns the message of an error on one line, or the name of its class if it has none."""
+    return " ".join(str(error).split())[:length] or type(error).__name__
 
 
 def printable(text: str) -> str:
-    """The text on one line, with a question mark for each character that would do something to a terminal or a page."""
+    """Returns the text on one line, with a question mark for each character that a terminal or a page would obey."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def in_html(text: str) -> str:
-    """The text for the inside of an element or of a quoted attribute."""
+def escape_html(text: str) -> str:
+    """Returns the text for the content of an HTML element or of a quoted attribute."""
     return html.escape(printable(text))
 
 
-def in_markdown(text: str) -> str:
-    """The text for a line or the cell of a table."""
+def escape_markdown(text: str) -> str:
+    """Returns the text for one line, or one cell of a table, in Markdown."""
     return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", printable(text))
 
 
-def included_in_html(text: str | None, sentence: str) -> str:
-    """Markdown within HTML, or the sentence where there is none."""
+def markdown_to_html(text: str | None, otherwise: str) -> str:
+    """Returns Markdown from a file as HTML, or the sentence `otherwise` if there is none."""
     if text is None:
-        return f"<p>{in_html(sentence)}</p>"
-    from markdown_it import MarkdownIt  # later, as losses show themselves in notebooks that never need it
+        return f"<p>{escape_html(otherwise)}</p>"
+    from markdown_it import MarkdownIt  # slow to import, and most notebooks never need it
 
-    # Neither links nor images nor HTML: what is not named here stays text, and text is escaped.
+    # Links, images and HTML are not enabled: they stay text, and text is escaped.
     renderer = MarkdownIt("zero").enable(["table", "heading", "list", "emphasis", "backticks", "escape"])
-    return str(renderer.render(_below_a_heading(text)))
+    return str(renderer.render(_with_lower_headings(text)))
 
 
-def included_in_markdown(text: str | None, sentence: str) -> str:
-    """Markdown within Markdown, or the sentence: no HTML, no links, nothing that reaches beyond the text itself."""
+def embed_markdown(text: str | None, otherwise: str) -> str:
+    """Returns Markdown from a file for use inside another document, or the sentence `otherwise` if there is none.
+
+    HTML, links and code fences are escaped, so that nothing in it affects the text around it.
+    """
     if text is None:
-        return in_markdown(sentence)
-    lines = _below_a_heading(text).replace("<", "&lt;").replace("[", "\\[").splitlines()
-    # A fence would swallow what follows the text, and an underline makes a heading of the line above it.
+        return escape_markdown(otherwise)
+    lines = _with_lower_headings(text).replace("<", "&lt;").replace("[", "\\[").splitlines()
+    # A code fence would include the text that follows, and an underline turns the line above it into a heading.
     return "\n".join(re.sub(r"^ {0,3}(?=`{3}|~{3}|=+ *$|-+ *$)", r"\\", line) for line in lines)
 
 
-def _below_a_heading(text: str) -> str:
-    """Markdown without its own title, and with what other headings it has below the card's."""
+def _with_lower_headings(text: str) -> str:
+    """Markdown without its title, and with its other headings on the third level."""
     lines = [printable(line.expandtabs(4)) for line in text.strip().splitlines()]
     if lines and re.match(r"# ", lines[0]):
         del lines[0]

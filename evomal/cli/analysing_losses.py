@@ -26,7 +26,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.paper.behaviour import Behaviour, Behaviours, behaviours, draw_behaviour
 from evomal.paper.smoothing_cost import CLASSES as TIMED_CLASSES
 from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost, draw_smoothing_cost, smoothing_cost
-from evomal.text import cut, printable
+from evomal.text import printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,7 +169,7 @@ def _shape_summary(shapes: ShapePanels) -> Iterator[str]:
             _lowest(curve.value, shapes.positions) + (f" ({curve.name})" if curve.name else "") for curve in curves
         ]
         said = ", ".join(places) if len(places) <= _FEW else f"{places[0]} to {places[-1]}"
-        yield cut(f"{row.title}: at {shapes.position_name} = {said}", _WIDTH)
+        yield shorten(f"{row.title}: at {shapes.position_name} = {said}", _WIDTH)
     yield from _left_out(len(shapes.rows))
 
 
@@ -183,7 +183,7 @@ def _surface_summary(surfaces: Surfaces) -> Iterator[str]:
     for surface in surfaces.surfaces[:_MANY]:
         finite = surface.value[np.isfinite(surface.value)]
         spread = f"from {finite.min():.4g} to {finite.max():.4g}" if finite.size else "nowhere finite"
-        yield cut(f"{surface.name}: {spread}", _WIDTH)
+        yield shorten(f"{surface.name}: {spread}", _WIDTH)
     yield from _left_out(len(surfaces.surfaces))
 
 
@@ -201,13 +201,13 @@ def _left_out(count: int) -> Iterator[str]:
 def _behaviour_summary(found: Behaviours) -> Iterator[str]:
     yield f"push δ = -∂L/∂f, non-target / target, at C = {found.classes}"
     for loss in found.losses[:_MANY]:
-        yield cut(loss.name, _WIDTH)
+        yield shorten(loss.name, _WIDTH)
         for regime, words in (("null epoch", "null epoch"), ("zero error", "near zero error")):
             pushes = [loss.at(regime, output) for output in ("other", "target")]  # type: ignore[arg-type]
             formulas = " / ".join(push.text for push in pushes)
             values = " / ".join(f"{push.value:.4g}" for push in pushes)
             same = formulas.replace("oo", "inf") == values
-            yield cut(f"  {words}: {values}" + ("" if same else f"  ({formulas})"), _WIDTH)
+            yield shorten(f"  {words}: {values}" + ("" if same else f"  ({formulas})"), _WIDTH)
         yield f"  {loss.sentence}"
         yield from _remarks(loss)
     yield from _left_out(len(found.losses))
@@ -218,14 +218,14 @@ def _remarks(loss: Behaviour) -> Iterator[str]:
     changed = [push for push in loss.deltas if push.differs_by_epsilon]
     if changed:
         places = ", ".join(f"{push.exact:.4g} ({push.output}, {push.regime})" for push in changed)
-        yield cut(f"  with ε = 1e-7 it is {places}", _WIDTH)
+        yield shorten(f"  with ε = 1e-7 it is {places}", _WIDTH)
     count = sum(push.how == "numeric" for push in loss.deltas)
     if count:
         yield f"  {count} of {len(loss.deltas)} by numbers, as SymPy found no formula"
 
 
 def _cost_summary(cost: SmoothingCost) -> Iterator[str]:
-    yield cut(f"forward and backward, median of {cost.rounds} rounds; {cost.hardware}", _WIDTH)
+    yield shorten(f"forward and backward, median of {cost.rounds} rounds; {cost.hardware}", _WIDTH)
     for part in (WITH, WITHOUT):
         *others, sparse = cost.names(part)
         for name in others:
@@ -234,4 +234,4 @@ def _cost_summary(cost: SmoothingCost) -> Iterator[str]:
                 f"{slow.median / fast.median:.2f} at {slow.classes}"
                 for slow, fast in dict.fromkeys((pairs[0], pairs[-1]))
             )
-            yield cut(f"{part}: {name} / sparse = {ends}", _WIDTH)
+            yield shorten(f"{part}: {name} / sparse = {ends}", _WIDTH)

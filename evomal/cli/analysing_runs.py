@@ -17,7 +17,7 @@ from evomal.figures.front import Front, draw_front, front
 from evomal.figures.run_times import RunTimes, described, draw_run_times, run_times, unit_of
 from evomal.figures.search_curves import SearchCurves, draw_search_curves, search_curves
 from evomal.runs.reading import Runs, chosen_runs
-from evomal.text import counted, cut, printable
+from evomal.text import plural, printable, shorten
 
 _WIDTH = 80
 _MOST_FORMULAS = 5
@@ -95,7 +95,7 @@ def _curve_lines(data: SearchCurves) -> list[str]:
                 else f"{curve.searches[-1]} of {curve.total}"
             )
             value = _with_spread(curve.mean[-1], curve.deviation[-1])
-            after = f"after {counted(int(curve.positions[-1]), 'generation')} (n = {n})"
+            after = f"after {plural(int(curve.positions[-1]), 'generation')} (n = {n})"
             lines.append((f"{curve.task}, best validation {curve.metric}", f"{_name(curve.method)} {value} {after}"))
     return _by_task(lines, data.sentence, data.notes)
 
@@ -105,7 +105,7 @@ def _filter_lines(data: FilterShares) -> list[str]:
     for group in data.groups:
         total = sum(group.totals.values())
         counts = ", ".join(f"{count} {state} ({_percent(count / total)})" for state, count in group.totals.items())
-        many = f"{counted(total, 'candidate')} of {counted(group.total_searches, 'search')}"
+        many = f"{plural(total, 'candidate')} of {plural(group.total_searches, 'search')}"
         lines.append((group.task, f"{_name(group.method)} {many}: {counts}"))
     return _by_task(lines, data.sentence, data.notes)
 
@@ -142,7 +142,7 @@ def _ancestry_lines(data: Ancestry) -> list[str]:
         return _wrapped(data.sentence)
     best = data.ancestors[-1]
     count = len(data.ancestors) - 1
-    with_them = f"with {counted(count, 'ancestor')}" if count else "without ancestors"
+    with_them = f"with {plural(count, 'ancestor')}" if count else "without ancestors"
     lines = _wrapped(
         f"{data.task}, {data.method}: {data.metric} {best.value:.4g} in generation {best.generation}, {with_them}"
     )
@@ -170,7 +170,7 @@ def _percent(share: float) -> str:
 
 
 def _name(method: str) -> str:
-    return f"{cut(method, 20):<9}"
+    return f"{shorten(method, 20):<9}"
 
 
 def _with_spread(mean: float, deviation: float, *, digits: int = 4) -> str:
@@ -178,7 +178,7 @@ def _with_spread(mean: float, deviation: float, *, digits: int = 4) -> str:
 
 
 def _line(text: str) -> str:
-    return cut(printable(text), _WIDTH)
+    return shorten(printable(text), _WIDTH)
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -19,7 +19,7 @@ from evomal.figures.trained_models import FIRST_SEED, shown_metric, usual_losses
 from evomal.figures.training_curves import TrainingCurves, draw_training_curves, training_curves
 from evomal.paper.representations import Representations, draw_representations, representations
 from evomal.tasks import Hardships, Task
-from evomal.text import counted, cut, printable
+from evomal.text import plural, printable, shorten
 from evomal.verdict.learning_rates import rate_curve
 from evomal.verdict.words import schedule_words
 
@@ -193,7 +193,7 @@ def _about_landscapes(found: Landscapes) -> Iterable[str]:
     schedule = schedule_words(found.steps, found.milestones)
     yield f"{found.height_name} after {schedule} on {found.task}, {found.row_words}"
     for landscape in found.losses:
-        seeds = counted(len(landscape.seeds), "seed")
+        seeds = plural(len(landscape.seeds), "seed")
         yield (
             f"{_name(landscape.name)}: {landscape.centre:.4g} at the weights, {landscape.rise:+.4g} at a distance of "
             f"{found.positions[-1]:g} ({seeds})"
@@ -211,10 +211,10 @@ def _about_curves(found: TrainingCurves) -> Iterable[str]:
 
 
 def _about_pictures(found: Representations) -> Iterable[str]:
-    rows = counted(found.rows, "test row")
+    rows = plural(found.rows, "test row")
     yield f"{rows} of {found.task} after {schedule_words(found.steps, found.milestones)}, seed {found.seed}"
     for picture in found.losses:
-        features = counted(picture.features, "input")
+        features = plural(picture.features, "input")
         line = f"{_name(picture.name)}: test {found.metric} {shown_metric(picture.test, found.metric)}"
         if picture.same_class_neighbours is not None:
             line += f"; {picture.same_class_neighbours:.1%} of rows have their nearest row in their own class"
@@ -226,7 +226,7 @@ def _about_rates(found: RateCurves) -> Iterable[str]:
         schedule = schedule_words(found.steps, found.milestones)
         yield (
             f"test {printable(found.metric)} after {schedule} on {printable(found.task)}, "
-            f"{counted(found.seeds, 'seed')} at each rate"
+            f"{plural(found.seeds, 'seed')} at each rate"
         )
     for line in found.lines:
         best = found.best(line)
@@ -246,11 +246,11 @@ def _tested(mean: float, deviation: float, metric: str) -> str:
 
 def _over(trained: int, all_of_them: int) -> str:
     lost = all_of_them - trained
-    return f" over {counted(trained, 'seed')}" + (f", {lost} of {all_of_them} diverged" if lost else "")
+    return f" over {plural(trained, 'seed')}" + (f", {lost} of {all_of_them} diverged" if lost else "")
 
 
 def _name(name: str) -> str:
-    return cut(printable(name), _LONGEST_NAME)
+    return shorten(printable(name), _LONGEST_NAME)
 
 
 def _given(milestones: list[int] | None) -> tuple[int, ...] | None:

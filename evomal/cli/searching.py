@@ -36,7 +36,7 @@ from evomal.runs.store import RECORD_NAME
 from evomal.runs.summary import shown_scores, summary_lines
 from evomal.settings import SearchSettings
 from evomal.tasks import Hardships, Task
-from evomal.text import cut, printable
+from evomal.text import printable, shorten
 
 _WIDTH, _LABEL = 80, 13
 _MEBIBYTE = 2**20
@@ -273,7 +273,7 @@ def list_runs(
         if row["sentence"]:
             lines.append(f"    {row['sentence']}")
         for line in lines:  # a record may be a stranger's
-            typer.echo(printable(cut(line, _LONGEST_LINE)))
+            typer.echo(printable(shorten(line, _LONGEST_LINE)))
     if not rows:
         typer.echo(f"there is no run in {folder}")
 

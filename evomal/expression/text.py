@@ -1,10 +1,10 @@
 """Expressions as text: calls such as `abs(log(mul(y, f)))`."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evomal.checks import suggestion
 from evomal.errors import InputError
 from evomal.expression.operators import OPERATORS, TERMINALS, TOKENS
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE, Tokens, fold
@@ -83,9 +83,7 @@ def _operand(lexeme: str, place: int) -> str:
         return lexeme
     if lexeme in ("(", ")", ","):
         raise InputError(f"expected an operator or a terminal at character {place} but found {lexeme!r}")
-    near = difflib.get_close_matches(lexeme[:_QUOTED_LENGTH], TOKENS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known tokens are {', '.join(TOKENS)}"
-    raise InputError(f"unknown token {_quoted(lexeme)} at character {place}: {hint}")
+    raise InputError(f"unknown token {_quoted(lexeme)} at character {place}: {suggestion(lexeme, TOKENS, 'tokens')}")
 
 
 def _opening(text: str, position: int, token: str, place: int) -> int:

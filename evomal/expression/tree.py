@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from evomal.errors import InputError
 from evomal.expression import notation, prefix, symbolic, text
 from evomal.expression.operators import EPSILON, VARIABLES, arity
+from evomal.text import shorten
 
 Value = TypeVar("Value")
 
@@ -82,7 +83,7 @@ class Expression:
         """This expression, or an error naming the variable it lacks."""
         for variable in VARIABLES:
             if variable not in self.tokens:
-                raise InputError(f"a loss must use both y and f, but {_shortened(str(self))} does not use {variable}")
+                raise InputError(f"a loss must use both y and f, but {shorten(str(self), 60)} does not use {variable}")
         return self
 
     def subtree(self, start: int) -> "Expression":
@@ -135,7 +136,3 @@ class Expression:
                 f"but got {len(weights)}"
             )
         return weights
-
-
-def _shortened(source: str, length: int = 60) -> str:
-    return source if len(source) <= length else source[: length - 1] + "…"

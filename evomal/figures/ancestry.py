@@ -24,7 +24,7 @@ from evomal.figures.style import (
 )
 from evomal.runs import RecordedCandidate
 from evomal.runs.reading import UNKNOWN, Run, Runs
-from evomal.text import counted, cut
+from evomal.text import plural, shorten
 
 _Place = tuple[int, int]
 
@@ -247,7 +247,7 @@ def draw_ancestry(data: Ancestry) -> "Figure":
         return sentence_figure(data.sentence, "page")
     lines = change_lines(data.changes(), most=_MOST_STEPS, length=_LINE_LENGTH)
     if data.sentence:
-        lines.insert(0, cut(data.sentence, _LINE_LENGTH))
+        lines.insert(0, shorten(data.sentence, _LINE_LENGTH))
     text_height = _LINE_HEIGHT * (len(lines) + 1)
     figure = new_figure("page", _PANEL_HEIGHT + text_height)
     with figure_style():
@@ -256,7 +256,7 @@ def draw_ancestry(data: Ancestry) -> "Figure":
         text = "\n".join(map(in_figure, lines))
         written = below.text(0, 1, text, family="DejaVu Sans Mono", fontsize=_TEXT_SIZE, va="top")
         written.set_in_layout(False)  # it is cut to fit, and must not narrow the panel above
-        axes.set_title(in_figure(cut(f"{data.method}, {data.task}", _LONGEST_TITLE)), loc="left")
+        axes.set_title(in_figure(shorten(f"{data.method}, {data.task}", _LONGEST_TITLE)), loc="left")
         _draw(axes, data)
         figure.legend(loc="outside upper center", ncols=4)
     return figure
@@ -268,20 +268,20 @@ def change_lines(changes: Sequence[Change], *, most: int, length: int) -> list[s
     if len(changes) > most:
         shown = [changes[0], len(changes) - most + 1, *changes[len(changes) - most + 2 :]]
     return [
-        f"… {counted(entry, 'step')} …" if isinstance(entry, int) else _line(entry, length=length) for entry in shown
+        f"… {plural(entry, 'step')} …" if isinstance(entry, int) else _line(entry, length=length) for entry in shown
     ]
 
 
 def _line(change: Change, *, length: int) -> str:
     row = change.ancestor
     value = "none" if math.isnan(row.value) else f"{row.value:.4g}"
-    head = f"{row.generation:>4} {cut(row.origin, 9):<9} {value:>9}  "
+    head = f"{row.generation:>4} {shorten(row.origin, 9):<9} {value:>9}  "
     if not change.replaced:
-        return head + cut(change.replacement, length - len(head))
+        return head + shorten(change.replacement, length - len(head))
     room = length - len(head) - len(" → ")
     # Either part may have what the other leaves, but neither takes all.
     for_old = max(_LEAST_PART, min(len(change.replaced), room - min(len(change.replacement), room // 2)))
-    return f"{head}{cut(change.replaced, for_old)} → {cut(change.replacement, room - for_old)}"
+    return f"{head}{shorten(change.replaced, for_old)} → {shorten(change.replacement, room - for_old)}"
 
 
 def _draw(axes: "Axes", data: Ancestry) -> None:
@@ -300,7 +300,7 @@ def _draw(axes: "Axes", data: Ancestry) -> None:
     axes.add_collection(LineCollection(lines, colors=GREY, linewidths=0.4, alpha=0.5, zorder=1))
     is_beyond = [not low <= row.value <= high for row in rows]
     for beyond, marker, what in (
-        (False, "o", f"{counted(len(rows) - 1, 'ancestor')} ({data.left_out} copies left out)"),
+        (False, "o", f"{plural(len(rows) - 1, 'ancestor')} ({data.left_out} copies left out)"),
         (True, "v" if data.higher_is_better else "^", f"{sum(is_beyond)} without a value or beyond the axis"),
     ):
         found = [at for at, is_so in zip(places[:-1], is_beyond[:-1], strict=True) if is_so == beyond]

@@ -27,7 +27,7 @@ from evomal.figures.style import (
 )
 from evomal.methods.outcomes import State
 from evomal.runs.reading import Run, Runs
-from evomal.text import counted, cut
+from evomal.text import plural, shorten
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
     by_task = runs.by_method()
     groups = [(task, group) for (task, _), methods in by_task.items() for group in methods.values()]
     if across_tasks:
-        together = f"mean over {counted(len({task for task, _ in by_task}), 'task')}"
+        together = f"mean over {plural(len({task for task, _ in by_task}), 'task')}"
         by_method: dict[str, list[Run]] = {}
         for _, group in groups:
             by_method.setdefault(group[0].method, []).extend(group)
@@ -148,10 +148,10 @@ def draw_filter_shares(data: FilterShares) -> "Figure":
         columns = min(_COLUMNS, len(data.groups))
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
         for axes, group in zip(panels.flat, data.groups, strict=False):
-            searches = counted(group.total_searches, "search")
+            searches = plural(group.total_searches, "search")
             axes.set_title(
-                f"{in_figure(cut(group.method, _LONGEST_NAME))}, {searches}"
-                + ("" if has_one_task else f"\n{in_figure(cut(group.task, _LONGEST_TITLE))}")
+                f"{in_figure(shorten(group.method, _LONGEST_NAME))}, {searches}"
+                + ("" if has_one_task else f"\n{in_figure(shorten(group.task, _LONGEST_TITLE))}")
             )
             _draw(axes, group)
         for axes in panels.flat[len(data.groups) :]:
@@ -159,7 +159,7 @@ def draw_filter_shares(data: FilterShares) -> "Figure":
         for axes in panels[:, 0]:
             axes.set_ylabel("share of candidates (%)")
         occurring = [state for state in OUTCOME_COLOURS if any(state in group.shares for group in data.groups)]
-        about = f"{cut(data.groups[0].task, 2 * _LONGEST_TITLE)}: " if has_one_task else ""
+        about = f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " if has_one_task else ""
         add_note(figure, f"{about}{_CAPTION}")
         handles = _handles(occurring)
         figure.legend(handles=handles, loc="outside upper center", ncols=min(7, len(handles)), handlelength=1.0)

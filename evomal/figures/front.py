@@ -20,7 +20,7 @@ from evomal.methods import readable
 from evomal.runs import RecordedCandidate
 from evomal.runs.candidates import genome_from
 from evomal.runs.reading import UNKNOWN, Runs
-from evomal.text import cut
+from evomal.text import shorten
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def draw_front(data: Front) -> "Figure":
     others = [point for point in data.points if not point.is_on_front]
     with figure_style():
         axes = figure.subplots()
-        axes.set_title(in_figure(cut(f"{data.method}, {data.task}", _LONGEST_TITLE)))
+        axes.set_title(in_figure(shorten(f"{data.method}, {data.task}", _LONGEST_TITLE)))
         axes.set_xlabel(f"size ({data.unit})" if data.unit else "size")
         axes.set_ylabel(label_of(data.metric, higher_is_better=data.higher_is_better))
         low, high = cut_axis(axes, [point.value for point in data.points], higher_is_better=data.higher_is_better)

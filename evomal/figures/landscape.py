@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from evomal.checks import whole_number
 from evomal.engine.choices import chosen_device
 from evomal.engine.precision import matrix_arithmetic
 from evomal.errors import InputError
@@ -28,7 +29,6 @@ from evomal.figures.style import (
     shown_name,
 )
 from evomal.figures.trained_models import FIRST_SEED, Announce, fixed_rows, mean_and_deviation, trained_models
-from evomal.methods.strategy import whole_number
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.tasks.task import Part, Task

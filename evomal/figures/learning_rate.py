@@ -23,7 +23,7 @@ from evomal.figures.style import (
     sentence_figure,
 )
 from evomal.figures.trained_models import metric_scale, metric_words
-from evomal.text import counted
+from evomal.text import plural
 from evomal.verdict import tables
 from evomal.verdict.learning_rates import RateCurve
 from evomal.verdict.words import schedule_words
@@ -214,7 +214,7 @@ def _is_lacking(point: RatePoint) -> bool:
 def _sentence(name: str, point: RatePoint) -> str:
     if not point.trainings:
         return f"{name} at {point.rate:g}: the search found no loss that survived its filters"
-    return f"{name} at {point.rate:g}: {point.diverged} of {counted(len(point.trainings), 'training')} diverged"
+    return f"{name} at {point.rate:g}: {point.diverged} of {plural(len(point.trainings), 'training')} diverged"
 
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _note(data: RateCurves) -> str:
             "deviation"
         )
     else:
-        parts.append(counted(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else ""))
+        parts.append(plural(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else ""))
     if _crossed(data):
         parts.append("crosses: trainings that diverged, all or so many")
     return "; ".join(parts)

@@ -20,7 +20,7 @@ from evomal.figures.style import (
 )
 from evomal.methods.judging import TIMED_AS
 from evomal.runs.reading import Run, Runs
-from evomal.text import counted, cut
+from evomal.text import plural, shorten
 
 OTHER = "other"
 _LONGEST = 1e100  # seconds; sums of such still are numbers, and nobody waited longer
@@ -145,7 +145,7 @@ def draw_run_times(data: RunTimes) -> "Figure":
     with figure_style():
         panels = figure.subplots(len(tasks), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
         for axes, (task, groups) in zip(panels, tasks.items(), strict=True):
-            axes.set_title(in_figure(cut(task, _LONGEST_TITLE)), loc="left")
+            axes.set_title(in_figure(shorten(task, _LONGEST_TITLE)), loc="left")
             _draw(axes, groups, data.stages)
         add_note(figure, _CAPTION)
         if handles := _handles(data.stages):
@@ -161,9 +161,9 @@ def unit_of(seconds: float) -> tuple[float, str]:
 def described(group: MethodTimes) -> str:
     """How many searches a bar is the mean of, and how far they came."""
     fewest, most = group.generations
-    generations = counted(most, "generation") if fewest == most else f"{fewest} to {most} generations"
+    generations = plural(most, "generation") if fewest == most else f"{fewest} to {most} generations"
     ended = "" if group.complete == group.searches else f" ({group.complete} complete)"
-    return f"{counted(group.searches, 'search')}{ended} of {generations}"
+    return f"{plural(group.searches, 'search')}{ended} of {generations}"
 
 
 def _draw(axes: "Axes", groups: Sequence[MethodTimes], stages: Sequence[str]) -> None:
@@ -184,11 +184,11 @@ def _draw(axes: "Axes", groups: Sequence[MethodTimes], stages: Sequence[str]) ->
         )
     longest = max(group.total + (0.0 if math.isnan(group.deviation) else group.deviation) for group in groups)
     axes.set_xlim(0, 1.6 * longest / length or 1.0)  # room for what stands behind the bars
-    axes.set_yticks(range(len(groups)), [in_figure(cut(group.method, 20)) for group in groups])
+    axes.set_yticks(range(len(groups)), [in_figure(shorten(group.method, 20)) for group in groups])
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     hardware = "; ".join(dict.fromkeys(group.hardware for group in groups))
-    axes.set_xlabel(f"{unit} a search ({in_figure(cut(hardware, _LONGEST_TITLE))})")
+    axes.set_xlabel(f"{unit} a search ({in_figure(shorten(hardware, _LONGEST_TITLE))})")
 
 
 def _handles(stages: Sequence[str]) -> list[Any]:

@@ -26,7 +26,7 @@ from evomal.figures.style import (
 from evomal.methods import METHODS
 from evomal.methods.outcomes import State
 from evomal.runs.reading import Run, Runs
-from evomal.text import cut
+from evomal.text import shorten
 
 Axis = Literal["generation", "evaluations"]
 
@@ -250,7 +250,7 @@ def draw_search_curves(data: SearchCurves) -> "Figure":
                 _draw(axes, [curve for curve in of_task if curve.against == against], styles)
                 _draw_levels(axes, levels)
             row[0].set_ylabel(label_of(task[1], higher_is_better=of_task[0].higher_is_better))
-            row[0].set_title(in_figure(cut(task[0], _LONGEST_TITLE)), loc="left")
+            row[0].set_title(in_figure(shorten(task[0], _LONGEST_TITLE)), loc="left")
             shown = np.concatenate([_shown(of_task), [level.mean for level in levels]])
             low, high = cut_axis(row[0], shown, higher_is_better=of_task[0].higher_is_better)
             drawn = _finite([edge for curve in of_task for edge in (curve.mean, *curve.band)])
@@ -303,7 +303,7 @@ def _draw_levels(axes: "Axes", levels: Sequence[RivalLevel]) -> None:
         axes.axhline(level.mean, color=_LEVEL_COLOUR, linestyle=_level_dashes(level), linewidth=0.9, zorder=1)
         if not level.is_baseline:
             place = axes.get_yaxis_transform()
-            name = in_figure(cut(level.name, _LONGEST_TITLE))
+            name = in_figure(shorten(level.name, _LONGEST_TITLE))
             axes.text(0.99, level.mean, name, transform=place, ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR)
 
 

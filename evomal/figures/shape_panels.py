@@ -31,7 +31,7 @@ from evomal.losses.catalogue import name_of
 from evomal.losses.contract import Kind, Loss
 from evomal.losses.elementwise import ElementwiseLoss
 from evomal.losses.standard import CrossEntropyLoss
-from evomal.text import cut
+from evomal.text import shorten
 
 PANELS: dict[Kind, tuple[str, ...]] = {
     "classification": ("target", "non-target"),
@@ -286,7 +286,7 @@ def _draw_row(line: Sequence["Axes"], row: Row, shapes: ShapePanels) -> None:
         _draw_panel(axes, panel, quantity, shapes, styles)
         of_output = "" if shapes.kind == "regression" else f"{panel.name}: "
         axes.set_title(f"{of_output}{'loss' if quantity == 'value' else 'gradient by $f$'}", fontsize=7, pad=3)
-    title = in_figure(cut(row.title, _LONGEST_TITLE))
+    title = in_figure(shorten(row.title, _LONGEST_TITLE))
     # Out of the layout, which would else make the first panel as wide as its title.
     line[0].annotate(
         title, (0, 1), (0, 13), xycoords="axes fraction", textcoords="offset points", fontweight="bold", in_layout=False
@@ -340,7 +340,7 @@ def _window(values: FloatArray) -> tuple[float, float]:
 def _draw_surface(axes: "Axes", surface: Surface, data: Surfaces) -> None:
     positions, units = data.positions, " (standardised)" if data.is_standardised else ""
     values = np.ma.masked_invalid(single_precision(surface.value))
-    axes.set_title(in_figure(cut(surface.name, 30)), loc="left", fontweight="bold")
+    axes.set_title(in_figure(shorten(surface.name, 30)), loc="left", fontweight="bold")
     axes.set_xlabel(f"target $y${units}")
     axes.set_ylabel(f"output $f${units}")
     axes.set_aspect("equal")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from evomal.errors import InputError
 from evomal.figures.scans import FloatArray
 from evomal.files import write_whole
-from evomal.text import cut, printable
+from evomal.text import printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -198,7 +198,7 @@ def counting_axis(axes: "Axes") -> None:
 def label_of(metric: str, *, higher_is_better: bool) -> str:
     """What the axis shows, and which way is good."""
     better = "more" if higher_is_better else "less"
-    return f"validation {in_figure(cut(metric.replace('_', ' '), _LONGEST_METRIC))}\n({better} is better)"
+    return f"validation {in_figure(shorten(metric.replace('_', ' '), _LONGEST_METRIC))}\n({better} is better)"
 
 
 def drawable(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -249,7 +249,7 @@ class Band:
 
 def shown_name(name: str) -> str:
     """A loss's name for a legend or a title."""
-    shown = in_figure(cut(name, _LONGEST_NAME))
+    shown = in_figure(shorten(name, _LONGEST_NAME))
     return f" {shown}" if shown.startswith("_") else shown  # matplotlib leaves out labels that begin so
 
 

@@ -7,15 +7,15 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from evomal.checks import whole_number
 from evomal.engine import Score, train
 from evomal.engine.choices import chosen_device
 from evomal.errors import InputError
 from evomal.methods.baseline import TASK_LOSSES
-from evomal.methods.strategy import whole_number
 from evomal.randomness import generator
 from evomal.tasks.metrics import shown_in_percent
 from evomal.tasks.task import Part, Task
-from evomal.text import counted
+from evomal.text import plural
 from evomal.verdict.comparing import EVALUATION_SEEDS
 from evomal.verdict.contestants import STRONG, Contestant, Losses, given_contestants
 
@@ -82,7 +82,7 @@ def _trained_one_by_one(
         (compared,) = contestant.losses
         assert compared is not None  # a given loss is there
         if announce is not None:
-            announce(f"training with {contestant.name}, {counted(len(seeds), 'seed')}")
+            announce(f"training with {contestant.name}, {plural(len(seeds), 'seed')}")
         for seed in seeds:
             kept: list[nn.Module] = []
             score = train(

@@ -7,7 +7,7 @@ import sympy
 import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.checks import checked
+from evomal.checks import finite_number
 from evomal.errors import InputError
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 from evomal.losses.coefficients import Coefficients
@@ -26,8 +26,8 @@ class AbsoluteCrossEntropyLoss(TargetLoss):
 
     def __init__(self, phi0: float = 1.0, phi1: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
-        self.phi0 = checked("phi0", phi0, above=0)
-        self.phi1 = checked("phi1", phi1, above=0)
+        self.phi0 = finite_number("phi0", phi0, above=0)
+        self.phi1 = finite_number("phi1", phi1, above=0)
 
     def coefficients(self, classes: int) -> Coefficients:
         return Coefficients(scale=self.phi0, shift=math.log(self.phi1))
@@ -43,7 +43,7 @@ class FocalLoss(TargetLoss):
 
     def __init__(self, gamma: float = 2.0, **contract: Any) -> None:
         super().__init__(**contract)
-        self.gamma = checked("gamma", gamma, at_least=0)
+        self.gamma = finite_number("gamma", gamma, at_least=0)
 
     def coefficients(self, classes: int) -> Coefficients:
         return Coefficients(focus=self.gamma)
@@ -63,7 +63,7 @@ class SparseLabelSmoothingLoss(TargetLoss):
 
     def __init__(self, smoothing: float = 0.1, *, simplified: bool = False, **contract: Any) -> None:
         super().__init__(**contract)
-        self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
+        self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
         if not isinstance(simplified, bool):
             raise InputError(f"simplified must be true or false but got {simplified!r}")
         self.simplified = simplified
@@ -89,8 +89,8 @@ class FocalSparseLabelSmoothingLoss(TargetLoss):
 
     def __init__(self, gamma: float = 2.0, smoothing: float = 0.1, **contract: Any) -> None:
         super().__init__(**contract)
-        self.gamma = checked("gamma", gamma, at_least=0)
-        self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
+        self.gamma = finite_number("gamma", gamma, at_least=0)
+        self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
 
     def coefficients(self, classes: int) -> Coefficients:
         share = 1 - self.smoothing + self.smoothing / classes
@@ -111,7 +111,7 @@ class LabelSmoothingLoss(Loss):
 
     def __init__(self, smoothing: float = 0.1, **contract: Any) -> None:
         super().__init__(**contract)
-        self.smoothing = checked("smoothing", smoothing, at_least=0, below=1)
+        self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, indices: Tensor) -> Tensor:

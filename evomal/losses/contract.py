@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evomal.checks import finite_vector
+from evomal.checks import finite_vector, one_of, whole_number
 from evomal.errors import InputError
 from evomal.units import Units
 
@@ -50,16 +50,12 @@ class Loss(nn.Module, ABC):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        if kind not in self.kinds:
-            raise InputError(f"kind must be one of {', '.join(self.kinds)} but got {kind!r}")
-        if reduction not in get_args(Reduction):
-            raise InputError(f"reduction must be one of {', '.join(get_args(Reduction))} but got {reduction!r}")
+        one_of("kind", kind, self.kinds)
+        one_of("reduction", reduction, get_args(Reduction))
         if kind == "regression" and weight is not None:
             raise InputError("weight is per class, so a regression loss takes none")
-        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-            raise InputError(f"ignore_index must be a whole number but got {ignore_index!r}")
         self.kind = kind
-        self.ignore_index = ignore_index
+        self.ignore_index = whole_number("ignore_index", ignore_index)
         self.reduction = reduction
         self.register_buffer("weight", _class_weights(weight))
         self.provenance: Provenance = {}

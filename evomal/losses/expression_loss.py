@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import finite_vector
+from evomal.checks import finite_vector, one_of
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression, symbolic
 from evomal.expression.operators import CONSTANTS, TARGET
@@ -40,8 +40,7 @@ class ExpressionLoss(ElementwiseLoss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(kind=kind, weight=weight, ignore_index=ignore_index, reduction=reduction)
-        if activation not in ACTIVATIONS:
-            raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)} but got {activation!r}")
+        one_of("activation", activation, ACTIVATIONS)
         if not isinstance(expression, (Expression, str)):
             raise InputError(f"expression must be an Expression or its text but got {type(expression).__name__}")
         self.expression = Expression.parse(expression) if isinstance(expression, str) else expression.require_loss()

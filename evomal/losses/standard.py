@@ -6,7 +6,7 @@ import sympy
 import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.checks import checked
+from evomal.checks import finite_number
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
 from evomal.losses.target_losses import PROBABILITY_SYMBOL
@@ -81,7 +81,7 @@ class HuberLoss(RegressionLoss):
 
     def __init__(self, delta: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
-        self.delta = checked("delta", delta, above=0)
+        self.delta = finite_number("delta", delta, above=0)
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(output, target, reduction="none", delta=self.delta)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evomal.expression import Expression
 from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Genome, key_of, size_of
-from evomal.text import cut
+from evomal.text import shorten
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Candidate:
 
     def __repr__(self) -> str:
         place = f"{self.generation}:{self.index}"
-        return f"Candidate({place} {cut(str(self.genome), 60)!r}, fitness={self.fitness:.4g})"
+        return f"Candidate({place} {shorten(str(self.genome), 60)!r}, fitness={self.fitness:.4g})"
 
     @property
     def expression(self) -> Expression | None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evomal.checks import checked
+from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate
 from evomal.expression.generate import Heights
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.random_search import RampedTrees
-from evomal.methods.strategy import GenerationalStrategy, whole_number
+from evomal.methods.strategy import GenerationalStrategy
 from evomal.randomness import generator
 
 
@@ -66,7 +66,7 @@ class GeneticSearch(GenerationalStrategy):
             together = self._crossover + self._mutation
             raise InputError(f"crossover and mutation must be at most 1 together but got {together:g}")
         self._elites = _elite_count(_share("elitism", elitism), population)
-        self._parsimony = checked("parsimony", parsimony, at_least=0)
+        self._parsimony = finite_number("parsimony", parsimony, at_least=0)
         self._trees = RampedTrees(initial_height, max_height)
         self._seeds = [_fitting(expression, max_height) for expression in seeds][:population]
         self._parents: list[Expression] = []
@@ -122,7 +122,7 @@ class GeneticSearch(GenerationalStrategy):
 
 
 def _share(name: str, value: float) -> float:
-    share = checked(name, value, at_least=0)
+    share = finite_number(name, value, at_least=0)
     if share > 1:
         raise InputError(f"{name} must be at most 1 but got {value}")
     return share

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.generate import Heights
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
-from evomal.methods.strategy import GenerationalStrategy, whole_number
+from evomal.methods.strategy import GenerationalStrategy
 from evomal.randomness import generator
 
 # A crossover can make a tree twice as high before the cap is applied to it.

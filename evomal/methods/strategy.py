@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
+from evomal.checks import whole_number
 from evomal.errors import EvomalError, InputError
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
@@ -93,15 +94,6 @@ class GenerationalStrategy(ABC):
     @abstractmethod
     def _learn(self, proposals: list[Proposal], outcomes: list[Outcome]) -> None:
         """Take in what became of them."""
-
-
-def whole_number(name: str, value: int, *, at_least: int) -> int:
-    """The setting's value, or an error naming the rule it breaks."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name} must be a whole number but got {value!r}")
-    if value < at_least:
-        raise InputError(f"{name} must be at least {at_least} but got {value}")
-    return value
 
 
 class FixedForm(GenerationalStrategy):

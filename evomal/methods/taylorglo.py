@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from evomal.checks import checked
+from evomal.checks import finite_number
 from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.taylor import PARAMETERS, as_tree
@@ -30,7 +30,7 @@ class CmaSearch(GenerationalStrategy):
 
         self._optimiser = CMA(
             mean=np.zeros(PARAMETERS),
-            sigma=checked("sigma", sigma, above=0),
+            sigma=finite_number("sigma", sigma, above=0),
             population_size=population,
             seed=int(generator(seed, "cma").integers(2**32)),
         )

@@ -47,7 +47,7 @@ from evomal.paper.limits import (
     tree_germ,
     within_time,
 )
-from evomal.text import cut
+from evomal.text import shorten
 
 Regime = Literal["null epoch", "zero error"]
 Output = Literal["target", "other"]
@@ -362,7 +362,7 @@ def draw_behaviour(data: Behaviours) -> "Figure":
         _draw_headings(axes, data.classes)
         for place, loss in enumerate(data.losses):
             axes.axhline(place, color=GREY, linewidth=0.4)
-            axes.text(0.02, place + 0.5, in_figure(cut(loss.name, _LONGEST_NAME)), va="center", fontsize=7.5)
+            axes.text(0.02, place + 0.5, in_figure(shorten(loss.name, _LONGEST_NAME)), va="center", fontsize=7.5)
             for column, (regime, output) in enumerate(cases):
                 _draw_cell(axes, _NAME_WIDTH + column * _CELL_WIDTH, place, loss.at(regime, output))
         axes.axhline(len(data.losses), color=GREY, linewidth=0.4)

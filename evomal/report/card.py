@@ -24,7 +24,15 @@ from evomal.losses.exporting import export
 from evomal.losses.files import described
 from evomal.report.formulas import formula_text, mathml, symbols_of
 from evomal.report.page import entry_list, framed, in_code
-from evomal.text import LONGEST_FORMULA, cut, in_html, in_markdown, included_in_html, included_in_markdown, printable
+from evomal.text import (
+    LONGEST_FORMULA,
+    embed_markdown,
+    escape_html,
+    escape_markdown,
+    markdown_to_html,
+    printable,
+    shorten,
+)
 from evomal.units import Units
 from evomal.verdict.contestants import SEARCHES
 
@@ -100,14 +108,15 @@ class Card:
     def provenance_entries(self) -> list[tuple[str, str]]:
         """The provenance as rows, the longest cut."""
         shown = [
-            (cut(name, _LONGEST_ENTRY), cut(_text(value), _LONGEST_ENTRY)) for name, value in self.provenance.items()
+            (shorten(name, _LONGEST_ENTRY), shorten(_text(value), _LONGEST_ENTRY))
+            for name, value in self.provenance.items()
         ]
         hidden = len(shown) - _MOST_ENTRIES
         return shown if hidden <= 0 else [*shown[:_MOST_ENTRIES], ("…", f"{hidden} more in the file")]
 
     def option_entries(self) -> list[tuple[str, str]]:
         """The options as rows."""
-        return [(name, cut(_text(value), _LONGEST_ENTRY)) for name, value in self.options.items()]
+        return [(name, shorten(_text(value), _LONGEST_ENTRY)) for name, value in self.options.items()]
 
     def parameter_entries(self) -> list[tuple[str, str]]:
         """The first parameters as rows."""
@@ -179,7 +188,7 @@ def _content(loss: Loss) -> tuple[str, str, tuple[tuple[str, float], ...]]:
     if isinstance(loss, ExpressionLoss):
         tree = loss.expression
         weights = [1.0] * tree.edges if loss.weights is None else loss.weights.tolist()
-        nodes = [cut(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size)]
+        nodes = [shorten(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size)]
         names = zip(nodes, weights, strict=True)
         return f"An expression of {tree.size} nodes", str(tree), tuple(names)
     if isinstance(loss, TaylorLoss):
@@ -234,23 +243,23 @@ def markdown_text(card: "Card", figure: str | None = None) -> str:
     """The card as Markdown; `figure` is the address of the plot, as seen from where the text will lie."""
     latex = card.shown_latex()
     in_latex = [] if latex is None else ["In LaTeX:", "", "```text", latex, "```", ""]
-    as_written = ["As written:", "", "```text", cut(card.written, LONGEST_FORMULA), "```", ""]
+    as_written = ["As written:", "", "```text", shorten(card.written, LONGEST_FORMULA), "```", ""]
     written = as_written if card.is_rewritten else []
     address = [] if figure is None else [f"![value and gradient beside the task loss]({quote(figure)})", ""]
     lines = [
-        f"# {in_markdown(card.name)}", "", f"{card.subject}.", "",
-        "```text", cut(card.formula, LONGEST_FORMULA), "```", "", f"{card.symbols}.", "",
+        f"# {escape_markdown(card.name)}", "", f"{card.subject}.", "",
+        "```text", shorten(card.formula, LONGEST_FORMULA), "```", "", f"{card.symbols}.", "",
         *written, *in_latex, *address,
         "## Properties", "", *_markdown_table(("property", "holds", "measured"), (
-            (found.name, "yes" if found.holds else "**no**", in_markdown(found.sentence))
+            (found.name, "yes" if found.holds else "**no**", escape_markdown(found.sentence))
             for found in card.shape.range_of_validity
         )), "",
         "## Options", "", *_markdown_entries(card.option_entries()), "",
         *(["## Parameters", "", *_markdown_entries(card.parameter_entries()), ""] if card.parameters else []),
         "## Provenance", "", *(_markdown_entries(card.provenance_entries()) or ["none recorded"]), "",
-        "## Comparison", "", included_in_markdown(card.comparison, card.comparison_sentence()), "",
-        "## Transfer", "", included_in_markdown(card.transfer, card.transfer_sentence()), "",
-        f"SHA-256 of {in_markdown(card.file)}: `{card.sha256}`. Made with {card.made_with}.",
+        "## Comparison", "", embed_markdown(card.comparison, card.comparison_sentence()), "",
+        "## Transfer", "", embed_markdown(card.transfer, card.transfer_sentence()), "",
+        f"SHA-256 of {escape_markdown(card.file)}: `{card.sha256}`. Made with {card.made_with}.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -284,7 +293,7 @@ def terminal_lines(card: "Card") -> Iterator[str]:
 
 
 def _markdown_entries(entries: Iterable[tuple[str, str]]) -> list[str]:
-    rows = [(in_markdown(name), in_markdown(value)) for name, value in entries]
+    rows = [(escape_markdown(name), escape_markdown(value)) for name, value in entries]
     return _markdown_table(("name", "value"), rows) if rows else []
 
 
@@ -341,21 +350,21 @@ def html_page(card: "Card") -> str:
     description = f"value and gradient over {card.shape.position_name}, beside the task loss"
     properties = "".join(
         f'<tr><td class="{"yes" if found.holds else "no"}">{"yes" if found.holds else "no"}</td>'
-        f"<th>{in_html(found.name)}</th><td>{in_html(found.sentence)}</td></tr>"
+        f"<th>{escape_html(found.name)}</th><td>{escape_html(found.sentence)}</td></tr>"
         for found in card.shape.range_of_validity
     )
     latex = card.shown_latex()
     body = _BODY.format(
-        title=in_html(card.name), subject=in_html(card.subject), mathml=card.mathml or "",
-        formula=in_code(card.formula), symbols=in_html(card.symbols),
+        title=escape_html(card.name), subject=escape_html(card.subject), mathml=card.mathml or "",
+        formula=in_code(card.formula), symbols=escape_html(card.symbols),
         written=f"<dt>written</dt><dd>{in_code(card.written)}</dd>" if card.is_rewritten else "",
         latex="" if latex is None else f"<dt>LaTeX</dt><dd>{in_code(latex)}</dd>",
-        figure=inline_svg(draw_loss(card.shape), in_html(description)), properties=properties,
+        figure=inline_svg(draw_loss(card.shape), escape_html(description)), properties=properties,
         provenance=entry_list(card.provenance_entries()) or "<p>none recorded</p>",
         options=entry_list(card.option_entries()),
         parameters=f"<h2>Parameters</h2>{entry_list(card.parameter_entries())}" if card.parameters else "",
-        comparison=included_in_html(card.comparison, card.comparison_sentence()),
-        transfer=included_in_html(card.transfer, card.transfer_sentence()),
-        file=in_html(card.file), sha256=card.sha256, versions=in_html(card.made_with),
+        comparison=markdown_to_html(card.comparison, card.comparison_sentence()),
+        transfer=markdown_to_html(card.transfer, card.transfer_sentence()),
+        file=escape_html(card.file), sha256=card.sha256, versions=escape_html(card.made_with),
     )  # fmt: skip
     return framed(f"{card.name}: loss card", body)

@@ -12,7 +12,7 @@ from evomal.report.formulas import formula_text, mathml, mathtext, symbols_of
 from evomal.report.page import in_code, scrolling
 from evomal.runs.reading import Run
 from evomal.tasks.metrics import shown_in_percent
-from evomal.text import LONGEST_FORMULA, counted, cut, in_html
+from evomal.text import LONGEST_FORMULA, escape_html, plural, shorten
 
 _WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
 _FAR_OUT = 4.0  # times the span of all but the outermost values
@@ -29,7 +29,7 @@ def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: 
         for points in _pieces(positions, values, low, high)
     )
     box = f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none"'
-    return f'<svg role="img" aria-label="{in_html(description)}" {box}>{lines}</svg>'
+    return f'<svg role="img" aria-label="{escape_html(description)}" {box}>{lines}</svg>'
 
 
 def _limits(curves: Sequence[FloatArray]) -> tuple[float, float]:
@@ -67,7 +67,7 @@ _FINAL = "mean in the final"
 
 def metric_words(metric: str) -> str:
     """The metric with its unit: shares are shown in percent."""
-    name = cut(metric.replace("_", " "), _LONGEST_WORD)
+    name = shorten(metric.replace("_", " "), _LONGEST_WORD)
     return f"{name} (%)" if shown_in_percent(metric) else name
 
 
@@ -79,7 +79,7 @@ def shown_value(value: float, metric: str) -> str:
 def metric_value(value: float, metric: str) -> str:
     """Metric, number and unit, for a sentence."""
     unit = " %" if shown_in_percent(metric) else ""
-    return f"{cut(metric.replace('_', ' '), _LONGEST_WORD)} {shown_value(value, metric)}{unit}"
+    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {shown_value(value, metric)}{unit}"
 
 
 def loss_table(best: BestLosses, *, with_runs: bool) -> str:
@@ -89,14 +89,14 @@ def loss_table(best: BestLosses, *, with_runs: bool) -> str:
     heads += ["shape", "size", "formula", "generation", "origin", *(["method", "seed"] if with_runs else [])]
     numbers = {"rank", heads[1], _FINAL, "size", "generation", "seed"}
     head = "".join(
-        f'<th scope="col"{" class=number" if name in numbers else ""}>{in_html(name)}</th>' for name in heads
+        f'<th scope="col"{" class=number" if name in numbers else ""}>{escape_html(name)}</th>' for name in heads
     )
     rows = "".join(
         _row(place, row, best.metric, with_runs=with_runs, with_final=with_final)
         for place, row in enumerate(best.rows, 1)
     )
     table = f'<table class="losses"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<p class="soft">{in_html(table_sentence(best))}</p>{scrolling(table, "the best distinct losses")}'
+    return f'<p class="soft">{escape_html(table_sentence(best))}</p>{scrolling(table, "the best distinct losses")}'
 
 
 def table_sentence(best: BestLosses) -> str:
@@ -108,21 +108,21 @@ def table_sentence(best: BestLosses) -> str:
 
 
 def _row(place: int, row: RankedLoss, metric: str, *, with_runs: bool, with_final: bool) -> str:
-    sketch, origin = row.sketch, cut(row.candidate.origin, _LONGEST_WORD)
+    sketch, origin = row.sketch, shorten(row.candidate.origin, _LONGEST_WORD)
     drawn = "" if sketch is None else sparkline(sketch.positions, sketch.values, _axis(sketch))
     mean = None if row.mean is None else shown_value(row.mean, metric)
     shown = [
         _number(place), _number(shown_value(row.value, metric)), *([_number(mean)] if with_final else []),
         f"<td>{drawn}</td>", _number(row.size),
-        f'<td class="formula-cell">{_formula(row)}</td>', _number(row.generation), f"<td>{in_html(origin)}</td>",
+        f'<td class="formula-cell">{_formula(row)}</td>', _number(row.generation), f"<td>{escape_html(origin)}</td>",
     ]  # fmt: skip
     if with_runs:
-        shown += [f"<td>{in_html(cut(row.run.method, _LONGEST_WORD))}</td>", _number(row.run.seed)]
+        shown += [f"<td>{escape_html(shorten(row.run.method, _LONGEST_WORD))}</td>", _number(row.run.seed)]
     return f"<tr>{''.join(shown)}</tr>"
 
 
 def _number(value: object) -> str:
-    return f'<td class="number">{"" if value is None else in_html(str(value))}</td>'
+    return f'<td class="number">{"" if value is None else escape_html(str(value))}</td>'
 
 
 def _formula(row: RankedLoss) -> str:
@@ -172,7 +172,7 @@ class ShownFormula:
         size = "" if row.size is None else f", size {row.size}"
         value = f"{metric_value(row.value, metric)} (one training)"
         if row.scores is not None and row.mean is not None:
-            seeds = counted(len(row.scores.values), "fresh seed")
+            seeds = plural(len(row.scores.values), "fresh seed")
             value = (
                 f"{metric_value(row.mean, metric)} (mean of {seeds}; {shown_value(row.value, metric)} in the search)"
             )
@@ -187,12 +187,13 @@ class ShownFormula:
         run, metric = self.row.run, self.best.metric
         costs = dict(run.rivals) if run.final is None else {name: one.mean for name, one in run.final.rivals.items()}
         shown = [
-            f"{cut(name, _LONGEST_NAME)} {shown_value(run.value(cost), metric) if math.isfinite(cost) else 'diverged'}"
+            f"{shorten(name, _LONGEST_NAME)} "
+            + (shown_value(run.value(cost), metric) if math.isfinite(cost) else "diverged")
             for name, cost in costs.items()
         ]
         if not shown:
             return ""
-        how = "one training each" if run.final is None else f"the same seeds: {cut(run.final.verdict, 200)}"
+        how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict, 200)}"
         return f" Known losses beside it: {', '.join(shown[:_MOST_RIVALS])} ({how})."
 
 

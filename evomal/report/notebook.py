@@ -20,16 +20,16 @@ def loss_html(loss: Loss) -> str:
     from evomal.figures.style import inline_svg
     from evomal.report.formulas import formula_text, mathml, symbols_of
     from evomal.report.page import in_code
-    from evomal.text import in_html
+    from evomal.text import escape_html
 
     formula = formula_text(loss)
     # Outputs of a notebook share a page, on which names inside figures must differ.
     prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
     description = "value and gradient of the loss, beside the task loss"
     parts = [
-        f"<p><b>{in_html(type(loss).__name__)}</b> for {in_html(loss.kind)}</p>",
+        f"<p><b>{escape_html(type(loss).__name__)}</b> for {escape_html(loss.kind)}</p>",
         mathml(loss, formula) or "",
-        f"<p>{in_code(formula)}<br>{in_html(symbols_of(loss))}</p>",
+        f"<p>{in_code(formula)}<br>{escape_html(symbols_of(loss))}</p>",
         inline_svg(draw_loss(loss_shape(loss)), description, prefix),
     ]
     return _BOX.format("".join(parts))
@@ -44,27 +44,27 @@ def best_html(best: Best) -> str:
 def result_html(result: SearchResult) -> str:
     """The best loss, below what became of the candidates and of the rivals."""
     from evomal.runs.summary import summary_lines
-    from evomal.text import in_html
+    from evomal.text import escape_html
 
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"
     generations = len(result.history)
     ended = f"{generations} generation{'' if generations == 1 else 's'}: {result.ending}"
-    about = f"<p>{in_html(ended)}<br>candidates: {in_html(counts)}</p>"
+    about = f"<p>{escape_html(ended)}<br>candidates: {escape_html(counts)}</p>"
     lines = [text for label, text in summary_lines(result) if label in ("validation", "rivals", "final")]
-    about += f"<p>{'<br>'.join(map(in_html, lines))}</p>"
+    about += f"<p>{'<br>'.join(map(escape_html, lines))}</p>"
     return about + ("<p>nothing survived</p>" if result.best is None else best_html(result.best))
 
 
 def comparison_html(comparison: Comparison) -> str:
     """Verdicts in words, then the table."""
-    from evomal.text import in_html, included_in_html
+    from evomal.text import escape_html, markdown_to_html
     from evomal.verdict import tables
 
     sentences = [found.sentence for found in comparison.verdicts.values()]
     said = {f"- {sentence}" for sentence in sentences}
     rest = "\n".join(line for line in tables.markdown(comparison).splitlines() if line not in said)
-    verdicts = "".join(f"<p><b>{in_html(sentence)}</b></p>" for sentence in sentences)
-    return f'<div style="overflow-x: auto">{verdicts}{included_in_html(rest, "")}</div>'
+    verdicts = "".join(f"<p><b>{escape_html(sentence)}</b></p>" for sentence in sentences)
+    return f'<div style="overflow-x: auto">{verdicts}{markdown_to_html(rest, "")}</div>'
 
 
 def _shown_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from evomal.figures.style import COLOUR_NAMES
-from evomal.text import LONGEST_FORMULA, cut, in_html
+from evomal.text import LONGEST_FORMULA, escape_html, shorten
 
 _ON_DARK = {
     "blue": "#4ea5e0", "vermillion": "#f08a4b", "green": "#2fc79a", "purple": "#df9cc3", "orange": "#f0b93a",
@@ -125,20 +125,22 @@ _PAGE = """<!doctype html>
 
 def framed(title: str, body: str, *, wide: bool = False) -> str:
     """A whole page; the title is escaped here, the body is HTML already."""
-    return _PAGE.format(title=in_html(title), style=STYLE, attributes=' class="wide"' if wide else "", body=body)
+    return _PAGE.format(title=escape_html(title), style=STYLE, attributes=' class="wide"' if wide else "", body=body)
 
 
 def in_code(text: str, longest: int = LONGEST_FORMULA) -> str:
     """The text as code, the longest cut."""
-    return f"<code>{in_html(cut(text, longest))}</code>"
+    return f"<code>{escape_html(shorten(text, longest))}</code>"
 
 
 def entry_list(entries: Iterable[tuple[str, str]]) -> str:
     """Names beside their values in as many columns as there is room for; empty where there are none."""
-    items = "".join(f"<li><span>{in_html(name)}</span> <span>{in_html(value)}</span></li>" for name, value in entries)
+    items = "".join(
+        f"<li><span>{escape_html(name)}</span> <span>{escape_html(value)}</span></li>" for name, value in entries
+    )
     return f"<ol>{items}</ol>" if items else ""
 
 
 def scrolling(content: str, label: str) -> str:
     """What may be wider than a telephone, in a box that scrolls by itself, by keyboard too."""
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{in_html(label)}">{content}</div>'
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape_html(label)}">{content}</div>'

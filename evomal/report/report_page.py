@@ -7,7 +7,7 @@ from evomal.report.formulas import LONGEST_ON_A_LINE
 from evomal.report.loss_table import ShownFormula, loss_table
 from evomal.report.page import entry_list, framed, in_code, scrolling
 from evomal.report.run_report import RunReport, ShownFigure
-from evomal.text import in_html, included_in_html
+from evomal.text import escape_html, markdown_to_html
 
 _KINDS = {"gain": "gain", "no gain": "no-gain", "learning rate": "no-gain", "worse": "worse", "undecided": "undecided"}
 _RUN_HEADS = ("folder", "task", "method", "seed", "state", "generations", "trained with", "best validation")
@@ -35,9 +35,9 @@ def report_page(report: RunReport) -> str:
     shown = [section for section in sections if section[2]]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in shown)
     body = [
-        f'<header><h1>{in_html(report.title)}</h1><p class="soft">{in_html(report.subject)}</p></header>',
+        f'<header><h1>{escape_html(report.title)}</h1><p class="soft">{escape_html(report.subject)}</p></header>',
         f'<nav aria-label="contents">{links}</nav>',
-        *(f'<p class="note">{in_html(sentence)}</p>' for sentence in report.warnings),
+        *(f'<p class="note">{escape_html(sentence)}</p>' for sentence in report.warnings),
         "<main>",
         *(f'<section id="{name}"><h2>{title}</h2>{content}</section>' for name, title, content in shown),
         "</main>",
@@ -50,13 +50,13 @@ def _verdict(report: RunReport) -> str:
     parts = []
     for verdict in report.verdicts.verdicts:
         items = "".join(
-            f'<li class="{_KINDS.get(sentence.kind, "undecided")}"><strong>{in_html(sentence.kind)}</strong>'
-            f"{in_html(sentence.text)}</li>"
+            f'<li class="{_KINDS.get(sentence.kind, "undecided")}"><strong>{escape_html(sentence.kind)}</strong>'
+            f"{escape_html(sentence.text)}</li>"
             for sentence in verdict.sentences
         )
-        parts.append(f"<h3>{in_html(verdict.title)}</h3>")
+        parts.append(f"<h3>{escape_html(verdict.title)}</h3>")
         parts.append(f'<ul class="verdicts">{items}</ul>' if items else "")
-        parts.append(scrolling(included_in_html(verdict.text, ""), verdict.title) if verdict.text.strip() else "")
+        parts.append(scrolling(markdown_to_html(verdict.text, ""), verdict.title) if verdict.text.strip() else "")
     if parts:
         return "".join(parts)
     command = report.compare_command()
@@ -76,35 +76,37 @@ def _best(report: RunReport) -> str:
 
 
 def _formula(formula: ShownFormula, *, with_task: bool) -> str:
-    heading = f"<h3>{in_html(formula.best.task)}</h3>" if with_task else ""
+    heading = f"<h3>{escape_html(formula.best.task)}</h3>" if with_task else ""
     too_wide = ' class="too-wide"' if len(formula.text) > LONGEST_ON_A_LINE else ""
     typeset = f"<div{too_wide} tabindex=0>{formula.mathml}</div>" if formula.mathml else ""
     written = f"<dt>written</dt><dd>{in_code(formula.written)}</dd>" if formula.written != formula.text else ""
-    symbols = f'<p class="soft">{in_html(formula.symbols)}</p>' if formula.symbols else ""
+    symbols = f'<p class="soft">{escape_html(formula.symbols)}</p>' if formula.symbols else ""
     return (
         f'{heading}<div class="formula">{typeset}<dl><dt>formula</dt><dd>{in_code(formula.text)}</dd>{written}</dl>'
-        f"{symbols}</div><p>{in_html(formula.sentence)}</p>"
+        f"{symbols}</div><p>{escape_html(formula.sentence)}</p>"
     )
 
 
 def _figure(shown: ShownFigure, number: int) -> str:
     narrow = ' class="narrow"' if shown.is_narrow else ""
-    drawn = inline_svg(shown.figure, in_html(shown.description), prefix=f"f{number}-")
-    return f"<h3>{in_html(shown.title)}</h3><figure{narrow}>{drawn}</figure>"
+    drawn = inline_svg(shown.figure, escape_html(shown.description), prefix=f"f{number}-")
+    return f"<h3>{escape_html(shown.title)}</h3><figure{narrow}>{drawn}</figure>"
 
 
 def _tables(report: RunReport) -> str:
     parts: list[str] = []
     for best in report.best if report.formulas else ():
         if len(report.best) > 1:
-            parts.append(f"<h3>{in_html(best.task)}</h3>")
+            parts.append(f"<h3>{escape_html(best.task)}</h3>")
         parts.append(loss_table(best, with_runs=report.run is None) if best.rows else f"<p>{_NOTHING}</p>")
     return "".join(parts)
 
 
 def _runs(report: RunReport) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in _RUN_HEADS)
-    rows = "".join(f"<tr>{''.join(f'<td>{in_html(cell)}</td>' for cell in cells)}</tr>" for cells in report.run_rows())
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape_html(cell)}</td>' for cell in cells)}</tr>" for cells in report.run_rows()
+    )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return scrolling(table, "the runs") if rows else ""
 
@@ -115,7 +117,7 @@ def _settings(report: RunReport) -> str:
         return ""
     task = entry_list(report.settings.task_entries())
     return (
-        f'<p class="soft">{in_html(report.settings.sentence())}</p>{entry_list(entries)}'
+        f'<p class="soft">{escape_html(report.settings.sentence())}</p>{entry_list(entries)}'
         f"{f'<h3>Task</h3>{task}' if task else ''}"
     )
 
@@ -123,11 +125,11 @@ def _settings(report: RunReport) -> str:
 def _commands(report: RunReport) -> str:
     parts = [f"<pre>{in_code(text, _LONGEST_COMMAND)}</pre>" for text in report.typed_commands()]
     for sentence in dict.fromkeys(command.sentence for command in report.own_commands if command.sentence):
-        parts.append(f'<p class="soft">{in_html(f"{sentence[0].upper()}{sentence[1:]}.")}</p>')
+        parts.append(f'<p class="soft">{escape_html(f"{sentence[0].upper()}{sentence[1:]}.")}</p>')
     return "".join(parts)
 
 
 def _made_with() -> str:
-    return in_html(
+    return escape_html(
         ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("evomal", "torch", "matplotlib"))
     )

@@ -11,7 +11,7 @@ from evomal.figures.best_losses import LossShapeSketch
 from evomal.figures.style import BLUE, INK, figure_style, in_figure
 from evomal.report.loss_table import ShownFormula, metric_words, shown_value, table_sentence
 from evomal.report.run_report import RunReport, ShownFigure
-from evomal.text import cut
+from evomal.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,8 +118,8 @@ def _markdown_lines(text: str) -> Iterator[_Line]:
     for line in lines:
         if line.startswith("|"):
             cells = zip(next(waiting), (min(width, _WIDEST_COLUMN) for width in widths), strict=False)
-            shown = "  ".join(f"{cut(cell, width):<{width}}" for cell, width in cells)
-            yield _Line("table", in_figure(cut(shown, _CHARACTERS["table"])))
+            shown = "  ".join(f"{shorten(cell, width):<{width}}" for cell, width in cells)
+            yield _Line("table", in_figure(shorten(shown, _CHARACTERS["table"])))
         else:
             yield from _wrapped("small", line, above=0.06)
 
@@ -133,9 +133,9 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
         for place, row in enumerate(best.rows, 1):
             about = (
                 f"{place:>2} {shown_value(row.value, best.metric):>8} {row.size or '':>3} {row.generation:>3} "
-                f"{cut(row.candidate.origin, 9):<9} {cut(row.run.method, 9)},{row.run.seed}  "
+                f"{shorten(row.candidate.origin, 9):<9} {shorten(row.run.method, 9)},{row.run.seed}  "
             )
-            yield _Line("code", about + cut(row.formula, _LONGEST_IN_TABLE), above=0.06, sketch=row.sketch)
+            yield _Line("code", about + shorten(row.formula, _LONGEST_IN_TABLE), above=0.06, sketch=row.sketch)
     for title, entries in (
         ("Settings", report.settings.entries()),
         ("Environment", report.settings.environment_entries()),
@@ -152,7 +152,7 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
 
 def _wrapped(kind: str, text: str, *, above: float = 0.0) -> Iterator[_Line]:
     """Lines that fit the paper."""
-    for number, line in enumerate(textwrap.wrap(cut(text, _LONGEST_TEXT), _CHARACTERS[kind])):
+    for number, line in enumerate(textwrap.wrap(shorten(text, _LONGEST_TEXT), _CHARACTERS[kind])):
         yield _Line(kind, in_figure(line), 0.0 if number else above)
 
 
@@ -214,7 +214,7 @@ def _titled(shown: ShownFigure) -> "Bbox":
     width, height = shown.figure.get_size_inches()
     side = (_PAPER[0] - width) / 2
     shown.figure.text(
-        (_MARGIN - side) / width, 1 + 0.2 / height, in_figure(cut(shown.title, _CHARACTERS["heading"])),
+        (_MARGIN - side) / width, 1 + 0.2 / height, in_figure(shorten(shown.title, _CHARACTERS["heading"])),
         fontsize=_SIZES["heading"], fontweight="bold", color=INK,
     ).set_in_layout(False)  # fmt: skip
     return Bbox.from_extents(-side, -_MARGIN / 2, width + side, height + _MARGIN)

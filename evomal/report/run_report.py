@@ -31,7 +31,7 @@ from evomal.report.loss_table import ShownFormula, metric_value, run_name, shown
 from evomal.runs.reading import Run, Runs, Standing, chosen_runs, classes_of, standing_of
 from evomal.runs.recorded_run import RunState
 from evomal.runs.run_loop import BEST_NAME
-from evomal.text import counted, cut
+from evomal.text import plural, shorten
 from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.reading import RecordedVerdicts, recorded_verdicts
 
@@ -74,7 +74,7 @@ class RunSettings:
             found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
             for key, value in found.items():
                 recorded.setdefault(key, []).append(shown_entry(value))
-        return [(key, cut(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
+        return [(key, shorten(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -110,10 +110,10 @@ def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
 def shown_entry(value: Any) -> str:
     """A recorded value in a line."""
     if isinstance(value, Mapping):
-        return cut(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
+        return shorten(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
     if isinstance(value, (list, tuple)):
-        return cut(", ".join(map(shown_entry, value[:LONGEST_ENTRY])) or "none", LONGEST_ENTRY)
-    return cut(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
+        return shorten(", ".join(map(shown_entry, value[:LONGEST_ENTRY])) or "none", LONGEST_ENTRY)
+    return shorten(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
 
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class RunReport:
             return f"Comparison in {self.folder.resolve().name}"
         tasks = "; ".join(dict.fromkeys(run.task for run in self.runs.runs))
         methods = ", ".join(dict.fromkeys(name for methods in self.runs.by_method().values() for name in methods))
-        return cut(f"{tasks}: {methods}", LONGEST_ENTRY)
+        return shorten(f"{tasks}: {methods}", LONGEST_ENTRY)
 
     @property
     def subject(self) -> str:
@@ -213,7 +213,7 @@ class RunReport:
             return f"One search, seed {self.run.seed}, begun {_moment(standing.created)}; {standing.state}{ended}."
         states = [str(standing.state) for standing in self.standings]
         found = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        return f"{counted(len(states), 'search')}: {found}." if states else "Losses that were given, no searches."
+        return f"{plural(len(states), 'search')}: {found}." if states else "Losses that were given, no searches."
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -354,7 +354,7 @@ def _content_sentences(run: Run) -> list[str]:
         found.append("has one generation only, so that nothing was bred.")
     failures = [candidate.sentence for candidate in run.computed if candidate.state is State.FAILED]
     for sentence in sorted(set(failures), key=failures.count, reverse=True)[:_MOST_SENTENCES]:
-        found.append(f"had {counted(failures.count(sentence), 'failure')}: {cut(sentence, 2 * LONGEST_ENTRY)}")
+        found.append(f"had {plural(failures.count(sentence), 'failure')}: {shorten(sentence, 2 * LONGEST_ENTRY)}")
     return found
 
 

@@ -3,17 +3,17 @@
 import functools
 import math
 import numbers
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Genome, Proposal, size_of
 from evomal.runs.canonical import canonical, parsed
-from evomal.text import cut
+from evomal.text import short_repr, shorten
 
 MAX_GENOME = 1_000_000
 MAX_WEIGHTS = 100_000
@@ -72,7 +72,7 @@ class RecordedCandidate:
 
     def __repr__(self) -> str:
         fitness = f", fitness={self.fitness:.4g}" if math.isfinite(self.fitness) else ""
-        return f"RecordedCandidate({self.generation}:{self.index} {cut(self.genome, 60)!r}, {self.state}{fitness})"
+        return f"RecordedCandidate({self.generation}:{self.index} {shorten(self.genome, 60)!r}, {self.state}{fitness})"
 
     @classmethod
     def of(cls, generation: int, index: int, proposal: Proposal, outcome: Outcome) -> "RecordedCandidate":
@@ -196,42 +196,31 @@ def _state(value: str) -> State:
     try:
         return State(value)
     except ValueError:
-        raise InputError(f"state must be one of {', '.join(State)} but got {_shown(value)}") from None
+        raise InputError(f"state must be one of {', '.join(State)} but got {short_repr(value)}") from None
 
 
 def whole(name: str, value: Any) -> int:
     """The value as a whole number of at least 0 that SQLite can hold, or an error."""
-    try:
-        found = operator.index(value)
-    except TypeError:
-        found = -1
-    if not 0 <= found <= _MAX_INTEGER or isinstance(value, bool):
-        raise InputError(f"{name} must be a whole number of at least 0 but got {_shown(value)}")
-    return found
+    return whole_number(name, value, at_least=0, at_most=_MAX_INTEGER)
 
 
 def number(name: str, value: Any) -> float:
     """The value as a float, or an error."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise InputError(f"{name} must be a number but got {_shown(value)}")
+        raise InputError(f"{name} must be a number but got {short_repr(value)}")
     return float(value)
 
 
 def checked_text(name: str, value: Any, longest: int) -> str:
     """The text itself, or an error where SQLite could not hold it or nobody would read it."""
     if not isinstance(value, str) or not value or len(value) > longest:
-        raise InputError(f"{name} must be a text of 1 to {longest} characters but got {_shown(value)}")
+        raise InputError(f"{name} must be a text of 1 to {longest} characters but got {short_repr(value)}")
     if _storable(value, longest) != value:
-        raise InputError(f"{name} must be proper Unicode but got {_shown(value)}")
+        raise InputError(f"{name} must be proper Unicode but got {short_repr(value)}")
     return str(value)  # a plain one: enumerations are texts too
 
 
 def _storable(value: str, longest: int = MAX_SENTENCE) -> str:
     """A text that SQLite can hold: sentences may quote an exception, and those can hold anything at any length."""
     text = str(value).encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _shown(value: Any) -> str:
-    shown = ascii(value)
-    return shown if len(shown) <= 40 else shown[:39] + "…"
+    return shorten(text, longest)

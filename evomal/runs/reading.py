@@ -27,7 +27,7 @@ from evomal.runs.store import RECORD_NAME
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metrics import is_metric_of, recorded_direction
-from evomal.text import counted
+from evomal.text import plural
 from evomal.units import Units
 
 UNKNOWN = "unknown"
@@ -184,7 +184,7 @@ def _is_higher_better(task: Mapping[str, Any], metric: str, folder: Path) -> boo
 
 def _hardware(settings: Mapping[str, Any]) -> str:
     device, threads = _text(settings.get("device")), settings.get("threads")
-    return f"{device}, {counted(threads, 'thread')}" if device == "cpu" and isinstance(threads, int) else device
+    return f"{device}, {plural(threads, 'thread')}" if device == "cpu" and isinstance(threads, int) else device
 
 
 def _unlike(group: Sequence[Run]) -> list[str]:

@@ -12,11 +12,11 @@ from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final, recorded_final, rivals_of
 from evomal.runs.lock import is_held
 from evomal.runs.store import RECORD_NAME, Forced, RunStore
+from evomal.text import one_line
 
 _OBJECTS = ("task", "versions", "settings", "budgets", "workplace")
 _DEEPEST = 20  # objects and lists within each other
 _LARGEST = 10**100  # beyond every seed and count, and within the range of a float
-_LONGEST_REASON = 200  # characters
 
 
 class RunState(StrEnum):
@@ -78,7 +78,7 @@ def read_run(folder: str | os.PathLike[str]) -> RecordedRun:
     except EvomalError:
         raise
     except Exception as error:  # a forged record can lead anywhere, and may not hide the others
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(f"{path}: cannot be understood ({reason})") from None
 
 

@@ -14,7 +14,7 @@ from evomal.methods.outcomes import State
 from evomal.methods.proposals import Genome
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final, Scores
-from evomal.text import cut
+from evomal.text import shorten
 from evomal.units import Units
 
 
@@ -84,7 +84,9 @@ class Best:
 
     def __repr__(self) -> str:
         mean = f", mean={self.mean:.4g} of {len(self.scores)}" if self.scores else ""
-        return f"Best({cut(str(self.genome), 60)!r}, fitness={self.fitness:.4g}{mean}, generation={self.generation})"
+        return (
+            f"Best({shorten(str(self.genome), 60)!r}, fitness={self.fitness:.4g}{mean}, generation={self.generation})"
+        )
 
     @property
     def mean(self) -> float:

@@ -22,6 +22,7 @@ from evomal.runs.database import (
     rows,
     unchecked_rows,
 )
+from evomal.text import plural
 
 _LEAST_ROW_BYTES = 64  # every row holds a checksum of that length
 
@@ -48,7 +49,7 @@ def damaged(path: Path, damage: DamageError) -> InputError:
     """The refusal: the file, what is wrong with it, and what can still be read of what was saved."""
     places = _verified_places(path)
     generations = len({generation for generation, _ in places})
-    saved = f"{_counted(generations, 'generation')} and {_counted(len(places), 'candidate')}"
+    saved = f"{plural(generations, 'generation')} and {plural(len(places), 'candidate')}"
     return InputError(f"{path}: is damaged ({damage}); {saved} of it can still be read and verified")
 
 
@@ -144,7 +145,3 @@ def _collect(connection: sqlite3.Connection, clause: str, places: set[tuple[int,
                 if is_intact("candidates", row, proof):
                     candidate, _ = from_row(row)
                     places.add((candidate.generation, candidate.index))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -21,6 +21,7 @@ from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation
 from evomal.runs.summary import final_line, shown_rivals
+from evomal.text import printable
 
 _REFRESHES_PER_SECOND = 4
 _UNKNOWN = "—"
@@ -218,7 +219,7 @@ def shown_formula(candidate: RecordedCandidate) -> str:
         text = Expression.parse(text).formula(candidate.weights or None)
     except Exception:  # A genome need not be an expression, and a formula that cannot be shown may not end a search.
         text = candidate.genome
-    return "".join(character if character.isprintable() else "?" for character in text[:_LONGEST_SHOWN])
+    return printable(text[:_LONGEST_SHOWN])
 
 
 def _row(label: str, value: str, style: str = "") -> Text:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from evomal.checks import whole_number
 from evomal.methods import method_named
-from evomal.methods.strategy import whole_number
 from evomal.runs.executors import crew_if_wanted
 from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings

@@ -16,7 +16,7 @@ from evomal.figures.trained_models import (
 )
 from evomal.figures.training_curves import training_curves
 from evomal.tasks.task import Part, Recipe
-from evomal.text import counted
+from evomal.text import plural
 from tests.engine.populations import classification, dropping, regression
 
 FAST = {"steps": 20, "device": "cpu"}
@@ -77,7 +77,7 @@ def test_means_deviations_and_numbers_for_people():
     assert np.isnan(mean_and_deviation(np.array([[1.0]]))[1]).all()
     assert (metric_words("error_rate"), metric_words("macro_f1")) == ("error rate (%)", "macro f1")
     assert (shown_metric(0.12345, "error_rate"), shown_metric(0.12345, "mse")) == ("12.35 %", "0.1235")
-    assert (counted(1, "seed"), counted(1200, "row")) == ("1 seed", "1,200 rows")
+    assert (plural(1, "seed"), plural(1200, "row")) == ("1 seed", "1,200 rows")
 
 
 def test_a_shortened_schedule_keeps_its_milestones_or_takes_others():

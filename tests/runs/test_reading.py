@@ -8,7 +8,7 @@ import evomal
 from evomal.errors import InputError
 from evomal.runs import RunStore
 from evomal.runs.reading import UNKNOWN, chosen_runs
-from evomal.text import counted
+from evomal.text import plural
 from tests.figures.records import record, row, settings
 
 
@@ -123,4 +123,4 @@ def test_elites_are_computed_once_and_odd_genomes_have_no_size(tmp_path):
 
 
 def test_nouns_are_counted():
-    assert [counted(1, "search"), counted(2, "search"), counted(0, "thread")] == ["1 search", "2 searches", "0 threads"]
+    assert [plural(1, "search"), plural(2, "search"), plural(0, "thread")] == ["1 search", "2 searches", "0 threads"]

@@ -75,7 +75,7 @@ def test_whatever_else_goes_wrong_is_one_sentence(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "is_held", failing)
     assert refusal(tmp_path) == (
-        f"{tmp_path / RECORD}: cannot be understood (ZeroDivisionError: one two {'x' * (200 - 27)})"
+        f"{tmp_path / RECORD}: cannot be understood (ZeroDivisionError: one two {'x' * (300 - 8)})"
     )
 
 

@@ -349,9 +349,9 @@ def test_candidates_come_from_proposals_and_give_outcomes_back():
 def test_a_candidate_must_make_sense():
     good = candidate(0, 0)
     for change, sentence in [
-        ({"index": -1}, "index must be a whole number of at least 0 but got -1"),
-        ({"index": 2**63}, "index must be a whole number"),
-        ({"generation": 1.5}, "generation must be a whole number of at least 0 but got 1.5"),
+        ({"index": -1}, "index must be at least 0 but got -1"),
+        ({"index": 2**63}, "index must be at most 9223372036854775807 but got 9223372036854775808"),
+        ({"generation": 1.5}, "generation must be a whole number but got 1.5"),
         ({"parents": (True,)}, "a parent must be a whole number"),
         ({"genome": ""}, "genome must be a text of 1 to 1000000 characters but got ''"),
         ({"genome": "\ud800"}, "genome must be proper Unicode"),

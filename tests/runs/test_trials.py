@@ -111,7 +111,7 @@ def test_a_record_without_the_table_is_damaged(tmp_path):
         ({"score": math.nan}, "score must be a finite number, or inf where there is none, but got nan"),
         ({"score": -math.inf}, "score must be a finite number, or inf where there is none, but got -inf"),
         ({"seconds": -1.0}, "seconds must be finite and at least 0 but got -1.0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0 but got -1"),
+        ({"seed": -1}, "seed must be at least 0 but got -1"),
         ({"loss": ""}, "loss must be a text of 1 to 1000 characters but got ''"),
     ],
 )

@@ -11,6 +11,7 @@ from evomal.losses.exporting import frames
 from evomal.losses.exporting.bodies import body
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.taylor import TaylorLoss
+from evomal.text import printable
 from evomal.units import Units
 
 
@@ -128,5 +129,4 @@ def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
 
 def _harmless(line: str) -> str:
     """The line as it may stand in a docstring: provenance comes from files, and must not end the string."""
-    printable = "".join(character if character.isprintable() else "?" for character in line)
-    return printable.replace("\\", "/").replace('"', "'")
+    return printable(line).replace("\\", "/").replace('"', "'")

@@ -15,6 +15,7 @@ from evomal.runs.executors.cluster_folder import cluster_folder
 from evomal.runs.executors.worker_pool import Crew, Say, Tick
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import one_line, plural
 
 _MEBIBYTE = 2**20
 _CONNECTING = 10.0  # seconds
@@ -133,7 +134,7 @@ def _connect(ray: Any, settings: SearchSettings, tasks: Sequence[Task], stack: c
     try:
         ray.init(address=settings.address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error)
         place = "could be started here" if settings.address is None else f"answers at {settings.address}"
         raise InputError(f"no Ray cluster {place}: {reason}") from None
 
@@ -196,13 +197,9 @@ def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tupl
     needs = {"num_cpus": float(threads), "num_gpus": gpus}
     room = sum(_room(node, needs) for node in nodes)
     if room == 0:
-        wanted = _counted(threads, "processor") + (f" and {_counted(gpus, 'GPU')}" if gpus else "")
+        wanted = plural(threads, "processor") + (f" and {plural(gpus, 'GPU')}" if gpus else "")
         raise InputError(f"a worker needs {wanted}, but no node of the cluster has them")
     return settings.workers or room, needs
-
-
-def _counted(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _room(node: dict[str, float], needs: dict[str, float]) -> int:

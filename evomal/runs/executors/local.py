@@ -10,6 +10,7 @@ from evomal.engine.engine import Report
 from evomal.errors import EvomalError
 from evomal.methods import Failure, Raised, Stage
 from evomal.runs.executors.backlog import units
+from evomal.text import one_line
 from evomal.users_code import place_of_error
 
 # By torch on Linux and macOS, on Windows; by CUDA and Triton; by cuBLAS, cuDNN and the others.
@@ -99,8 +100,3 @@ def _ending(report: Report) -> Report:
             raise _EndedError(error) from None
 
     return reported
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, short enough for a record."""
-    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__

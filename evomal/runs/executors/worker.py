@@ -11,10 +11,9 @@ import torch
 
 from evomal.errors import EvomalError, InputError
 from evomal.runs.canonical import versions
-from evomal.runs.executors.local import is_out_of_memory, one_line
+from evomal.runs.executors.local import is_out_of_memory
 from evomal.runs.executors.shipping import unpacked
-
-_LONGEST = 60
+from evomal.text import one_line, short_repr
 
 
 def differing(found: Any, expected: Any, path: str = "") -> str | None:
@@ -24,14 +23,9 @@ def differing(found: Any, expected: Any, path: str = "") -> str | None:
     elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
         pairs = [(str(index), *pair) for index, pair in enumerate(zip(found, expected, strict=True))]
     else:
-        return None if found == expected else f"{path} {_shown(found)} and not {_shown(expected)}"
+        return None if found == expected else f"{path} {short_repr(found)} and not {short_repr(expected)}"
     inner = (differing(theirs, ours, f"{path}.{name}" if path else name) for name, theirs, ours in pairs)
     return next((text for text in inner if text is not None), None)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 TOO_SMALL = "its worker ran out of memory"

@@ -11,9 +11,9 @@ from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.runs.canonical import versions
 from evomal.runs.executors.backlog import Backlog, Piece
-from evomal.runs.executors.local import one_line
 from evomal.runs.executors.shipping import folders_of_users_code, packing
 from evomal.runs.executors.worker import TOO_SMALL, Ability, Answer, Worker, differing, reason_of
+from evomal.text import one_line
 
 _TICK = 0.2  # seconds between two looks at what a person wants
 _GRACE = 10.0  # seconds the first worker waits for the others before work begins

@@ -1,12 +1,12 @@
 """The datasets by name."""
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from evomal.checks import unknown_name
 from evomal.errors import InputError
 from evomal.tasks.datasets import boston, california, cifar10, cifar100, diabetes, mnist, svhn
 from evomal.tasks.datasets.cifar_records import SHAPE as CIFAR_SHAPE
@@ -46,9 +46,7 @@ DATASETS: dict[str, DatasetInfo] = {row.name: row for row in _ROWS}
 def dataset_named(name: str) -> DatasetInfo:
     """The registry's row of that name."""
     if name not in DATASETS:
-        near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known names are {', '.join(DATASETS)}"
-        raise InputError(f"there is no dataset named {name[:60]!r}: {hint}")
+        raise unknown_name("dataset", name, DATASETS)
     return DATASETS[name]
 
 
