@@ -17,6 +17,8 @@ from rich.progress import (
 from rich.table import Column
 
 Item = TypeVar("Item")
+Announce = Callable[[str], None]
+"""Called with one sentence per stage."""
 StepsDone = Callable[[int], None]
 """Called with the number of steps done since the last call."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evomal.cli.display import TerminalWatcher
+from evomal.cli.display import TerminalDisplay
 from evomal.cli.options import AsJson, chosen_task, echo_json, listed_losses, listed_rates, typed_words
 from evomal.cli.searching import (
     Address,
@@ -85,8 +85,8 @@ def compare_losses(
     if search_each and rates is None:
         raise InputError("--search-each is for --rates: it searches at each of them")
     typed = {"command": typed_words(context, without=_NOT_REPEATED)}
-    with _stoppable(out) as watcher:
-        common |= {"watcher": watcher, "told": watcher.announce}
+    with _stoppable(out) as listener:
+        common |= {"listener": listener, "announce": listener.announce}
         if rates is not None:
             curve = rate_curve(chosen, rates=listed_rates(rates), search_each=search_each, **common)
             named = {f"lr {rate:g}": found for rate, found in curve.comparisons.items()}
@@ -127,11 +127,11 @@ def transfer_losses(
         raise InputError("either --loss or --from must be given: losses that are there, or a task to learn them on")
     target = chosen_task(to, model, data, Hardships())
     learned_on = None if source is None else chosen_task(source, source_model, data, Hardships())
-    with _stoppable(out) as watcher:
+    with _stoppable(out) as listener:
         found = transfer(
             target, losses=listed_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
-            watcher=watcher, told=watcher.announce,
+            listener=listener, announce=listener.announce,
         )  # fmt: skip
     extra = {
         "source": found.source,
@@ -142,11 +142,11 @@ def transfer_losses(
 
 
 @contextlib.contextmanager
-def _stoppable(out: Path | None) -> Iterator[TerminalWatcher]:
-    """A watcher, and the sentence that Ctrl-C comes to."""
+def _stoppable(out: Path | None) -> Iterator[TerminalDisplay]:
+    """A listener, and the sentence that Ctrl-C comes to."""
     try:
-        with TerminalWatcher() as watcher:
-            yield watcher
+        with TerminalDisplay() as listener:
+            yield listener
     except KeyboardInterrupt:
         again = f"the same command goes on in {out}" if out else "without --out nothing was recorded"
         raise StoppedError(f"interrupted; {again}") from None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 
 from evomal.runs import Generation
-from evomal.runs.watching import DisplayWatcher
+from evomal.runs.display import ProgressDisplay
 
 SENTENCE = "stopping after this step; once more stops at once"
 
@@ -52,7 +52,7 @@ def interruptible(say: Callable[[str], None]) -> Iterator[Interruption]:
         signal.signal(signal.SIGINT, previous)
 
 
-class TerminalWatcher(DisplayWatcher):
+class TerminalDisplay(ProgressDisplay):
     """Watches searches and trainings, one after the other; a context, in which Ctrl-C is asked for at each step."""
 
     def __init__(self) -> None:
@@ -66,19 +66,19 @@ class TerminalWatcher(DisplayWatcher):
         super().__exit__(kind, error, trace)
         self._stack.close()
 
-    def report(self, stage: str, steps: int) -> None:
+    def on_steps(self, stage: str, steps: int) -> None:
         """Take in steps, and stop if a stop was asked for."""
-        super().report(stage, steps)
+        super().on_steps(stage, steps)
         self._interruption.check()
 
-    def rivals(self, scores: Mapping[str, float]) -> None:
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
         """Take in the rivals, and stop if a stop was asked for."""
-        super().rivals(scores)
+        super().on_rivals(scores)
         self._interruption.check()
 
-    def told(self, generation: Generation) -> None:
+    def on_generation(self, generation: Generation) -> None:
         """Take in a generation, and stop if a stop was asked for."""
-        super().told(generation)
+        super().on_generation(generation)
         self._interruption.check()
 
     def announce(self, sentence: str) -> None:

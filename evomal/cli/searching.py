@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evomal.cli.display import TerminalWatcher
+from evomal.cli.display import TerminalDisplay
 from evomal.cli.options import (
     AsJson,
     chosen_task,
@@ -299,9 +299,9 @@ def _run(
     *, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
     try:
-        with TerminalWatcher() as watcher:
+        with TerminalDisplay() as listener:
             result = search(
-                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, watcher=watcher,
+                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, listener=listener,
                 force=force,
             )  # fmt: skip
     except KeyboardInterrupt:

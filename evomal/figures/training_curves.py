@@ -23,12 +23,12 @@ from evomal.figures.style import (
 )
 from evomal.figures.trained_models import (
     FIRST_SEED,
-    Announce,
     mean_and_deviation,
     metric_scale,
     metric_words,
     trained_models,
 )
+from evomal.progress import Announce
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 

@@ -4,18 +4,18 @@ from evomal.methods.catalogue import METHODS, method_named
 from evomal.methods.filters import FILTERS, FilteringJudge
 from evomal.methods.judging import Executor, Failure, Judge, Raised, Stage
 from evomal.methods.learned_losses import learned_loss, readable
-from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.method import Method, SearchContext, Workload
 
 __all__ = [
     "FILTERS",
     "METHODS",
-    "Brief",
     "Executor",
     "Failure",
     "FilteringJudge",
     "Judge",
     "Method",
     "Raised",
+    "SearchContext",
     "Stage",
     "Workload",
     "learned_loss",

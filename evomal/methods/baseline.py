@@ -7,7 +7,7 @@ from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
-from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.rivals import RIVALS
@@ -20,9 +20,9 @@ TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
 class _TrainingJudge(Judge):
     """Trains with the losses of those names."""
 
-    def __init__(self, brief: Brief, executor: Executor) -> None:
+    def __init__(self, context: SearchContext, executor: Executor) -> None:
         super().__init__(executor)
-        self._kind = brief.kind
+        self._kind = context.kind
 
     def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
         cases = [Case(proposal, []) for proposal in proposals]
@@ -33,8 +33,8 @@ class _TrainingJudge(Judge):
         return "evaluate_losses", [[named_loss(str(genome), kind=self._kind) for genome, _ in losses]]
 
 
-def _task_loss(brief: Brief, _: Sequence[Expression]) -> FixedForm:
-    return FixedForm(TASK_LOSSES[brief.kind])
+def _task_loss(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
+    return FixedForm(TASK_LOSSES[context.kind])
 
 
 BASELINE = Method(

@@ -7,14 +7,14 @@ from evomal.expression import Expression
 from evomal.methods.filters import FilteringJudge
 from evomal.methods.genetic import GeneticSearch
 from evomal.methods.judging import Executor
-from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.random_search import RandomSearch
 
 
-def _genetic(brief: Brief, seeds: Sequence[Expression]) -> GeneticSearch:
-    settings = brief.settings
+def _genetic(context: SearchContext, seeds: Sequence[Expression]) -> GeneticSearch:
+    settings = context.settings
     return GeneticSearch(
-        seed=brief.seed,
+        seed=context.seed,
         population=settings.population,
         generations=settings.generations,
         tournament=settings.tournament,
@@ -28,14 +28,14 @@ def _genetic(brief: Brief, seeds: Sequence[Expression]) -> GeneticSearch:
     )
 
 
-def tuning(brief: Brief, executor: Executor) -> FilteringJudge:
+def tuning(context: SearchContext, executor: Executor) -> FilteringJudge:
     """Expressions through all stages."""
-    return FilteringJudge(executor, seed=brief.seed, filters=brief.settings.filters)
+    return FilteringJudge(executor, seed=context.seed, filters=context.settings.filters)
 
 
-def as_written(brief: Brief, executor: Executor) -> FilteringJudge:
+def as_written(context: SearchContext, executor: Executor) -> FilteringJudge:
     """Expressions through all stages but the optimisation of their weights."""
-    return FilteringJudge(executor, seed=brief.seed, optimised=False, filters=brief.settings.filters)
+    return FilteringJudge(executor, seed=context.seed, optimised=False, filters=context.settings.filters)
 
 
 EVOMAL = Method(
@@ -48,12 +48,12 @@ GP_LFL = Method(
 )  # fmt: skip
 
 
-def _drawn(brief: Brief, seeds: Sequence[Expression]) -> RandomSearch:
+def _drawn(context: SearchContext, seeds: Sequence[Expression]) -> RandomSearch:
     if seeds:
         raise InputError("random search draws every tree anew, so it cannot be seeded with losses")
-    settings = brief.settings
+    settings = context.settings
     return RandomSearch(
-        seed=brief.seed,
+        seed=context.seed,
         population=settings.population,
         generations=settings.generations,
         max_height=settings.max_height,

@@ -12,7 +12,7 @@ from evomal.settings import SearchSettings
 
 
 @dataclass(frozen=True)
-class Brief:
+class SearchContext:
     """What a search is about, besides its tasks themselves."""
 
     settings: SearchSettings
@@ -44,15 +44,15 @@ class Method:
 
     name: str
     purpose: str
-    propose: Callable[[Brief, Sequence[Expression]], Strategy]
+    propose: Callable[[SearchContext, Sequence[Expression]], Strategy]
     """The strategy, which may begin with some expressions."""
-    judge: Callable[[Brief, Executor], Judge]
+    judge: Callable[[SearchContext, Executor], Judge]
     workload: Workload
     of_expressions: bool = True
     """Whether its losses are expressions, which may have an output activation and may be begun with."""
 
-    def strategy(self, brief: Brief, seeds: Sequence[Expression] = ()) -> Strategy:
+    def strategy(self, context: SearchContext, seeds: Sequence[Expression] = ()) -> Strategy:
         """What it proposes; one that does not work on expressions cannot begin with any."""
         if seeds and not self.of_expressions:
             raise InputError(f"{self.name} does not search for expressions, so it cannot begin with losses")
-        return self.propose(brief, seeds)
+        return self.propose(context, seeds)

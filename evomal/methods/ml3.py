@@ -17,7 +17,7 @@ from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded, still_open
-from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.strategy import FixedForm
@@ -30,9 +30,9 @@ NETWORK = "network"
 class _NetworkJudge(Judge):
     """Tunes the network, then trains with it."""
 
-    def __init__(self, brief: Brief, executor: Executor) -> None:
+    def __init__(self, context: SearchContext, executor: Executor) -> None:
         super().__init__(executor)
-        self._brief = brief
+        self._context = context
 
     def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
         cases = [Case(proposal, list(proposal.weights) or self._start()) for proposal in proposals]
@@ -44,10 +44,10 @@ class _NetworkJudge(Judge):
         return concluded(cases)
 
     def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
-        return "evaluate_losses", [[network_loss(weights, self._brief.kind) for _, weights in losses]]
+        return "evaluate_losses", [[network_loss(weights, self._context.kind) for _, weights in losses]]
 
     def _start(self) -> list[float]:
-        layers = starting_layers(generator=torch_generator(self._brief.seed, "starting network"))
+        layers = starting_layers(generator=torch_generator(self._context.seed, "starting network"))
         weights: list[float] = weights_of(layers).tolist()
         return weights
 
@@ -57,11 +57,11 @@ def network_loss(weights: Sequence[float], kind: Kind) -> NeuralLoss:
     return NeuralLoss(layers_of(torch.tensor(list(weights), dtype=torch.float64)), kind=kind)
 
 
-def _pass_after_pass(brief: Brief, _: Sequence[Expression]) -> FixedForm:
-    return FixedForm(NETWORK, generations=brief.settings.generations)
+def _pass_after_pass(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
+    return FixedForm(NETWORK, generations=context.settings.generations)
 
 
-def _single_pass(brief: Brief, _: Sequence[Expression]) -> FixedForm:
+def _single_pass(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
     return FixedForm(NETWORK)
 
 

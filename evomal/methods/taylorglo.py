@@ -11,7 +11,7 @@ from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.taylor import PARAMETERS, as_tree
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
-from evomal.methods.method import Brief, Method, Workload
+from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.strategy import GenerationalStrategy
@@ -60,7 +60,7 @@ def finite_values(fitnesses: Sequence[float]) -> list[float]:
 class _PolynomialJudge(Judge):
     """Trains with every polynomial that is proposed."""
 
-    def __init__(self, _: Brief, executor: Executor) -> None:
+    def __init__(self, _: SearchContext, executor: Executor) -> None:
         super().__init__(executor)
 
     def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
@@ -74,9 +74,9 @@ class _PolynomialJudge(Judge):
         return "evaluate", [trees, weights]
 
 
-def _covariance_adapted(brief: Brief, _: Sequence[Expression]) -> CmaSearch:
-    settings = brief.settings
-    return CmaSearch(seed=brief.seed, population=settings.population, generations=settings.generations)
+def _covariance_adapted(context: SearchContext, _: Sequence[Expression]) -> CmaSearch:
+    settings = context.settings
+    return CmaSearch(seed=context.seed, population=settings.population, generations=settings.generations)
 
 
 TAYLORGLO = Method(

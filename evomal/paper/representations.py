@@ -12,7 +12,8 @@ from evomal.engine.training import outputs_of
 from evomal.errors import InputError
 from evomal.figures.scans import FloatArray
 from evomal.figures.style import GREY, INK, add_note, figure_style, in_figure, panels, sentence_figure, shown_name
-from evomal.figures.trained_models import FIRST_SEED, Announce, TrainedModel, fixed_rows, shown_metric, trained_models
+from evomal.figures.trained_models import FIRST_SEED, TrainedModel, fixed_rows, shown_metric, trained_models
+from evomal.progress import Announce
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
 from evomal.tasks.task import Task

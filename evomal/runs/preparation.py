@@ -10,7 +10,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
-from evomal.methods import Brief, Executor, Judge, Method
+from evomal.methods import Executor, Judge, Method, SearchContext
 from evomal.methods.strategy import Strategy
 from evomal.runs.executors import EXECUTORS, Say, Tick
 from evomal.settings import SearchSettings
@@ -41,18 +41,18 @@ def prepared(
     judged = _judged(tasks, settings)
     opened = EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say, tick)
     with opened as executor:
-        brief = Brief(settings, seed, judged[0].kind)
-        yield Prepared(judged, executor, _strategy(method, brief), method.judge(brief, executor))
+        context = SearchContext(settings, seed, judged[0].kind)
+        yield Prepared(judged, executor, _strategy(method, context), method.judge(context, executor))
 
 
 def tried(tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int) -> tuple[Engine, Strategy]:
     """What a search would compute and propose with, in this process: to look at, not to search with."""
     engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
-    return engine, _strategy(method, Brief(settings, seed, engine.tasks[0].kind))
+    return engine, _strategy(method, SearchContext(settings, seed, engine.tasks[0].kind))
 
 
-def _strategy(method: Method, brief: Brief) -> Strategy:
-    return method.strategy(brief, [_seed_expression(name, brief.kind) for name in brief.settings.seed_with])
+def _strategy(method: Method, context: SearchContext) -> Strategy:
+    return method.strategy(context, [_seed_expression(name, context.kind) for name in context.settings.seed_with])
 
 
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:

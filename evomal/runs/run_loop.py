@@ -19,12 +19,12 @@ from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
 from evomal.runs.canonical import Difference, versions
+from evomal.runs.display import ProgressDisplay, SearchListener, stop_check
 from evomal.runs.finals import Final, final_of
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import RECORD_NAME, RunStore
 from evomal.runs.trial_rounds import TrialRounds
-from evomal.runs.watching import DisplayWatcher, Watcher, ticking
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -44,7 +44,7 @@ def search(
     settings: SearchSettings | None = None,
     callback: Callback | None = None,
     progress: bool = False,
-    watcher: Watcher | None = None,
+    listener: SearchListener | None = None,
     source: Mapping[str, Any] | None = None,
     force: bool = False,
     **changes: Any,
@@ -65,7 +65,7 @@ def search(
         settings: All settings at once, instead of a preset with changes.
         callback: Called after each generation.
         progress: Show a progress bar with the time left on standard error; lines where that is no terminal.
-        watcher: Told of every step, instead of `progress`.
+        listener: Called at every step, instead of `progress`.
         source: Recorded: whatever the caller needs to have the tasks again.
         force: Go on with a record although what it was begun with differs. What comes then need not be what an
             uninterrupted run would have found, and the record says so.
@@ -84,21 +84,21 @@ def search(
         >>> result = evomal.search(evomal.load_task("diabetes", "mlp:hidden=64"), progress=True)  # doctest: +SKIP
         >>> result.best.formula(), result.best.mean, result.rivals["mse"]  # doctest: +SKIP
     """
-    if progress and watcher is None:
-        with DisplayWatcher() as shown:
+    if progress and listener is None:
+        with ProgressDisplay() as shown:
             return search(
                 task, method=method, preset=preset, seed=seed, folder=folder, settings=settings, callback=callback,
-                watcher=shown, source=source, force=force, **changes,
+                listener=shown, source=source, force=force, **changes,
             )  # fmt: skip
     chosen = method_named(method)
     resolved = SearchSettings.given(settings, preset, changes)
-    say = None if watcher is None else lambda sentence: watcher.say(sentence)
-    with thread_count(resolved.threads), prepared(task, chosen, resolved, seed, say, ticking(watcher)) as parts:
+    say = None if listener is None else lambda sentence: listener.say(sentence)
+    with thread_count(resolved.threads), prepared(task, chosen, resolved, seed, say, stop_check(listener)) as parts:
         run = _Run(parts, chosen, resolved, seed, source)
         if folder is None:
-            return run.to_the_end(None, callback, watcher)
+            return run.to_the_end(None, callback, listener)
         with _record(Path(folder), run.description(), force=force) as store:
-            return run.to_the_end(store, callback, watcher)
+            return run.to_the_end(store, callback, listener)
 
 
 class _Run:
@@ -128,23 +128,25 @@ class _Run:
             "versions": versions(),
         }
 
-    def to_the_end(self, store: RunStore | None, callback: Callback | None, watcher: Watcher | None) -> SearchResult:
+    def to_the_end(
+        self, store: RunStore | None, callback: Callback | None, listener: SearchListener | None
+    ) -> SearchResult:
         begin = time.perf_counter()
         if store is not None:
             self._replay(store)
-        if watcher is not None:
+        if listener is not None:
             steps = sum(self._executor.steps(self._strategy.population).values())
-            watcher.begun(generations=self._strategy.generations, steps=steps, recorded=self._history())
-        self._rounds.train_rivals(store, watcher)
+            listener.on_start(generations=self._strategy.generations, steps=steps, recorded=self._history())
+        self._rounds.train_rivals(store, listener)
         ending = complete = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
             ending = self._spent(time.perf_counter() - begin)
             if ending is None:
-                self._turn(store, None if watcher is None else watcher.report)
-                for told in (callback, None if watcher is None else watcher.told):
-                    if told is not None:
-                        told(self._history()[-1])
-        self._hold_final(store, watcher)
+                self._turn(store, None if listener is None else listener.on_steps)
+                for call in (callback, None if listener is None else listener.on_generation):
+                    if call is not None:
+                        call(self._history()[-1])
+        self._hold_final(store, listener)
         if ending is None:
             ending = self._strategy.ending
             if store is not None:
@@ -161,14 +163,14 @@ class _Run:
             self._final, metric.name, metric.cost(1.0) < 0,
         )  # fmt: skip
 
-    def _hold_final(self, store: RunStore | None, watcher: Watcher | None) -> None:
-        self._final = self._rounds.hold_final(self._recorded, store, watcher)
+    def _hold_final(self, store: RunStore | None, listener: SearchListener | None) -> None:
+        self._final = self._rounds.hold_final(self._recorded, store, listener)
         if self._final is None:
             return
         if store is not None:
             self._save_best(store.path.parent)
-        if watcher is not None:
-            watcher.final(self._final)
+        if listener is not None:
+            listener.on_final(self._final)
 
     def _turn(self, store: RunStore | None, report: Report | None) -> None:
         generation = self._strategy.generation

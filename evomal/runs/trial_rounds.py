@@ -8,10 +8,10 @@ from evomal.errors import InputError
 from evomal.methods import Executor, Failure, Judge
 from evomal.methods.rivals import RIVALS, require_baseline, train_rivals
 from evomal.runs.candidates import RecordedCandidate, genome_from
+from evomal.runs.display import SearchListener
 from evomal.runs.finals import Final, final_of, final_seeds, finalists, rivals_of
 from evomal.runs.store import RunStore
 from evomal.runs.trials import Trial, TrialStage, loss_of_candidate
-from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 
@@ -29,7 +29,7 @@ class TrialRounds:
         """What each came to before the first generation."""
         return rivals_of(self._rivals)
 
-    def train_rivals(self, store: RunStore | None, watcher: Watcher | None) -> None:
+    def train_rivals(self, store: RunStore | None, listener: SearchListener | None) -> None:
         """Train with the task's own loss and its rivals as with candidates, with the search's own seed.
 
         Raises:
@@ -39,9 +39,9 @@ class TrialRounds:
         self._rivals = _recorded("rivals", store)
         if not self._rivals:
             names = RIVALS[self._task.kind]
-            if watcher is not None:
-                watcher.phase("rivals", len(names) * self._steps(1))
-            report = None if watcher is None else watcher.report
+            if listener is not None:
+                listener.on_phase("rivals", len(names) * self._steps(1))
+            report = None if listener is None else listener.on_steps
             seconds, results = _timed(
                 lambda: train_rivals(names, self._executor, self._task.kind, report=report)
             )  # fmt: skip
@@ -49,11 +49,11 @@ class TrialRounds:
             self._rivals = _trials("rivals", names, self._seed, results, seconds)
             if store is not None:
                 store.write_trials(self._rivals)
-        if watcher is not None:
-            watcher.rivals(self.rivals)
+        if listener is not None:
+            listener.on_rivals(self.rivals)
 
     def hold_final(
-        self, candidates: Sequence[RecordedCandidate], store: RunStore | None, watcher: Watcher | None
+        self, candidates: Sequence[RecordedCandidate], store: RunStore | None, listener: SearchListener | None
     ) -> Final | None:
         """Train finalists and rivals with fresh seeds; None where there is to be no final, or nobody to take part."""
         names = list(self.rivals)
@@ -68,11 +68,11 @@ class TrialRounds:
             place = "" if store is None else f"{store.path}: "
             raise InputError(f"{place}its final is not that of the recorded candidates, so it cannot go on")
         missing = seeds[len(trials) // len(losses) :]
-        if watcher is not None and missing:
+        if listener is not None and missing:
             each = self._steps(len(chosen)) + len(names) * self._steps(1)
-            watcher.phase("final", len(missing) * each)
+            listener.on_phase("final", len(missing) * each)
         for seed in missing:
-            seconds, results = _timed(lambda: self._results(names, chosen, seed, watcher))  # noqa: B023
+            seconds, results = _timed(lambda: self._results(names, chosen, seed, listener))  # noqa: B023
             found = _trials("final", losses, seed, results, seconds)
             if store is not None:
                 store.write_trials(found)
@@ -80,9 +80,9 @@ class TrialRounds:
         return final_of(chosen, trials, seeds=len(seeds))
 
     def _results(
-        self, names: Sequence[str], chosen: Sequence[RecordedCandidate], seed: int, watcher: Watcher | None
+        self, names: Sequence[str], chosen: Sequence[RecordedCandidate], seed: int, listener: SearchListener | None
     ) -> list[Fitness | Failure]:
-        report = None if watcher is None else watcher.report
+        report = None if listener is None else listener.on_steps
         learned = [(genome_from(row.genome), row.weights) for row in chosen]
         return [
             *train_rivals(names, self._executor, self._task.kind, seed=seed, report=report),

@@ -9,8 +9,9 @@ from typing import Any
 
 from evomal.checks import whole_number
 from evomal.methods import method_named
+from evomal.progress import Announce
+from evomal.runs.display import SearchListener, stop_check, with_display
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -48,8 +49,8 @@ def compare(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: Watcher | None = None,
-    told: Told | None = None,
+    listener: SearchListener | None = None,
+    announce: Announce | None = None,
     **changes: Any,
 ) -> Comparison:
     """Train with the task's own loss, the given losses, and what the methods find; compare over the same seeds.
@@ -69,8 +70,8 @@ def compare(
         settings: All settings at once, instead of a preset with changes.
         folder: Where to record what is done; a comparison that was stopped is resumed from there.
         progress: Whether to show a bar with the time left on standard error; without a terminal, one line per stage.
-        watcher: Told of every step of searches and trainings, instead of the bar.
-        told: Called with a sentence per stage.
+        listener: Called at every step of searches and trainings, instead of the bar.
+        announce: Called with a sentence per stage.
         changes: Settings that differ from the preset.
 
     Returns:
@@ -99,28 +100,28 @@ def compare(
     require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
     place = None if folder is None else Path(folder)
     with (
-        watched(progress, watcher, told) as (watcher, told),
+        with_display(progress, listener, announce) as (listener, announce),
         thread_count(resolved.threads),
-        crew_if_wanted(resolved, [task], told, ticking(watcher)),
+        crew_if_wanted(resolved, [task], announce, stop_check(listener)),
     ):
         for number, method in enumerate(methods):
             runs = None if place is None else place / SEARCHES
             others.append(
                 searched(
-                    task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, watcher=watcher,
-                    told=told, number=number * search_seeds + 1, of=len(methods) * search_seeds,
+                    task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, listener=listener,
+                    announce=announce, number=number * search_seeds + 1, of=len(methods) * search_seeds,
                 )
             )  # fmt: skip
         return compared(
             task, base, others, resolved, seeds=seeds, search_seeds=search_seeds if methods else 0, tune_lr=tune_lr,
-            rescale=rescale, folder=place, watcher=watcher, told=told,
+            rescale=rescale, folder=place, listener=listener, announce=announce,
         )  # fmt: skip
 
 
 def compared(
     task: Task, base: Contestant, others: Sequence[Contestant], settings: SearchSettings, *, seeds: int,
     search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None,
-    watcher: Watcher | None = None, told: Told | None = None,
+    listener: SearchListener | None = None, announce: Announce | None = None,
 ) -> Comparison:  # fmt: skip
     """The comparison of contestants whose losses are there already."""
     chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
@@ -129,24 +130,25 @@ def compared(
     tuning = Tuning((), {})
     with (
         TrainingLog(folder, description(task, settings)) as log,
-        crew_if_wanted(settings, [task], told) as crew,
+        crew_if_wanted(settings, [task], announce) as crew,
     ):
-        arena = Arena(task, settings, log, crew, watcher)
+        arena = Arena(task, settings, log, crew, listener)
         arena.expect(_trainings([base, *others], others if rescale else [], seeds, tune_lr))
         entries = _entries(
-            "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, told
+            "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, announce
         )
         if tune_lr:
             candidates = {candidate.identity: candidate for candidate in _candidates([base, *others])}
-            _tell(told, f"trying {tune_lr} learning rates or more for each of {len(candidates)} losses")
+            _tell(announce, f"trying {tune_lr} learning rates or more for each of {len(candidates)} losses")
             tuning = tuned(list(candidates.values()), baseline, arena, tune_lr, task)
             entries += _entries(
                 "tuned", [base, *others], lambda candidate: Job(candidate, tuning.best[candidate.identity]), arena,
-                chosen, told,
+                chosen, announce,
             )  # fmt: skip
         if rescale and others:
             entries += _entries(
-                "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen, told
+                "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen,
+                announce,
             )  # fmt: skip
     recipe = final_recipe(task, settings)
     differences = _differences(entries, base.name, task)
@@ -171,12 +173,12 @@ def _trainings(
 
 def _entries(
     variant: Variant, contestants: Sequence[Contestant], job_of: Callable[[ComparedLoss], Job], arena: Arena,
-    seeds: Sequence[int], told: Told | None,
+    seeds: Sequence[int], announce: Announce | None,
 ) -> list[Entry]:  # fmt: skip
     """A row for each contestant, all trained."""
     jobs = {candidate.identity: job_of(candidate) for candidate in _candidates(contestants)}
     many = f"{len(jobs)} loss{'' if len(jobs) == 1 else 'es'}, {len(seeds)} seed{'' if len(seeds) == 1 else 's'} each"
-    _tell(told, f"training with {many}" + _named(variant))
+    _tell(announce, f"training with {many}" + _named(variant))
     arena.train(list(jobs.values()), seeds)
     return [
         Entry(
@@ -285,6 +287,6 @@ def _verdicts(
     }
 
 
-def _tell(told: Told | None, sentence: str) -> None:
-    if told is not None:
-        told(sentence)
+def _tell(announce: Announce | None, sentence: str) -> None:
+    if announce is not None:
+        announce(sentence)

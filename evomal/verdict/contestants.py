@@ -15,8 +15,8 @@ from evomal.losses.catalogue import is_specified, name_of
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.methods.proposals import Genome
+from evomal.runs.display import SearchListener
 from evomal.runs.run_loop import search
-from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.loss_names import identity_of, is_described, module_name, told_apart
@@ -171,21 +171,21 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
 
 def searched(
     task: Task | Sequence[Task], method: str, settings: SearchSettings, *, on: Task, seeds: Sequence[int],
-    folder: Path | None, watcher: Watcher | None = None, told: Callable[[str], None] | None = None, number: int = 1,
-    of: int | None = None,
+    folder: Path | None, listener: SearchListener | None = None, announce: Callable[[str], None] | None = None,
+    number: int = 1, of: int | None = None,
 ) -> Contestant:  # fmt: skip
     """What a method finds for each search seed, as it is used `on` the task of the comparison.
 
-    Each search is recorded in a folder of its own. `told` hears of each search before it begins; `number` is that of
-    the first one, among `of` in all.
+    Each search is recorded in a folder of its own. `announce` is called before each search; `number` is that of the
+    first one, among `of` in all.
     """
     losses: list[ComparedLoss | None] = []
     fitnesses: list[float | None] = []
     for place_in_order, seed in enumerate(seeds, number):
-        if told is not None:
-            told(f"searching with {method}, seed {seed} (search {place_in_order} of {of or len(seeds)})")
+        if announce is not None:
+            announce(f"searching with {method}, seed {seed} (search {place_in_order} of {of or len(seeds)})")
         place = None if folder is None else folder / f"{method}-{seed}"
-        found = search(task, method=method, seed=seed, settings=settings, folder=place, watcher=watcher).best
+        found = search(task, method=method, seed=seed, settings=settings, folder=place, listener=listener).best
         if found is None:
             losses.append(None)
             fitnesses.append(None)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.progress import Announce
+from evomal.runs.display import SearchListener, stop_check, with_display
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.verdict.comparing import compare
@@ -46,8 +47,8 @@ def rate_curve(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: Watcher | None = None,
-    told: Told | None = None,
+    listener: SearchListener | None = None,
+    announce: Announce | None = None,
     **changes: Any,
 ) -> RateCurve:
     """The test metric at each learning rate for the task's own loss and for others.
@@ -65,8 +66,8 @@ def rate_curve(
     named: dict[str, AnyLoss] = {one.name: found.loss for one in contestants for found in one.losses if found}
     comparisons = {}
     with (
-        watched(progress, watcher, told) as (watcher, told),
-        crew_if_wanted(resolved, [task], told, ticking(watcher)),  # the same workers for all rates
+        with_display(progress, listener, announce) as (listener, announce),
+        crew_if_wanted(resolved, [task], announce, stop_check(listener)),  # the same workers for all rates
     ):
         if methods and not search_each:
             if search_seeds != 1:
@@ -74,17 +75,17 @@ def rate_curve(
             for number, method in enumerate(methods, 1):
                 found = searched(
                     task, method, resolved, on=task, seeds=(0,),
-                    folder=None if place is None else place / SEARCHES, watcher=watcher, told=told, number=number,
-                    of=len(methods),
+                    folder=None if place is None else place / SEARCHES, listener=listener, announce=announce,
+                    number=number, of=len(methods),
                 ).losses[0]  # fmt: skip
                 if found is not None:
                     named[method] = found.loss
         for number, rate in enumerate(rates, 1):
-            if told is not None:
-                told(f"learning rate {rate:g} ({number} of {len(rates)})")
+            if announce is not None:
+                announce(f"learning rate {rate:g} ({number} of {len(rates)})")
             comparisons[rate] = compare(
                 task, losses=named, methods=methods if search_each else (), seeds=seeds,
                 search_seeds=search_seeds, rescale=False, settings=resolved.with_changes(lr=float(rate)),
-                folder=None if place is None else place / f"lr-{rate:g}", watcher=watcher, told=told,
+                folder=None if place is None else place / f"lr-{rate:g}", listener=listener, announce=announce,
             )  # fmt: skip
     return RateCurve(comparisons, search_each)

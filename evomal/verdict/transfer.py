@@ -9,8 +9,9 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.methods import method_named
+from evomal.progress import Announce
+from evomal.runs.display import SearchListener, stop_check, with_display
 from evomal.runs.executors import crew_if_wanted
-from evomal.runs.watching import Told, Watcher, ticking, watched
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -58,8 +59,8 @@ def transfer(
     settings: SearchSettings | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    watcher: Watcher | None = None,
-    told: Told | None = None,
+    listener: SearchListener | None = None,
+    announce: Announce | None = None,
     **changes: Any,
 ) -> Transfer:
     """Compare losses on a task they were not learned on: given ones, or what the methods find on the source.
@@ -80,17 +81,17 @@ def transfer(
     place = None if folder is None else Path(folder)
     fitnesses: dict[str, tuple[float | None, ...]] = {}
     with (
-        watched(progress, watcher, told) as (watcher, told),
+        with_display(progress, listener, announce) as (listener, announce),
         thread_count(resolved.threads),
-        crew_if_wanted(resolved, [to], told, ticking(watcher)),
+        crew_if_wanted(resolved, [to], announce, stop_check(listener)),
     ):
         if source is not None:
             _require_same_kind(source, to)
             runs = None if place is None else place / SEARCHES
             for number, method in enumerate(methods):
                 found = searched(
-                    source, method, resolved, on=to, seeds=range(search_seeds), folder=runs, watcher=watcher,
-                    told=told, number=number * search_seeds + 1, of=len(methods) * search_seeds,
+                    source, method, resolved, on=to, seeds=range(search_seeds), folder=runs, listener=listener,
+                    announce=announce, number=number * search_seeds + 1, of=len(methods) * search_seeds,
                 )  # fmt: skip
                 fitnesses[method] = found.fitnesses
                 others.append(found)
@@ -98,7 +99,7 @@ def transfer(
         require_distinct([base, *others])
         comparison = compared(
             to, base, others, resolved, seeds=seeds, search_seeds=search_seeds if source is not None else 0,
-            tune_lr=tune_lr, rescale=rescale, folder=place, watcher=watcher, told=told,
+            tune_lr=tune_lr, rescale=rescale, folder=place, listener=listener, announce=announce,
         )  # fmt: skip
     name = None if source is None else "+".join(task.name for task in _several(source))
     return Transfer(comparison, name, fitnesses)

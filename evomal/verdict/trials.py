@@ -20,8 +20,8 @@ from evomal.methods import Failure
 from evomal.progress import StepsDone
 from evomal.randomness import isolated_torch
 from evomal.runs.canonical import canonical, versions
+from evomal.runs.display import SearchListener
 from evomal.runs.executors import Crew
-from evomal.runs.watching import Watcher
 from evomal.settings import SearchSettings
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task
@@ -178,9 +178,9 @@ class Arena:
 
     def __init__(
         self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None,
-        watcher: Watcher | None = None,
+        listener: SearchListener | None = None,
     ) -> None:  # fmt: skip
-        self._task, self._settings, self._log, self._crew, self._watcher = task, settings, log, crew, watcher
+        self._task, self._settings, self._log, self._crew, self._listener = task, settings, log, crew, listener
         self._steps = final_recipe(task, settings).steps
 
     @property
@@ -216,13 +216,13 @@ class Arena:
         return Trainer(self._task, settings=self._settings)
 
     def expect(self, trainings: int) -> None:
-        """Tell the watcher of trainings to come."""
-        if self._watcher is not None:
-            self._watcher.expect(self._steps * trainings)
+        """Tell the listener of trainings to come."""
+        if self._listener is not None:
+            self._listener.expect(self._steps * trainings)
 
     def _report(self, steps: int) -> None:
-        if self._watcher is not None:
-            self._watcher.report("train", steps)
+        if self._listener is not None:
+            self._listener.on_steps("train", steps)
 
     def _spread(self, bouts: Sequence[Bout], crew: Crew) -> None:
         """Have the crew train, and log each bout when it comes in, in whatever order they do."""

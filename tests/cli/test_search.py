@@ -41,7 +41,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("evomal.runs.watching.generation_line", interrupted)
+        patched.setattr("evomal.runs.display.generation_line", interrupted)
         code, _, err = run("search", "diabetes", "--out", tmp_path / "parts", *SHORT)
     assert code == 130
     assert f"interrupted; go on with `evomal resume {tmp_path / 'parts'}`" in err

@@ -12,7 +12,7 @@ from torch import nn
 import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
-from evomal.methods import METHODS, Brief
+from evomal.methods import METHODS, SearchContext
 from evomal.methods.outcomes import Outcome
 from evomal.runs import RunStore
 from evomal.runs.reading import chosen_runs
@@ -245,47 +245,47 @@ def test_a_function_is_no_setting():
         search(binary(), metric=error_of_signs)
 
 
-class Watching:
+class Listener:
     def __init__(self):
         self.begin, self.steps, self.generations = None, [], []
         self.phases, self.known, self.over = [], None, None
 
-    def begun(self, *, generations, steps, recorded):
+    def on_start(self, *, generations, steps, recorded):
         self.begin = (generations, steps, len(recorded))
 
-    def phase(self, name, steps):
+    def on_phase(self, name, steps):
         self.phases.append((name, steps))
         self.steps.clear()
 
-    def report(self, stage, steps):
+    def on_steps(self, stage, steps):
         self.steps.append((stage, steps))
 
-    def rivals(self, scores):
+    def on_rivals(self, scores):
         assert sum(steps for _, steps in self.steps) == (self.phases[0][1] if self.phases else 0)
         self.known = dict(scores)
         self.steps.clear()
 
-    def told(self, generation):
+    def on_generation(self, generation):
         self.generations.append(generation.number)
 
-    def final(self, final):
+    def on_final(self, final):
         assert sum(steps for _, steps in self.steps) == self.phases[-1][1]
         self.over = final
 
 
 def test_a_watcher_sees_every_step(tmp_path):
-    watcher = Watching()
+    listener = Listener()
     with pytest.raises(ZeroDivisionError):
-        run(tmp_path, watcher=watcher, callback=lambda generation: 1 / 0)
-    assert watcher.begin == (3, 6 * 10 + 3, 0)
-    assert {stage for stage, _ in watcher.steps} <= {"optimise", "evaluate"}
-    assert sum(steps for stage, steps in watcher.steps if stage == "optimise") == 3
-    assert watcher.phases == [("rivals", 3 * 10)]
-    later = Watching()
-    result = run(tmp_path, watcher=later)
+        run(tmp_path, listener=listener, callback=lambda generation: 1 / 0)
+    assert listener.begin == (3, 6 * 10 + 3, 0)
+    assert {stage for stage, _ in listener.steps} <= {"optimise", "evaluate"}
+    assert sum(steps for stage, steps in listener.steps if stage == "optimise") == 3
+    assert listener.phases == [("rivals", 3 * 10)]
+    later = Listener()
+    result = run(tmp_path, listener=later)
     assert later.begin == (3, 6 * 10 + 3, 1)
     assert later.generations == [1, 2]
-    assert later.known == watcher.known == result.rivals
+    assert later.known == listener.known == result.rivals
     assert later.over == result.final
     assert later.phases == [("final", 3 * 10 * (3 + len(result.final.candidates)))]
 
@@ -349,8 +349,10 @@ def test_fewer_generations_than_are_recorded_are_refused(tmp_path):
 )  # fmt: skip
 def test_every_setting_of_the_genetic_search_changes_what_is_proposed(changes):
     def proposed(**settings):
-        brief = Brief(SearchSettings.preset("quick", population=20, generations=8, **settings), 1, "regression")
-        strategy, seen = METHODS["gp-lfl"].strategy(brief), []
+        context = SearchContext(
+            SearchSettings.preset("quick", population=20, generations=8, **settings), 1, "regression"
+        )
+        strategy, seen = METHODS["gp-lfl"].strategy(context), []
         for _ in range(8):
             asked = strategy.ask()
             seen.append([str(proposal.genome) for proposal in asked])

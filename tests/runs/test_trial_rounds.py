@@ -111,23 +111,23 @@ class Stopping:
     def __init__(self, phase, reports=1):
         self._phase, self._left, self._now = phase, reports, ""
 
-    def begun(self, **_): ...
+    def on_start(self, **_): ...
 
-    def phase(self, name, steps):
+    def on_phase(self, name, steps):
         self._now = name
 
-    def report(self, stage, steps):
+    def on_steps(self, stage, steps):
         if self._now == self._phase:
             self._left -= 1
             if self._left == 0:
                 raise StoppedError
 
-    def rivals(self, scores):
+    def on_rivals(self, scores):
         self._now = ""
 
-    def told(self, generation): ...
+    def on_generation(self, generation): ...
 
-    def final(self, final): ...
+    def on_final(self, final): ...
 
     def say(self, sentence): ...
 
@@ -139,7 +139,7 @@ def test_stopped_outside_the_generations_and_resumed_it_is_the_same(tmp_path, me
     if phase == "final" and reports > 1:
         reports = 3 + len(whole.final.candidates) + 2  # in the training of the second seed
     with pytest.raises(StoppedError):
-        run(tmp_path / "parts", method=method, watcher=Stopping(phase, reports))
+        run(tmp_path / "parts", method=method, listener=Stopping(phase, reports))
     with RunStore.read(tmp_path / "parts") as store:
         assert store.ending is None
         assert len({trial.seed for trial in store.trials() if trial.stage == "final"}) == seeds
@@ -149,7 +149,7 @@ def test_stopped_outside_the_generations_and_resumed_it_is_the_same(tmp_path, me
     assert (resumed.best, resumed.final, resumed.rivals) == (whole.best, whole.final, whole.rivals)
     files = [json.loads((tmp_path / name / "best.json").read_text()) for name in ("whole", "parts")]
     assert files[0] == files[1]
-    again = run(tmp_path / "parts", method=method, watcher=Stopping("rivals", 1))
+    again = run(tmp_path / "parts", method=method, listener=Stopping("rivals", 1))
     assert (again.best, again.final, again.rivals) == (whole.best, whole.final, whole.rivals)
 
 
@@ -162,7 +162,7 @@ def test_a_budget_ends_the_generations_but_not_without_a_final(tmp_path):
         first, ending = store.trials(), store.ending
     assert ending is None
     assert {trial.stage for trial in first} == {"rivals", "final"}
-    again = run(tmp_path / "parts", max_evaluations=1, watcher=Stopping("final"))
+    again = run(tmp_path / "parts", max_evaluations=1, listener=Stopping("final"))
     assert (again.best, again.ending) == (early.best, early.ending)
     whole = run(tmp_path / "whole")
     resumed = run(tmp_path / "parts")

@@ -25,7 +25,7 @@ class OddError(Exception):
 
 
 def judged_by(measure):
-    return regression().judged_by(Metric("mine", measure))
+    return regression().judged_by(Metric(measure, "mine", higher_is_better=False))
 
 
 def line_of(function, offset):
@@ -132,15 +132,15 @@ def test_one_candidate_s_failure_is_an_outcome(tmp_path, monkeypatch):
 
 
 def test_what_a_watcher_raises_is_no_failure_of_a_candidate():
-    class Watcher:
+    class SearchListener:
         def __getattr__(self, name):
             return lambda *_, **__: None
 
-        def report(self, stage, steps):
+        def on_steps(self, stage, steps):
             raise OddError("enough")
 
     with pytest.raises(OddError, match="enough"):
-        search(regression(), seed=1, watcher=Watcher(), **SHORT)
+        search(regression(), seed=1, listener=SearchListener(), **SHORT)
 
 
 def test_a_failure_can_be_sent_to_another_process():

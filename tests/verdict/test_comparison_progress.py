@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from evomal.runs.watching import DisplayWatcher
+from evomal.runs.display import ProgressDisplay
 from evomal.verdict.comparing import compare
 from tests.engine.populations import regression
 
@@ -18,25 +18,25 @@ class Counter:
     def __init__(self):
         self.expected, self.done, self.searched = 0, 0, 0
 
-    def begun(self, *, generations, steps, recorded):
+    def on_start(self, *, generations, steps, recorded):
         self.searched += 1
 
-    def report(self, stage, steps):
+    def on_steps(self, stage, steps):
         assert stage in ("train", "optimise", "evaluate")
         if stage == "train":
             assert steps >= 0
             self.done += steps
 
-    def told(self, generation):
+    def on_generation(self, generation):
         pass
 
-    def phase(self, name, steps):
+    def on_phase(self, name, steps):
         pass
 
-    def rivals(self, scores):
+    def on_rivals(self, scores):
         pass
 
-    def final(self, final):
+    def on_final(self, final):
         pass
 
     def say(self, sentence):
@@ -48,25 +48,25 @@ class Counter:
 
 
 def counted(**options):
-    watcher = Counter()
-    found = compare(regression(), watcher=watcher, **{**SHORT, **options})
-    return watcher, found
+    listener = Counter()
+    found = compare(regression(), listener=listener, **{**SHORT, **options})
+    return listener, found
 
 
 def test_all_trainings_of_all_variants_are_counted_in_steps(tmp_path):
-    watcher, found = counted(losses=["mae", "huber"], seeds=2, tune_lr=3, folder=tmp_path)
+    listener, found = counted(losses=["mae", "huber"], seeds=2, tune_lr=3, folder=tmp_path)
     trainings = 2 * 3 + (2 * 3 * len(found.rates) + 2 * 3) + 2 * 2
-    assert watcher.expected == watcher.done == 30 * trainings
+    assert listener.expected == listener.done == 30 * trainings
     again, _ = counted(losses=["mae", "huber"], seeds=2, tune_lr=3, folder=tmp_path)  # all of it is recorded
-    assert (again.expected, again.done) == (watcher.expected, watcher.done)
+    assert (again.expected, again.done) == (listener.expected, listener.done)
 
 
 def test_trainings_in_a_stack_and_searches_are_counted_too():
-    watcher, _ = counted(losses=["mae", "huber"], seeds=2, rescale=False, population_mode="stacked")
-    assert watcher.expected == watcher.done == 30 * 2 * 3
-    watcher, _ = counted(methods=["gp-lfl"], search_seeds=2, seeds=1, rescale=False, **SMALL)
-    assert watcher.searched == 2
-    assert watcher.expected == watcher.done
+    listener, _ = counted(losses=["mae", "huber"], seeds=2, rescale=False, population_mode="stacked")
+    assert listener.expected == listener.done == 30 * 2 * 3
+    listener, _ = counted(methods=["gp-lfl"], search_seeds=2, seeds=1, rescale=False, **SMALL)
+    assert listener.searched == 2
+    assert listener.expected == listener.done
 
 
 def test_progress_is_a_line_per_stage_without_a_terminal(capfd):
@@ -95,13 +95,13 @@ def test_nothing_is_shown_unless_it_is_asked_for(capfd):
 def test_trainings_after_a_search_are_one_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with DisplayWatcher(console) as shown:
-        shown.begun(generations=3, steps=100, recorded=[])
-        shown.report("evaluate", 40)
+    with ProgressDisplay(console) as shown:
+        shown.on_start(generations=3, steps=100, recorded=[])
+        shown.on_steps("evaluate", 40)
         shown.announce("training with 2 losses")
         shown.expect(500)
         (row,) = shown._bar._progress.tasks
         assert (row.completed, row.total, row.description) == (0, 500, "training with 2 losses")
         shown.expect(300)
-        shown.report("train", 800)
+        shown.on_steps("train", 800)
         assert row.completed == row.total == 800

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from evomal.cli.display import TerminalWatcher
+from evomal.cli.display import TerminalDisplay
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, InputError
@@ -39,7 +39,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-class Watcher:
+class SearchListener:
     """Does something once, when the first candidates of a stage are done."""
 
     def __init__(self, stage="", deed=None):
@@ -48,19 +48,19 @@ class Watcher:
         self.promised, self.asked_before, self.asked = None, 0, 0
         self._is_in_a_generation = True
 
-    def begun(self, *, generations, steps, recorded):
+    def on_start(self, *, generations, steps, recorded):
         self.promised, self.asked_before = steps, self.asked
 
-    def phase(self, name, steps):
+    def on_phase(self, name, steps):
         self._is_in_a_generation = False
 
-    def rivals(self, scores):
+    def on_rivals(self, scores):
         self._is_in_a_generation = True
 
-    def final(self, final):
+    def on_final(self, final):
         pass
 
-    def report(self, stage, steps):
+    def on_steps(self, stage, steps):
         self.asked += 1
         if not self._is_in_a_generation:
             return
@@ -69,7 +69,7 @@ class Watcher:
             deed, self._deed = self._deed, None
             deed()
 
-    def told(self, generation):
+    def on_generation(self, generation):
         pass
 
     def say(self, sentence):
@@ -95,9 +95,9 @@ def place_of(cluster):
     return {"executor": "ray", "address": cluster.address, "workers": 2}
 
 
-def spread(cluster, folder, watcher=None, task=None, callback=None, **changes):
+def spread(cluster, folder, listener=None, task=None, callback=None, **changes):
     settings = {**SETTINGS, **place_of(cluster), **changes}
-    return search(task or regression(), seed=6, folder=folder, watcher=watcher, callback=callback, **settings)
+    return search(task or regression(), seed=6, folder=folder, listener=listener, callback=callback, **settings)
 
 
 def require_same(folder, local):
@@ -114,21 +114,21 @@ def require_same(folder, local):
 
 
 def test_the_record_is_that_of_one_process(cluster, local, tmp_path):
-    watcher = Watcher()
-    spread(cluster, tmp_path, watcher)
+    listener = SearchListener()
+    spread(cluster, tmp_path, listener)
     require_same(tmp_path, local)
-    assert watcher.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
-    assert watcher.promised == 8 * (3 + 600)
-    assert watcher.asked_before > 0
+    assert listener.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
+    assert listener.promised == 8 * (3 + 600)
+    assert listener.asked_before > 0
     evaluated = sum(row.state is State.EVALUATED and row.origin != "elite" for row in rows_of(local))
-    assert watcher.steps["evaluate"] == 600 * evaluated == 600 * 10
+    assert listener.steps["evaluate"] == 600 * evaluated == 600 * 10
 
 
 def test_a_worker_killed_in_mid_generation_changes_nothing(cluster, local, tmp_path):
-    watcher = Watcher("evaluate", kill_a_ready_worker)
-    spread(cluster, tmp_path, watcher)
+    listener = SearchListener("evaluate", kill_a_ready_worker)
+    spread(cluster, tmp_path, listener)
     require_same(tmp_path, local)
-    assert any("was lost with" in sentence and sentence.endswith("its worker died") for sentence in watcher.said)
+    assert any("was lost with" in sentence and sentence.endswith("its worker died") for sentence in listener.said)
 
 
 def kill_a_ready_worker():
@@ -148,14 +148,14 @@ def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_pat
         assert lost
         wait_until_gone(lost)  # they notice it within a second or so
 
-    watcher = Watcher("evaluate", kill_it)
+    listener = SearchListener("evaluate", kill_it)
     try:
-        spread(cluster, tmp_path, watcher, worker_timeout=1000)  # so that it has workers of its own
+        spread(cluster, tmp_path, listener, worker_timeout=1000)  # so that it has workers of its own
     finally:
         cluster.add_node(**NODE)
     require_same(tmp_path, local)
-    assert watcher.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
-    assert any("was lost with" in sentence for sentence in watcher.said)
+    assert listener.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
+    assert any("was lost with" in sentence for sentence in listener.said)
     # So many that there was more to do for the killed one when the first was done.
     assert sum(row.state is State.EVALUATED for row in rows_of(local)[: SETTINGS["population"]]) >= 4
 
@@ -211,10 +211,10 @@ def test_memory_that_was_short_once_changes_nothing(cluster, tmp_path):
     alone = {**SETTINGS, "generations": 1, "training_steps": 50}
     search(regression().judged_by(short_of_memory(tmp_path, -1)), seed=6, folder=tmp_path / "local", **alone)
     best, second = sorted({row.fitness for row in rows_of(tmp_path / "local")})[:2]
-    task, watcher = regression().judged_by(short_of_memory(tmp_path, (best + second) / 2)), Watcher()
-    spread(cluster, tmp_path / "ray", watcher, task=task, **alone)
+    task, listener = regression().judged_by(short_of_memory(tmp_path, (best + second) / 2)), SearchListener()
+    spread(cluster, tmp_path / "ray", listener, task=task, **alone)
     require_same(tmp_path / "ray", tmp_path / "local")
-    assert any(sentence.endswith("its worker ran out of memory") for sentence in watcher.said)
+    assert any(sentence.endswith("its worker ran out of memory") for sentence in listener.said)
 
 
 def test_what_the_user_s_metric_raises_stops_the_search_with_its_type_and_place(cluster):
@@ -260,16 +260,16 @@ def test_a_task_that_cannot_be_sent_is_one_sentence(cluster):
 
 
 def test_a_comparison_is_that_of_one_process(cluster, crew, tmp_path):
-    found, told, watcher, lessons = {}, [], Watcher(), crew.lesson
+    found, told, listener, lessons = {}, [], SearchListener(), crew.lesson
     for place in ({}, place_of(cluster)):
         folder = tmp_path / place.get("executor", "local")
         settings = {**SETTINGS, "population": 4, "generations": 1, "training_steps": 20, "final_steps": 40, **place}
         found[folder] = compare(
             regression(), methods=["taylorglo"], losses=["mae"], seeds=2, search_seeds=2, tune_lr=2, folder=folder,
-            watcher=watcher, told=lambda sentence: told.append((sentence, watcher.asked)), **settings,
+            listener=listener, announce=lambda sentence: told.append((sentence, listener.asked)), **settings,
         )  # fmt: skip
     (asked,) = [asked for sentence, asked in told if sentence.endswith("rescaled")][1:]
-    assert watcher.asked > asked  # also while the crew trains
+    assert listener.asked > asked  # also while the crew trains
     assert crew.lesson == lessons + 3  # two searches, and the trainings of all variants
     (local, one), (spread_out, other) = found.items()
     assert as_data(one) == as_data(other)
@@ -323,9 +323,9 @@ class NeverInWorkers:
 def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
     begin = time.monotonic()
     pressed = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
-    with TerminalWatcher() as watcher, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the handler is there by now
+    with TerminalDisplay() as listener, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the handler is there by now
         pressed.start()
-        spread(cluster, tmp_path, watcher, task=regression(NeverInWorkers()))
+        spread(cluster, tmp_path, listener, task=regression(NeverInWorkers()))
     assert 1 < time.monotonic() - begin < 500  # where the model would have taken 1 000
     assert capsys.readouterr().err == "evomal: stopping after this step; once more stops at once\n"
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from evomal.runs.display import ProgressDisplay
 from evomal.runs.run_loop import search
-from evomal.runs.watching import DisplayWatcher
 from tests.engine.populations import regression
 
 SHORT = {
@@ -44,6 +44,6 @@ def test_a_search_that_fails_leaves_no_display_behind(capsys):
 
     with pytest.raises(ZeroDivisionError):
         search(regression(), progress=True, callback=stop, **SHORT)
-    with DisplayWatcher() as watcher:
-        watcher.say("hello")
+    with ProgressDisplay() as listener:
+        listener.say("hello")
     assert capsys.readouterr().err.endswith("evomal: hello\n")

@@ -11,8 +11,8 @@ from rich.console import Console
 from evomal.expression import Expression
 from evomal.methods.outcomes import State
 from evomal.runs import Generation, RecordedCandidate
+from evomal.runs.display import SearchDisplay, generation_line, shown_formula
 from evomal.runs.finals import Final, Scores
-from evomal.runs.watching import SearchDisplay, generation_line, shown_formula
 
 MANY = {
     State.EVALUATED: 31, State.CACHED: 12, State.DEAD: 20, State.REJECTED: 40, State.EQUIVALENT: 3, State.DIVERGED: 2,
@@ -30,7 +30,7 @@ def _an_ordinary_terminal(monkeypatch):
 def clock(monkeypatch):
     """The seconds that have passed, in a list of one."""
     passed = [0.0]
-    monkeypatch.setattr("evomal.runs.watching.monotonic", lambda: 1000.0 + passed[0])
+    monkeypatch.setattr("evomal.runs.display.monotonic", lambda: 1000.0 + passed[0])
     return passed
 
 
@@ -80,9 +80,9 @@ def test_the_region_before_anything_is_known(clock):
 def test_the_region_in_the_middle_of_a_search(clock):
     with SearchDisplay(4, steps_per_generation=100, console=terminal()) as display:
         clock[0] = 83.0
-        display.told(generation(0, candidate(weights=(2.0, 1.0, 1.0)), MANY))
-        display.report("optimise", 20)
-        display.report("evaluate", 30)
+        display.on_generation(generation(0, candidate(weights=(2.0, 1.0, 1.0)), MANY))
+        display.on_steps("optimise", 20)
+        display.on_steps("evaluate", 30)
         assert drawn(display) == [
             "generation 2 of 4  ━━━━━━━━━━━━━━                          0:01:23  0:04:09 left",
             "best fitness  0.5",
@@ -95,36 +95,36 @@ def test_the_region_in_the_middle_of_a_search(clock):
 def test_the_bar_includes_the_share_of_the_running_generation_and_never_more(clock):
     display = SearchDisplay(4, steps_per_generation=100)
     assert bar(display) == 0
-    display.report("optimise", 50)
+    display.on_steps("optimise", 50)
     assert bar(display) == int(76 * 0.5 / 4)
-    display.report("evaluate", 500)
+    display.on_steps("evaluate", 500)
     assert bar(display) == int(76 * 1 / 4)
-    display.told(generation(0))
+    display.on_generation(generation(0))
     assert bar(display) == int(76 * 1 / 4)
 
 
 def test_a_generation_without_steps_has_no_share(clock):
     display = SearchDisplay(4, steps_per_generation=0)
-    display.report("evaluate", 3)
+    display.on_steps("evaluate", 3)
     assert (bar(display), times(display)) == (0, ["0:00:00", "      — left"])
 
 
 def test_time_left_goes_by_the_steps_of_the_first_generation_once_there_are_enough(clock):
     display = SearchDisplay(4, steps_per_generation=100)
     clock[0] = 9.0
-    display.report("optimise", 4)
+    display.on_steps("optimise", 4)
     assert times(display) == ["0:00:09", "      — left"]
     clock[0] = 10.0
-    display.report("optimise", 6)
+    display.on_steps("optimise", 6)
     assert times(display) == ["0:00:10", "0:06:30 left"]  # 100 s each
 
 
 def test_time_left_goes_by_the_mean_of_the_generations_and_waits_for_a_slow_one(clock):
     display = SearchDisplay(4, steps_per_generation=100)
     clock[0] = 50.0
-    display.told(generation(0))
+    display.on_generation(generation(0))
     clock[0] = 120.0
-    display.told(generation(1))
+    display.on_generation(generation(1))
     assert times(display) == ["0:02:00", "0:02:00 left"]  # 60 s each
     clock[0] = 140.0
     assert times(display) == ["0:02:20", "0:01:40 left"]
@@ -138,34 +138,34 @@ def final(own, rival):
 
 def test_rivals_are_trained_first_and_stay_in_the_region(clock):
     with SearchDisplay(4, steps_per_generation=100, console=terminal()) as display:
-        display.phase("rivals", 300)
+        display.on_phase("rivals", 300)
         clock[0] = 10.0
-        display.report("evaluate", 100)
+        display.on_steps("evaluate", 100)
         head = drawn(display)[0]
         assert head.startswith("training rivals")
         assert head.endswith("0:00:10  0:00:20 left")
         clock[0] = 30.0
-        display.rivals({"mse": 0.66789, "mae": math.inf, "huber": 0.7})
+        display.on_rivals({"mse": 0.66789, "mae": math.inf, "huber": 0.7})
         assert drawn(display)[:2] == [
             "generation 1 of 4                                          0:00:30        — left",
             "rivals        mse 0.6679, mae diverged, huber 0.7",
         ]
         clock[0] = 40.0
-        display.report("optimise", 50)
+        display.on_steps("optimise", 50)
         assert times(display) == ["0:00:40", "0:01:10 left"]  # 20 s each: the rivals' time does not count
 
 
 def test_the_final_has_a_time_left_of_its_own_and_stays(clock):
     with SearchDisplay(1, steps_per_generation=100, console=terminal()) as display:
-        display.rivals({"mse": 0.7})
+        display.on_rivals({"mse": 0.7})
         clock[0] = 20.0
-        display.told(generation(0, candidate()))
-        display.phase("final", 1000)
+        display.on_generation(generation(0, candidate()))
+        display.on_phase("final", 1000)
         clock[0] = 25.0
-        display.report("evaluate", 250)
+        display.on_steps("evaluate", 250)
         assert drawn(display)[0].startswith("final")
         assert times(display) == ["0:00:25", "0:00:15 left"]
-        display.final(final((0.5, 0.6), (0.5, 0.7)))
+        display.on_final(final((0.5, 0.6), (0.5, 0.7)))
         assert "final         best 0.55 ± 0.071 (2 fresh seeds); mse 0.6 ± 0.14: no lead over mse" in drawn(
             display, 100
         )
@@ -174,13 +174,13 @@ def test_the_final_has_a_time_left_of_its_own_and_stays(clock):
 def test_without_a_terminal_rivals_and_final_are_a_line_each(clock):
     console = Console(file=io.StringIO(), width=40)
     with SearchDisplay(1, steps_per_generation=100, console=console) as display:
-        display.phase("rivals", 300)
+        display.on_phase("rivals", 300)
         clock[0] = 1.25
-        display.rivals({"mse": 0.7, "mae": 0.8})
-        display.told(generation(0, candidate()))
-        display.phase("final", 300)
+        display.on_rivals({"mse": 0.7, "mae": 0.8})
+        display.on_generation(generation(0, candidate()))
+        display.on_phase("final", 300)
         clock[0] = 3.25
-        display.final(final((0.5, 0.5), (0.7, 0.7)))
+        display.on_final(final((0.5, 0.5), (0.7, 0.7)))
     first, _, last = console.file.getvalue().splitlines()
     assert first == "rivals: mse 0.7, mae 0.8 (1.2 s)"
     assert last == "final: best 0.5 ± 0 (2 fresh seeds); mse 0.7 ± 0: leads mse by 0.2 ± 0 on validation (2.0 s)"
@@ -189,8 +189,8 @@ def test_without_a_terminal_rivals_and_final_are_a_line_each(clock):
 def test_what_was_recorded_before_is_no_line(clock):
     console = Console(file=io.StringIO(), width=80)
     with SearchDisplay(1, steps_per_generation=100, done=1, console=console) as display:
-        display.rivals({"mse": 0.7})
-        display.final(final((0.5, 0.5), (0.7, 0.7)))
+        display.on_rivals({"mse": 0.7})
+        display.on_final(final((0.5, 0.5), (0.7, 0.7)))
     assert console.file.getvalue() == ""
 
 
@@ -205,7 +205,7 @@ def test_a_resumed_search_counts_the_time_of_what_is_computed_now(clock):
     assert drawn(display)[0].startswith("generation 6 of 10 ")
     assert times(display)[1].strip() == "— left"
     clock[0] = 30.0
-    display.told(generation(5))
+    display.on_generation(generation(5))
     assert drawn(display)[0].startswith("generation 7 of 10 ")
     assert times(display) == ["0:00:30", "0:02:00 left"]
 
@@ -214,11 +214,11 @@ def test_generations_recorded_before_count_but_take_no_time_and_no_line(clock):
     console = Console(file=io.StringIO(), width=80)
     with SearchDisplay(10, steps_per_generation=100, done=1, console=console) as display:
         clock[0] = 5.0
-        display.told(generation(0, candidate(fitness=0.25), {State.CACHED: 2}))
+        display.on_generation(generation(0, candidate(fitness=0.25), {State.CACHED: 2}))
         assert drawn(display)[0].startswith("generation 2 of 10 ")
         assert times(display)[1].strip() == "— left"
         assert console.file.getvalue() == ""
-        display.told(generation(1, candidate(fitness=0.75), {State.CACHED: 3}))
+        display.on_generation(generation(1, candidate(fitness=0.75), {State.CACHED: 3}))
     assert drawn(display)[1] == "best fitness  0.25"
     assert drawn(display)[3] == "candidates    cached 5"
 
@@ -228,14 +228,14 @@ def test_the_best_so_far_is_kept_and_its_formula_made_once(clock, monkeypatch):
     formula = Expression.formula
     monkeypatch.setattr(Expression, "formula", lambda self, weights: made.append(str(self)) or formula(self, weights))
     with SearchDisplay(5, steps_per_generation=1, console=terminal()) as display:
-        display.told(generation(0))
-        display.told(generation(1, candidate("abs(sub(y, f))", 0.5)))
-        display.told(generation(2, candidate("square(sub(y, f))", 0.75)))
-        display.told(generation(3, candidate("sqrt(sub(y, f))", 0.5)))
+        display.on_generation(generation(0))
+        display.on_generation(generation(1, candidate("abs(sub(y, f))", 0.5)))
+        display.on_generation(generation(2, candidate("square(sub(y, f))", 0.75)))
+        display.on_generation(generation(3, candidate("sqrt(sub(y, f))", 0.5)))
         assert drawn(display)[1:3] == ["best fitness  0.5", "best formula  Abs(f - y)"]
         drawn(display)
         assert made == ["abs(sub(y, f))"]
-        display.told(generation(4, candidate("square(sub(y, f))", 0.25)))
+        display.on_generation(generation(4, candidate("square(sub(y, f))", 0.25)))
         assert drawn(display)[1:3] == ["best fitness  0.25", "best formula  (f - y)**2"]
 
 
@@ -243,7 +243,7 @@ def told_of_everything(width):
     display = SearchDisplay(10, steps_per_generation=2, console=terminal(width))
     with display:
         numbers = "[0.25,-1.5,0.75,2.25,-0.5,1.25,0.125,-3.5,0.0625,1.75,-2.5,0.375]"
-        display.told(generation(0, candidate(numbers, 0.123456), dict.fromkeys(State, 1000)))
+        display.on_generation(generation(0, candidate(numbers, 0.123456), dict.fromkeys(State, 1000)))
         display.say("a sentence that is longer than some terminals are wide")
         return drawn(display, width)
 
@@ -255,7 +255,7 @@ def test_no_line_is_wider_than_the_terminal(clock, width):
 
 def test_the_last_line_leaves_room_for_what_a_terminal_writes_at_ctrl_c(clock):
     display = SearchDisplay(4, steps_per_generation=1)
-    display.told(generation(0, None, MANY))
+    display.on_generation(generation(0, None, MANY))
     assert drawn(display, 73)[3] == "candidates    evaluated 31 · cached 12 · dead gradient 20 · rejected 40"
     assert drawn(display, 72)[3] == "candidates    evaluated 31 · cached 12 · dead gradient 20"
 
@@ -295,7 +295,7 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
 def test_formulas_of_every_kind_of_genome(clock, genome, weights, shown):
     assert shown_formula(candidate(genome, weights=weights)) == shown
     with SearchDisplay(2, steps_per_generation=1, console=terminal()) as display:
-        display.told(generation(0, candidate(genome, weights=weights)))
+        display.on_generation(generation(0, candidate(genome, weights=weights)))
         cut = shown if len(shown) <= 66 else shown[:65] + "…"
         assert drawn(display)[2] == f"best formula  {cut}"
 
@@ -326,14 +326,14 @@ def test_a_generation_as_a_line():
 
 def test_without_a_terminal_there_is_a_line_a_generation_on_standard_error(capsys):
     with SearchDisplay(2, steps_per_generation=10) as display:
-        display.report("optimise", 5)
+        display.on_steps("optimise", 5)
         assert capsys.readouterr() == ("", "")
-        display.told(generation(0, candidate(), MANY))
+        display.on_generation(generation(0, candidate(), MANY))
         line = generation_line(generation(0, candidate(), MANY), 2)
         assert len(line) > 80
         assert capsys.readouterr() == ("", f"{line}\n")
         display.say("[a] sentence")
-        display.told(generation(1))
+        display.on_generation(generation(1))
     second = "generation 2 of 2: best nothing yet (1 evaluated; 3.8 s)"
     assert capsys.readouterr() == ("", f"[a] sentence\n{second}\n")
 
@@ -342,15 +342,15 @@ def test_a_terminal_that_cannot_go_back_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     console = terminal()
     with SearchDisplay(1, steps_per_generation=10, console=console) as display:
-        display.told(generation(0))
+        display.on_generation(generation(0))
     assert console.file.getvalue() == "generation 1 of 1: best nothing yet (1 evaluated; 3.8 s)\n"
 
 
 def test_what_stays_on_a_terminal_is_the_final_state(clock):
     console = terminal()
     with SearchDisplay(2, steps_per_generation=10, console=console) as display:
-        display.told(generation(0, candidate()))
-        display.told(generation(1, candidate(fitness=0.25)))
+        display.on_generation(generation(0, candidate()))
+        display.on_generation(generation(1, candidate(fitness=0.25)))
         clock[0] = 7.0
     assert drawn(display) == [
         "2 of 2 generations  " + "━" * 51 + "  0:00:07",
@@ -371,8 +371,8 @@ def test_a_generation_that_was_broken_off_does_not_stay(clock):
 
     def broken_off():
         with display:
-            display.told(generation(0, candidate()))
-            display.report("optimise", 9)
+            display.on_generation(generation(0, candidate()))
+            display.on_steps("optimise", 9)
             assert bar(display) == int(76 * 1.9 / 2)
             display.say("stopping")
             assert drawn(display)[-1] == "stopping"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evomal.expression import Expression
 from evomal.methods.outcomes import State
-from evomal.progress import StageBar
+from evomal.progress import Announce, StageBar
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation
@@ -91,11 +91,11 @@ class SearchDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def phase(self, name: str, steps: int) -> None:
+    def on_phase(self, name: str, steps: int) -> None:
         """Take in that something outside the generations begins."""
         self._position = _Position(self._position.finished, 0, monotonic(), (name, steps))
 
-    def rivals(self, scores: Mapping[str, float]) -> None:
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
         """Take in what the known losses came to; the generations begin now."""
         now = monotonic()
         seconds = now - self._position.since
@@ -105,7 +105,7 @@ class SearchDisplay:
         if self._live is None and was_computed:
             self._print(f"rivals: {shown_rivals(scores)} ({seconds:.1f} s)")
 
-    def final(self, final: Final) -> None:
+    def on_final(self, final: Final) -> None:
         """Take in what the final came to."""
         seconds = monotonic() - self._position.since
         was_computed = self._position.phase is not None
@@ -114,7 +114,7 @@ class SearchDisplay:
         if self._live is None and was_computed:
             self._print(f"final: {final_line(final)} ({seconds:.1f} s)")
 
-    def told(self, generation: Generation) -> None:
+    def on_generation(self, generation: Generation) -> None:
         """Take in a generation that is complete."""
         self._counts = self._counts + Counter(generation.counts)
         best = generation.best
@@ -127,7 +127,7 @@ class SearchDisplay:
         if self._live is None:
             self._print(generation_line(generation, self._generations))
 
-    def report(self, stage: str, steps: int) -> None:
+    def on_steps(self, stage: str, steps: int) -> None:
         """Take in steps of the running generation or phase, as an engine reports them."""
         self._position = self._position._replace(steps=self._position.steps + steps)
 
@@ -246,29 +246,25 @@ def _clock(seconds: float) -> str:
     return f"{hour}:{minute:02}:{second:02}"
 
 
-Told = Callable[[str], None]
-"""Called with one sentence per stage."""
-
-
-class Watcher(Protocol):
+class SearchListener(Protocol):
     """Someone who wants to know how a search comes along, more closely than generation by generation."""
 
-    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
         """Of so many generations, each of at most so many steps, these are recorded already."""
 
-    def phase(self, name: str, steps: int) -> None:
+    def on_phase(self, name: str, steps: int) -> None:
         """Something outside the generations is computed, `rivals` or `final`, which takes about so many steps."""
 
-    def report(self, stage: str, steps: int) -> None:
+    def on_steps(self, stage: str, steps: int) -> None:
         """So many more steps of that stage are done; what this raises ends the search."""
 
-    def rivals(self, scores: Mapping[str, float]) -> None:
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
         """What training with the known losses came to, the baseline first; before the first generation."""
 
-    def told(self, generation: Generation) -> None:
+    def on_generation(self, generation: Generation) -> None:
         """A generation is done."""
 
-    def final(self, final: Final) -> None:
+    def on_final(self, final: Final) -> None:
         """The final is over."""
 
     def expect(self, steps: int) -> None:
@@ -282,23 +278,23 @@ class Watcher(Protocol):
 
 
 @contextlib.contextmanager
-def watched(
-    progress: bool, watcher: Watcher | None, told: Told | None
-) -> Iterator[tuple[Watcher | None, Told | None]]:  # fmt: skip
-    """The watcher and the listener as given, or a display on standard error where one is asked for instead."""
-    if not progress or watcher is not None:
-        yield watcher, told
+def with_display(
+    progress: bool, listener: SearchListener | None, announce: Announce | None
+) -> Iterator[tuple[SearchListener | None, Announce | None]]:  # fmt: skip
+    """The given listener and callback, or with `progress` and no listener a display on standard error."""
+    if not progress or listener is not None:
+        yield listener, announce
         return
-    with DisplayWatcher() as shown:
-        yield shown, told or shown.announce
+    with ProgressDisplay() as shown:
+        yield shown, announce or shown.announce
 
 
-def ticking(watcher: Watcher | None) -> Callable[[], None] | None:
-    """What asks a watcher again and again whether to go on, while there is nothing to report."""
-    return None if watcher is None else lambda: watcher.report("evaluate", 0)
+def stop_check(listener: SearchListener | None) -> Callable[[], None] | None:
+    """A function that lets a listener stop the work while there are no steps to report."""
+    return None if listener is None else lambda: listener.on_steps("evaluate", 0)
 
 
-class DisplayWatcher:
+class ProgressDisplay:
     """Shows searches and the trainings of comparisons on standard error; a context.
 
     On a terminal a search is a region and trainings are a bar with the time left; elsewhere both are lines.
@@ -337,24 +333,24 @@ class DisplayWatcher:
             self._display.__exit__(kind, error, trace)
             self._display = None
 
-    def begun(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
         """Show a search; one that was shown before is over."""
         self.close()
         # Standard error also for people: standard output is for the result alone.
         display = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded), console=self._console)
         self._display = display.__enter__()
         for generation in recorded:
-            display.told(generation)
+            display.on_generation(generation)
 
-    def phase(self, name: str, steps: int) -> None:
+    def on_phase(self, name: str, steps: int) -> None:
         """Show that something outside the generations is computed."""
         if self._display is not None:
-            self._display.phase(name, steps)
+            self._display.on_phase(name, steps)
 
-    def report(self, stage: str, steps: int) -> None:
+    def on_steps(self, stage: str, steps: int) -> None:
         """Take in steps of a search or a training."""
         if self._display is not None:
-            self._display.report(stage, steps)
+            self._display.on_steps(stage, steps)
         else:
             self._bar.advance(steps)
 
@@ -368,20 +364,20 @@ class DisplayWatcher:
         self._end_search()
         self._bar.announce(sentence)
 
-    def rivals(self, scores: Mapping[str, float]) -> None:
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
         """Show what the known losses came to."""
         if self._display is not None:
-            self._display.rivals(scores)
+            self._display.on_rivals(scores)
 
-    def told(self, generation: Generation) -> None:
+    def on_generation(self, generation: Generation) -> None:
         """Show a generation."""
         if self._display is not None:
-            self._display.told(generation)
+            self._display.on_generation(generation)
 
-    def final(self, final: Final) -> None:
+    def on_final(self, final: Final) -> None:
         """Show what the final came to."""
         if self._display is not None:
-            self._display.final(final)
+            self._display.on_final(final)
 
     def say(self, sentence: str) -> None:
         """Show a sentence, beside the search or without one."""
