@@ -1,31 +1,33 @@
-"""How a classification loss acts on one output at the beginning of training, then at its end.
+"""How a classification loss pushes one output at the beginning of training and at its end.
 
-δ = −∂L/∂f is the push on an output f (EvoMAL, appendix A.2, after Gonzalez and Miikkulainen, 2020): positive raises it.
-Every output is taken as free, as there: the softmax that ties them together comes after. It is found at two points, for
-the target's output and for any other. Null epoch: every output is 1/C. Zero error: the target's output tends to 1 from
-below and the others to 0 from above.
+δ = −∂L/∂f is the push on an output f (EvoMAL, appendix A.2, after Gonzalez and Miikkulainen, 2020): a positive push
+raises f. As in the paper, every output is a free variable: the softmax that ties outputs together comes later. δ is
+found at two points, for the target's output and for any other output. Null epoch: every output is 1/C. Zero error: the
+target's output tends to 1 from below and the others to 0 from above.
 
-Learned losses protect log and sqrt by ε = 1e-7: log(|a| + ε), sqrt(|a| + ε); their division a / sqrt(1 + b²) needs
-none. `formula` and `value` are of the ideal form: ε tends to 0 first, f to its limit then. `exact` is with ε as it is,
-at the end of the way: nearer to the limit than ε. The two differ where ε matters there, for example in |log(y·f)| at
-f → 1: the ideal push is 1, but log(1 + ε) is positive, so within ε of 1 the exact push is −1. Hand-made losses have
-no ε.
+Learned losses protect log and sqrt by ε = 1e-7: log(|a| + ε), sqrt(|a| + ε). `formula` and `value` describe the ideal
+form: first ε tends to 0, then f to its limit. `exact` keeps ε and is taken at the end of the way, nearer to the limit
+than ε. The two differ where ε matters, for example in |log(y·f)| at f → 1: the ideal push is 1, but log(1 + ε) is
+positive, so within ε of 1 the exact push is −1. Hand-made losses have no ε.
+
+|a|, sign, min and max are made of smooth pieces. The sign of a number tells which piece holds near a point, so that
+SymPy only differentiates smooth functions and puts in the point. At a tie the rules are those of torch: sign(0) = 0,
+and min and max share the derivative equally.
 """
 
-import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import sympy
 import torch
-from torch import Tensor
 
 from evomal.errors import InputError
-from evomal.expression import Expression
-from evomal.expression.operators import EPSILON
+from evomal.expression import OPERATORS, Expression
+from evomal.expression.operators import CONSTANTS, PREDICTION
 from evomal.expression.symbolic import PREDICTION_SYMBOL, is_readable, rounded
 from evomal.figures.loss_families import OUTPUT_LOSSES, SYMBOLS, output_loss
 from evomal.figures.style import BLUE, GREY, VERMILLION, figure_style, in_figure, new_figure, sentence_figure
@@ -35,19 +37,11 @@ from evomal.losses.elementwise import ElementwiseLoss
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.target_losses import CLASSES_SYMBOL
 from evomal.losses.taylor import TaylorLoss, as_tree
-from evomal.paper.limits import (
-    Germ,
-    constant,
-    functions,
-    is_infinite,
-    limit,
-    limit_of_numbers,
-    numbers,
-    put_in,
-    tree_germ,
-    within_time,
-)
 from evomal.text import shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Regime = Literal["null epoch", "zero error"]
 Output = Literal["target", "other"]
@@ -56,16 +50,16 @@ How = Literal["substitution", "limit", "numeric"]
 REGIMES: tuple[Regime, ...] = ("null epoch", "zero error")
 OUTPUTS: tuple[Output, ...] = ("other", "target")
 
-_EPSILON_SYMBOL = sympy.Symbol("epsilon", positive=True)
-_DISTANCES = tuple(numbers.mpf(10) ** -power for power in (20, 40, 80))
-_EPSILONS = (numbers.mpf(EPSILON),) * len(_DISTANCES)
-# Far below every distance, as ε goes first.
-_IDEAL_EPSILONS = tuple(numbers.mpf(10) ** -power for power in (10_000, 20_000, 40_000))
+EPSILON_SYMBOL = sympy.Symbol("epsilon", positive=True)
+_EXPONENTS = (-20, -40, -80)
+"""Distances to a limit, as powers of ten; each is the square of the one before, as `limit_of_values` needs."""
+_EPSILON_POWER = 10  # ε is this power of the distance: it vanishes long before the distance does
+_DIGITS, _MOST_DIGITS = 120, 2_000  # more than the smallest distance has; SymPy takes more where terms cancel
+_NEAR = {"other": 1e-20, "target": 1 - 1e-13}  # zero error in double precision
 _AGREEING = 1e-9
 _SMALLEST = 1e-2  # of a push that is told from zero by its size
 _NEUTRAL = (0, 1)  # values of options at which a term or a factor drops out of the formula
-_REWRITE_SECONDS = 0.3
-_NEAR = 1e-12  # for what only autograd can differentiate
+_LONGEST_REWRITTEN = 80  # operations
 
 
 @dataclass(frozen=True)
@@ -75,13 +69,14 @@ class Delta:
     regime: Regime
     output: Output
     formula: Any
-    """In SymPy's symbols C, phi0, phi1, xi, gamma, where one was found. The signs within it are those at this loss's
-    options and number of classes; an option of 0 or 1 is put in as it is."""
+    """In SymPy's symbols C, phi0, phi1, xi, gamma; None where no formula was found. Signs within it are those at this
+    loss's options and number of classes; an option of 0 or 1 is put in as a number."""
     value: float
-    """The same as a number, at the loss's options and number of classes."""
+    """The formula as a number, at the loss's options and number of classes."""
     exact: float
-    """With ε as it is."""
+    """The push with ε = 1e-7."""
     how: How
+    """How the formula was found: by putting in the point, as the limit at a pole, or not at all."""
 
     @property
     def text(self) -> str:
@@ -103,31 +98,31 @@ class Delta:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A loss at both points."""
+    """The pushes of one loss at both points."""
 
     name: str
     classes: int
     deltas: tuple[Delta, ...]
 
     def at(self, regime: Regime, output: Output) -> Delta:
-        """The push there."""
+        """Returns the push on that kind of output at that point."""
         return next(delta for delta in self.deltas if (delta.regime, delta.output) == (regime, output))
 
     @property
     def pushes_back(self) -> bool | None:
         """Whether the target's probability is pushed down near zero training error; None where no push is left.
 
-        Through the softmax, −∂L/∂z of the target's logit z is p(1 − p)·(δ target − δ other) where the others are alike.
+        Through the softmax, −∂L/∂z of the target's logit z is p(1 − p)·(δ target − δ other) if the others are alike.
         """
         target, other = self._last_pushes()
         return None if _agree(target, other, _AGREEING) else target < other
 
     @property
     def sentence(self) -> str:
-        """What that means."""
+        """What the loss does near zero training error."""
         target, other = self._last_pushes()
         if math.isnan(target) or math.isnan(other):
-            return "near zero training error its push could not be found"
+            return "near zero training error its push could not be determined"
         if self.pushes_back is None:
             return "near zero training error it lets go of the target's probability"
         if not self.pushes_back:
@@ -144,13 +139,13 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Behaviours:
-    """Several losses at one number of classes."""
+    """The behaviour of several losses at one number of classes."""
 
     classes: int
     losses: tuple[Behaviour, ...]
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each loss, point and kind of output."""
+        """Returns a table with one row per loss, point and kind of output."""
         rows = [(loss.name, delta) for loss in self.losses for delta in loss.deltas]
         return {
             "loss": [name for name, _ in rows],
@@ -166,80 +161,122 @@ class Behaviours:
 
 
 def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
-    """The behaviour of losses by name."""
-    return Behaviours(classes, tuple(behaviour(loss, classes=classes, name=name) for name, loss in losses.items()))
+    """Find how classification losses push outputs at the null epoch and near zero training error.
 
+    Args:
+        losses: The losses by the names that the figure shows.
+        classes: The number of classes C.
 
-def behaviour(loss: Loss, *, classes: int = 10, name: str = "loss") -> Behaviour:
-    """δ of a loss at the null epoch and near zero training error, as formulas and as numbers.
+    Returns:
+        The pushes, as formulas where SymPy finds them and as numbers. A formula must agree with numbers that SymPy
+        evaluates on the way to the point; otherwise these are the answer, labelled "numeric".
 
-    A formula comes by substitution, else by SymPy's limit, and is compared with values in 800 digits on the way there.
-    Where SymPy finds nothing in a second, or a tree is too large for it, those values are the answer, labelled
-    "numeric".
+    Raises:
+        InputError: If a loss is not for classification, or `classes` is less than 2.
+
+    Example:
+        >>> from evomal.losses import named_loss
+        >>> found = behaviours({"smoothed": named_loss("label-smoothing")}, classes=10)
+        >>> found.losses[0].at("null epoch", "target").text
+        '-C*xi + C + xi'
     """
     if classes < 2:
         raise InputError(f"classes must be at least 2 but got {classes}")
-    if loss.kind != "classification":
-        raise InputError(f"{name} is for {loss.kind}, but δ at f = 1/C is about classification")
-    cases = [(regime, output) for regime in REGIMES for output in OUTPUTS]
-    return Behaviour(name, classes, tuple(_delta(loss, classes, regime, output) for regime, output in cases))
-
-
-def symbolic_delta(loss: Loss, output: Output, *, classes: int = 10) -> Any:
-    """δ as a SymPy function of f between the two points, with ε = 1e-7 and the signs of the null epoch."""
-    germ = _germ_of(loss, classes, "null epoch", output, epsilon=_EPSILONS, epsilon_symbol=None)
-    if germ is None or germ.form is None:
-        raise InputError(f"{type(loss).__name__} has no formula that SymPy can differentiate")
-    return -sympy.diff(germ.form, PREDICTION_SYMBOL)
+    for name, loss in losses.items():
+        if loss.kind != "classification":
+            raise InputError(f"{name} is for {loss.kind}, but δ at f = 1/C is about classification")
+    points = [(regime, output) for regime in REGIMES for output in OUTPUTS]
+    return Behaviours(
+        classes,
+        tuple(
+            Behaviour(name, classes, tuple(_delta(loss, classes, *point) for point in points))
+            for name, loss in losses.items()
+        ),
+    )
 
 
 def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
-    exact = _germ_of(loss, classes, regime, output, epsilon=_EPSILONS, epsilon_symbol=None)
-    if exact is None:
-        slope = _slope_by_autograd(loss, classes, regime, output)
-        return Delta(regime, output, None, slope, slope, "numeric")
-    ideal = _germ_of(loss, classes, regime, output, epsilon=_IDEAL_EPSILONS, epsilon_symbol=_EPSILON_SYMBOL)
-    assert ideal is not None, "what has one germ has the other"
-    tends_to, exactly = (_limit_of_push(germ) for germ in (ideal, exact))
-    formula, how = _formula(ideal, classes, regime, output, _option_values(loss), tends_to)
-    return Delta(regime, output, formula, tends_to, exactly, how)
+    numbers = {**_option_values(loss), CLASSES_SYMBOL: classes}
+    ways = [_way(regime, output, classes, exponent) | numbers for exponent in _EXPONENTS]
+    form = output_form(loss, output, lambda a: _sign(a, ways[-1]))
+    exact = _push_by_autograd(loss, classes, regime, output) if isinstance(loss, ElementwiseLoss) else None
+    if form is None:
+        if exact is None:
+            raise InputError(f"{type(loss).__name__} does not say what a single output costs")
+        return Delta(regime, output, None, exact, exact, "numeric")
+    push = -sympy.diff(form, PREDICTION_SYMBOL)
+    # Adding zero turns a negative zero into zero.
+    value = float(limit_of_values([_number(push, way) for way in ways])) + 0.0
+    formula, how = _formula(push, regime, output, numbers, value)
+    if formula is None and _tree(loss) is None:
+        formula, how = _by_limit(push.subs(numbers), output, value)
+    return Delta(regime, output, formula, value, value if exact is None else exact, how)
 
 
-def _limit_of_push(germ: Germ) -> float:
-    return float(limit_of_numbers([-slope for slope in germ.slopes])) + 0.0  # which makes zero of minus zero
+def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
+    """What one output costs, as a smooth SymPy form in f and ε.
 
+    Args:
+        loss: A loss for classification.
+        output: Whether the output is the target's.
+        sign: Returns the sign that a SymPy form has where the loss is looked at.
 
-def _germ_of(
-    loss: Loss, classes: int, regime: Regime, output: Output, *, epsilon: Sequence[Any], epsilon_symbol: Any
-) -> Germ | None:
-    """What one output costs near a point; None for a loss that is neither a tree nor hand-made."""
-    germ: Germ
-    tree = _tree(loss)
-    written = tree is None or is_readable(tree[0].tokens)
-    places = _places(classes, regime, output)
-    prediction = Germ(PREDICTION_SYMBOL if written else None, places, (numbers.mpf(1),) * len(places))
+    Returns:
+        The form; None for a loss that is neither hand-made nor a readable tree.
+    """
+    functions = _smooth_functions(sign)
     y = int(output == "target")
+    tree = _tree(loss)
     if tree is not None:
-        form = (sympy.Float(EPSILON) if epsilon_symbol is None else epsilon_symbol) if written else None
-        protection = Germ(form, tuple(epsilon), (numbers.mpf(0),) * len(epsilon))
-        germ = tree_germ(*tree, prediction, y, protection)
-        if isinstance(loss, ExpressionLoss) and loss.activation == "softplus":
-            germ = functions.softplus(germ)
-        return germ
+        form = _tree_form(*tree, y, functions) if is_readable(tree[0].tokens) else None
+        is_softplus = isinstance(loss, ExpressionLoss) and loss.activation == "softplus"
+        return sympy.log(1 + sympy.exp(form)) if is_softplus and form is not None else form
     name = name_of(loss)
     if name not in OUTPUT_LOSSES:
         return None
-    count = constant(classes, len(places), symbol=CLASSES_SYMBOL)
-    named = {symbol: constant(value, len(places), symbol=symbol) for symbol, value in _option_values(loss).items()}
-    options = {option: named.get(SYMBOLS.get(option), value) for option, value in _options(loss).items()}
-    germ = output_loss(name, functions, prediction, y, count, options)
-    return germ
+    symbolic = _symbolic_options(loss)
+    options = {
+        option: SYMBOLS[option] if option in symbolic else _as_number(value) for option, value in _options(loss).items()
+    }
+    return output_loss(name, functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, options)
 
 
-def _places(classes: int, regime: Regime, output: Output) -> tuple[Any, ...]:
-    if regime == "null epoch":
-        return (numbers.mpf(1) / classes,) * len(_DISTANCES)
-    return tuple(1 - distance if output == "target" else distance for distance in _DISTANCES)
+def _smooth_functions(sign: Callable[[Any], int]) -> SimpleNamespace:
+    """The functions of the operator table over SymPy, without those that have a kink."""
+
+    def minimum(a: Any, b: Any) -> Any:
+        order = sign(a - b)
+        return (a + b) / 2 if order == 0 else (a if order < 0 else b)
+
+    return SimpleNamespace(
+        abs=lambda a: a * sign(a),
+        sign=lambda a: sympy.Integer(sign(a)),
+        sqrt=sympy.sqrt,
+        log=sympy.log,
+        tanh=sympy.tanh,
+        minimum=minimum,
+        maximum=lambda a, b: -minimum(-a, -b),
+    )
+
+
+def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, functions: SimpleNamespace) -> Any:
+    leaves = {PREDICTION: PREDICTION_SYMBOL, **{token: sympy.Integer(int(n)) for token, n in CONSTANTS.items()}}
+    protected = {"log": sympy.log, "sqrt": sympy.sqrt}
+
+    def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
+        if token in protected:
+            form = protected[token](functions.abs(*arguments) + EPSILON_SYMBOL)
+        elif token in OPERATORS:
+            form = OPERATORS[token].value(functions, *arguments)
+        else:
+            form = leaves.get(token, sympy.Integer(y))
+        return form if weights is None or position == 0 else form * _as_number(weights[position - 1])
+
+    return expression.fold(visit)
+
+
+def _as_number(value: float) -> Any:
+    return sympy.Integer(int(value)) if float(value).is_integer() else sympy.Float(value)
 
 
 def _tree(loss: Loss) -> tuple[Expression, Sequence[float] | None] | None:
@@ -252,82 +289,93 @@ def _options(loss: Loss) -> dict[str, Any]:
     return {option: getattr(loss, option) for option in loss.option_names}
 
 
+def _symbolic_options(loss: Loss) -> list[str]:
+    return [option for option, value in _options(loss).items() if option in SYMBOLS and value not in _NEUTRAL]
+
+
 def _option_values(loss: Loss) -> dict[Any, float]:
-    """The symbols with what they stand for."""
-    options = _options(loss).items()
-    return {SYMBOLS[option]: value for option, value in options if option in SYMBOLS and value not in _NEUTRAL}
+    return {SYMBOLS[option]: getattr(loss, option) for option in _symbolic_options(loss)}
 
 
-def _formula(
-    germ: Germ, classes: int, regime: Regime, output: Output, options: Mapping[Any, float], tends_to: float
-) -> tuple[Any, How]:
-    """The limit as a formula that agrees with the numbers, and how it was found."""
-    if germ.form is None:
-        return None, "numeric"
-    slope = within_time(lambda: -sympy.diff(germ.form, PREDICTION_SYMBOL))
-    numbers_for = {**options, CLASSES_SYMBOL: classes}
-    place, side = _goal(regime, output)
-    # Symbols first, and where SymPy cannot tell what they do, the options' own values; limits take long, so come last.
-    ways = [(by_limits, values) for by_limits in (False, True) for values in (({}, options) if options else ({},))]
-    for by_limits, values in ways:
-        found, how = _at_place(slope and slope.subs(values), place, side, by_limits=by_limits)
-        if found is None:
-            continue
-        if is_infinite(found) and math.isinf(tends_to):
-            # Where there is a pole SymPy does not always know the sign; the numbers do.
-            return sympy.oo * int(math.copysign(1, tends_to)), how
-        if _agree(_number(found, numbers_for), tends_to, _AGREEING):
-            return _shortest(found), how
+def _way(regime: Regime, output: Output, classes: int, exponent: int) -> dict[Any, Any]:
+    """f and ε at one distance from the point."""
+    distance = sympy.Integer(10) ** exponent
+    place = (
+        {"other": distance, "target": 1 - distance}[output] if regime == "zero error" else sympy.Rational(1, classes)
+    )
+    return {PREDICTION_SYMBOL: place, EPSILON_SYMBOL: distance**_EPSILON_POWER}
+
+
+def _number(form: Any, values: Mapping[Any, Any]) -> Any:
+    """The form as a number of SymPy; NaN where it cannot be evaluated."""
+    try:
+        found = form.evalf(_DIGITS, subs=dict(values), maxn=_MOST_DIGITS)
+    except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
+        return sympy.nan
+    return found if found.is_Number else sympy.nan
+
+
+def _sign(form: Any, values: Mapping[Any, Any]) -> int:
+    number = _number(form, values)
+    return 0 if number is sympy.nan else int(sympy.sign(number))
+
+
+def limit_of_values(values: Sequence[Any]) -> Any:
+    """Where three values tend that were taken at distances d, d² and d⁴ from a point.
+
+    What grows without bound, even as slowly as log(-log(d)), then grows by no less from each to the next, and what
+    tends to a limit comes nearer by half each time, even as slowly as 1/log(d).
+    """
+    if any(value is sympy.nan for value in values):
+        return sympy.nan
+    first, second = values[1] - values[0], values[2] - values[1]
+    if abs(values[2]) < 1e-3 * abs(values[1]) < 1e-6 * abs(values[0]):
+        return sympy.Integer(0)
+    if abs(second) <= max(1e-3 * abs(first), 1e-25 * abs(values[2])):
+        return values[2]
+    if abs(second) >= 0.75 * abs(first):
+        return sympy.oo * sympy.sign(second)
+    return values[2] - second**2 / (second - first)
+
+
+def _formula(push: Any, regime: Regime, output: Output, numbers: Mapping[Any, float], value: float) -> tuple[Any, How]:
+    """The push at the point as a formula that agrees with the value, and how it was found."""
+    place = 1 / CLASSES_SYMBOL if regime == "null epoch" else sympy.Integer(int(output == "target"))
+    options = {symbol: number for symbol, number in numbers.items() if symbol != CLASSES_SYMBOL}
+    # Symbols first; where SymPy cannot tell what they do, the options' own values.
+    for values in ({}, options) if options else ({},):
+        found = push.subs(values).subs(EPSILON_SYMBOL, 0).subs(PREDICTION_SYMBOL, place)
+        if found.has(sympy.oo, -sympy.oo, sympy.zoo) and math.isinf(value):
+            # At a pole SymPy does not always know the sign; the numbers do.
+            return sympy.oo * int(math.copysign(1, value)), "limit"
+        if _agree(float(_number(found, numbers)), value, _AGREEING):
+            return _shortest(found), "substitution"
     return None, "numeric"
 
 
-def _goal(regime: Regime, output: Output) -> tuple[Any, str]:
-    """Where f goes, and from which side."""
-    if regime == "null epoch":
-        return 1 / CLASSES_SYMBOL, "+"
-    return (sympy.Integer(1), "-") if output == "target" else (sympy.Integer(0), "+")
-
-
-def _at_place(form: Any, place: Any, side: str, *, by_limits: bool) -> tuple[Any, How]:
-    """The form without ε at the place, infinite where it has a pole; None where substitution does not say."""
-    how: How = "substitution"
-    for symbol, goal, direction in ((_EPSILON_SYMBOL, 0, "+"), (PREDICTION_SYMBOL, place, side)):
-        if form is None or is_infinite(form):
-            break
-        found = put_in(form, symbol, goal)
-        if found is None and by_limits:
-            found, how = limit(form, symbol, goal, direction), "limit"
-        form = found
-    return form, "limit" if form is not None and is_infinite(form) else how
-
-
-def _number(form: Any, values: Mapping[Any, float]) -> float:
-    number = within_time(lambda: float(form.subs(values).evalf(30)))
-    return float("nan") if number is None else number
+def _by_limit(push: Any, output: Output, value: float) -> tuple[Any, How]:
+    """The limit near zero error. SymPy's limits have no bound on time, so they are for hand-made losses only."""
+    place, side = (1, "-") if output == "target" else (0, "+")
+    found = sympy.limit(push, PREDICTION_SYMBOL, place, side)
+    return (found, "limit") if _agree(float(found), value, _AGREEING) else (None, "numeric")
 
 
 def _shortest(form: Any) -> Any:
     """The shortest of a few equal forms; a number is shown rounded, so stays as it is."""
-    if not form.free_symbols:
+    if not form.free_symbols or sympy.count_ops(form) > _LONGEST_REWRITTEN:
         return form
     # Not SymPy's own simplification, which takes most of a second for little.
-    rewrites: tuple[Callable[[Any], Any], ...] = (
-        sympy.expand, sympy.cancel, sympy.factor_terms, sympy.expand_log, sympy.together,
-    )  # fmt: skip
-    forms = [form, *(within_time(functools.partial(rewrite, form), _REWRITE_SECONDS) for rewrite in rewrites)]
-    return min((found for found in forms if found is not None), key=sympy.count_ops)
+    rewrites = (sympy.expand, sympy.cancel, sympy.factor_terms, sympy.expand_log, sympy.together)
+    return min([form, *(rewrite(form) for rewrite in rewrites)], key=sympy.count_ops)
 
 
-def _slope_by_autograd(loss: Loss, classes: int, regime: Regime, output: Output) -> float:
-    if not isinstance(loss, ElementwiseLoss):
-        raise InputError(f"{type(loss).__name__} does not say what a single output costs")
-    y = float(output == "target")
-    place = 1 / classes if regime == "null epoch" else abs(y - _NEAR)
+def _push_by_autograd(loss: ElementwiseLoss, classes: int, regime: Regime, output: Output) -> float:
+    place = 1 / classes if regime == "null epoch" else _NEAR[output]
     with torch.enable_grad():
         prediction = torch.tensor([place], dtype=torch.float64, requires_grad=True)
-        value: Tensor = loss.value(prediction, torch.full_like(prediction, y))
+        value = loss.value(prediction, torch.full_like(prediction, float(output == "target")))
         (gradient,) = torch.autograd.grad(value.sum(), prediction)
-    return -float(gradient)
+    return -float(gradient) + 0.0
 
 
 def _agree(a: float, b: float, tolerance: float) -> bool:
@@ -335,10 +383,6 @@ def _agree(a: float, b: float, tolerance: float) -> bool:
         return a == b
     return abs(a - b) <= tolerance * max(abs(a), abs(b), _SMALLEST)
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _ROW_HEIGHT, _HEAD = 0.42, 0.66
 _NAME_WIDTH, _CELL_WIDTH = 1.5, 1.0  # relative

@@ -27,11 +27,15 @@ from evomal.losses import (
     starting_weights,
 )
 from evomal.losses.target_losses import CLASSES_SYMBOL as C
-from evomal.paper.behaviour import OUTPUTS, REGIMES, behaviour, behaviours, symbolic_delta
+from evomal.paper.behaviour import EPSILON_SYMBOL, OUTPUTS, REGIMES, behaviours, limit_of_values, output_form
 from evomal.randomness import generator
 
 xi, phi0, gamma = SYMBOLS["smoothing"], SYMBOLS["phi0"], SYMBOLS["gamma"]
 oo = sympy.oo
+
+
+def behaviour(loss, classes=10, name="loss"):
+    return behaviours({name: loss}, classes=classes).losses[0]
 
 
 def formulas(loss, classes=10):
@@ -125,9 +129,9 @@ def test_pushes_of_random_trees_are_those_of_autograd_and_their_formulas_have_th
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_the_symbolic_push_between_the_points_is_autograd_s(output):
     loss = ExpressionLoss("add(log(mul(f, f)), aq(y, tanh(f)))", [1.1, 0.9, 1.2, 1, 1, 0.8, 1.3, 1])
-    form = symbolic_delta(loss, output, classes=10)
+    form = -sympy.diff(output_form(loss, output, lambda a: 1), PREDICTION_SYMBOL)
     for place in (0.05, 0.3, 0.8):
-        found = float(form.subs(PREDICTION_SYMBOL, place))
+        found = float(form.subs({PREDICTION_SYMBOL: place, EPSILON_SYMBOL: EPSILON}))
         assert found == pytest.approx(pushed(loss, place, float(output == "target")), rel=1e-9)
 
 
@@ -165,8 +169,6 @@ def test_a_tree_too_large_for_sympy_has_numbers():
     found = behaviour(loss, classes=4)
     assert {delta.how for delta in found.deltas} == {"numeric"}
     assert found.at("null epoch", "target").value == pytest.approx(pushed(loss, 0.25, 1.0), rel=1e-12)
-    with pytest.raises(InputError, match=r"^ExpressionLoss has no formula that SymPy can differentiate$"):
-        symbolic_delta(loss, "target")
 
 
 def test_a_neural_loss_has_numbers():
@@ -232,3 +234,24 @@ def test_what_has_no_behaviour_is_refused(loss, options, sentence):
     with pytest.raises(InputError) as refusal:
         behaviour(loss, name="mine", **options)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda d: 3 + d, 3),
+        (lambda d: -d, 0),
+        (lambda d: 5 + d ** sympy.Rational(1, 10), 5),
+        (lambda d: sympy.Integer(7), 7),
+        (lambda d: 1 / sympy.log(d), 0),
+        (lambda d: 2 - 1 / sympy.log(d), 2),
+        (lambda d: sympy.log(d), -oo),
+        (lambda d: sympy.log(-sympy.log(d)), oo),
+        (lambda d: 1 / d, oo),
+        (lambda d: -(d ** sympy.Rational(-1, 1000)), -oo),
+        (lambda d: sympy.nan, sympy.nan),
+    ],
+)
+def test_three_values_tell_where_they_tend(function, expected):
+    found = limit_of_values([function(sympy.Integer(10) ** exponent).evalf(30) for exponent in (-20, -40, -80)])
+    assert float(found) == pytest.approx(float(expected), abs=0.02, nan_ok=True)
