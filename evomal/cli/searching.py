@@ -3,7 +3,6 @@
 import math
 import shlex
 import textwrap
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,16 +23,14 @@ from evomal.cli.options import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
-from evomal.methods.outcomes import State
 from evomal.methods.proposals import size_of
-from evomal.runs import RunStore, genome_text, runs_in
+from evomal.runs import genome_text, runs_in
 from evomal.runs.estimates import Estimate, estimate
 from evomal.runs.finals import Scores
 from evomal.runs.recorded_run import read_run
-from evomal.runs.results import SearchResult
+from evomal.runs.results import SearchResult, scores_text
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
-from evomal.runs.summary import shown_scores, summary_lines
 from evomal.settings import SearchSettings
 from evomal.tasks import Hardships, Task
 from evomal.text import printable, shorten
@@ -95,7 +92,6 @@ Address = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(help="Ray workers (default: as many as there is room for).")]
 GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each Ray worker; 0.5: two share one.")]
-_SEARCHING_LABEL = 13
 _LONGEST_LINE = 1_000  # characters
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
 
@@ -265,7 +261,7 @@ def list_runs(
         best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
         if row["best"] and row["best"]["scores"]:
             values = tuple(math.inf if score is None else score for score in row["best"]["scores"])
-            best_text += f" ({shown_scores(Scores(values))} in the final)"
+            best_text += f" ({scores_text(Scores(values))} in the final)"
         noun = "generation" if row["generations"] == 1 else "generations"
         lines = [f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}"]
         if row["method"]:
@@ -314,7 +310,7 @@ def _run(
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
         echo_json({**about, **_searching_as_data(result)})
     else:
-        _show(result)
+        typer.echo(result.summary())
 
 
 def _trusted_words(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:
@@ -322,30 +318,6 @@ def _trusted_words(source: Mapping[str, Any], settings: SearchSettings) -> list[
     specs = source["tasks"] if any(map(is_of_a_file, source["tasks"])) else []
     address = [] if settings.address is None else ["--address", settings.address]
     return [*(word for spec in specs for word in ("--task", spec)), *address]
-
-
-def _show(result: SearchResult) -> None:
-    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items())
-    if result.best is None:
-        typer.echo(f"nothing survived: {counts}")
-    for label, text in summary_lines(result):
-        typer.echo(f"{label:<{_SEARCHING_LABEL}}{text}")
-    if result.best is not None:
-        typer.echo(f"candidates   {counts}")
-    for sentence, count in _failures(result.folder).items():
-        typer.echo(f"failed       {count} times: {sentence}")
-    for differing in result.forced:
-        typer.echo(f"forced       gone on although {differing}: the result need not repeat")
-    typer.echo(f"ended        {result.ending}, after {result.seconds:.1f} s")
-    typer.echo(f"files        {result.folder}")
-
-
-def _failures(folder: Path | None) -> dict[str, int]:
-    """Why candidates failed, and how often: whoever fails silently is looked for in vain."""
-    if folder is None:
-        return {}
-    with RunStore.read(folder) as store:
-        return dict(Counter(row.sentence for row in store.candidates() if row.state is State.FAILED).most_common(3))
 
 
 def _finite(number: float) -> float | None:

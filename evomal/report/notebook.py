@@ -43,7 +43,7 @@ def best_html(best: Best) -> str:
 
 def result_html(result: SearchResult) -> str:
     """The best loss, below what became of the candidates and of the rivals."""
-    from evomal.runs.summary import summary_lines
+    from evomal.runs.results import summary_lines
     from evomal.text import escape_html
 
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"

@@ -19,8 +19,7 @@ from evomal.methods.outcomes import State
 from evomal.progress import Announce, StageBar
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final
-from evomal.runs.results import Generation
-from evomal.runs.summary import final_line, shown_rivals
+from evomal.runs.results import Generation, final_text, rivals_text
 from evomal.text import printable
 
 _REFRESHES_PER_SECOND = 4
@@ -103,7 +102,7 @@ class SearchDisplay:
         self._rivals, self._generations_began = scores, now
         self._position = _Position(self._position.finished, 0, now)
         if self._live is None and was_computed:
-            self._print(f"rivals: {shown_rivals(scores)} ({seconds:.1f} s)")
+            self._print(f"rivals: {rivals_text(scores)} ({seconds:.1f} s)")
 
     def on_final(self, final: Final) -> None:
         """Take in what the final came to."""
@@ -112,7 +111,7 @@ class SearchDisplay:
         self._final = final
         self._position = _Position(self._position.finished, 0, monotonic())
         if self._live is None and was_computed:
-            self._print(f"final: {final_line(final)} ({seconds:.1f} s)")
+            self._print(f"final: {final_text(final)} ({seconds:.1f} s)")
 
     def on_generation(self, generation: Generation) -> None:
         """Take in a generation that is complete."""
@@ -142,11 +141,11 @@ class SearchDisplay:
         width = options.max_width
         yield from self._head(width)
         if self._rivals:
-            yield _row("rivals", shown_rivals(self._rivals))
+            yield _row("rivals", rivals_text(self._rivals))
         yield _row("best fitness", _UNKNOWN if self._best is None else f"{self._best.fitness:.4g}", style="bold")
         yield _row("best formula", self._formula)
         if self._final is not None:
-            yield _row("final", final_line(self._final), style="bold")
+            yield _row("final", final_text(self._final), style="bold")
         counts = self._counts
         entries = [f"{state} {counts[state]}" for state in State if counts[state]]
         for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):

@@ -1,8 +1,8 @@
-"""What a generation came to: states counted, the best candidate, the time taken."""
+"""What a search returns: its generations, its best loss, and both in words."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from evomal.methods.outcomes import State
 from evomal.methods.proposals import Genome
 from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final, Scores
-from evomal.text import shorten
+from evomal.text import plural, shorten
 from evomal.units import Units
 
 
@@ -114,46 +114,145 @@ class Best:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best loss, or None when nothing survived; what each generation came to; size against fitness."""
+    """What a search found, returned by `evomal.search`. Print it to see the summary.
+
+    Example:
+        >>> print(result)  # doctest: +SKIP
+        best loss    (f - y)**2 + 0.31*abs(f)
+        validation   mse 0.672 ± 0.017 (mean of 3 fresh seeds), found in generation 4; in the search 0.6492
+        rivals       mse 0.668 ± 0.014, mae 0.701 ± 0.02, huber 0.67 ± 0.015 (the same seeds)
+        final        no lead over mse
+        candidates   71 evaluated, 25 cached, 40 dead gradient, 114 rejected
+        ended        all 10 generations are done, after 93.4 s
+        files        runs/diabetes-evomal-0
+    """
 
     best: Best | None
+    """The best loss; None when no candidate was trained successfully."""
     history: tuple[Generation, ...]
+    """One entry per generation."""
     front: tuple[Candidate, ...]
+    """Candidates that are best for their size or any smaller size, smallest first."""
     ending: str
     """Why the search stopped."""
     folder: Path | None
+    """The folder of the run; None when it was not recorded."""
     seconds: float
     forced: tuple[str, ...] = ()
-    """What the run was gone on with over, although it differed: after that nothing need repeat."""
+    """Differences in settings or versions that the run was resumed in spite of; the result need not be repeatable."""
     rivals: Mapping[str, float] = field(default_factory=dict)
-    """Fitness of the baseline, which is the first, and of the known losses that fit the task, by name: one training
-    each, under the protocol of candidates; infinite where it diverged."""
+    """Fitness of the baseline (the first entry) and of the other known losses that fit the task, by name. Each is
+    trained once, as candidates are; infinite if the training diverged."""
     final: Final | None = None
-    """The best candidates and the rivals trained again with fresh seeds; None where the settings want no final."""
+    """The best candidates and the rivals trained again with fresh seeds; None when `finalists` is 0."""
     metric: str = ""
-    """What fitness is measured by."""
+    """The metric that fitness is made of."""
     higher_is_better: bool = False
-    """Whether more of the metric is better, so that a fitness is its negative."""
+    """Whether higher values of the metric are better, in which case fitness is its negative."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """The most frequent reasons why candidates failed, and how often each occurred."""
 
     def __repr__(self) -> str:
         rivals = ", ".join(f"{name} {fitness:.4g}" for name, fitness in self.rivals.items())
         verdict = "" if self.final is None else f", {self.final.verdict}"
         return f"SearchResult(best={self.best!r}, rivals=({rivals}){verdict}, {len(self.history)} generations)"
 
+    def __str__(self) -> str:
+        return self.summary()
+
     @property
     def counts(self) -> dict[str, int]:
-        """Candidates by what became of them, elites not counted."""
+        """Number of candidates in each state, without elites."""
         return total_counts(self.history)
 
     def value(self, fitness: float) -> float:
-        """The metric itself, of a fitness as the search compares it."""
+        """The value of the metric for a fitness."""
         return -fitness if self.higher_is_better else fitness
+
+    def summary(self) -> str:
+        """The best loss, its rivals, the verdict of the final and what became of the candidates.
+
+        Returns:
+            One line per fact: the text that `evomal search` prints at the end.
+
+        Example:
+            >>> print(result.summary())  # doctest: +SKIP
+        """
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        lines = [] if self.best is not None else [f"nothing survived: {counts}"]
+        lines += [f"{label:<{_LABEL_WIDTH}}{text}" for label, text in self._facts(counts)]
+        return "\n".join(lines)
+
+    def _facts(self, counts: str) -> list[tuple[str, str]]:
+        facts = summary_lines(self)
+        if self.best is not None:
+            facts.append(("candidates", counts))
+        facts += [("failed", f"{plural(count, 'time')}: {sentence}") for sentence, count in self.failures.items()]
+        facts += [("forced", f"resumed although {text}: the result need not repeat") for text in self.forced]
+        facts.append(("ended", f"{self.ending}, after {self.seconds:.1f} s"))
+        if self.folder is not None:
+            facts.append(("files", str(self.folder)))
+        return facts
 
 
 def total_counts(history: Sequence[Generation]) -> dict[str, int]:
-    """Candidates of all generations by state."""
-    counts: dict[str, int] = {}
+    """Number of candidates in each state, over all generations."""
+    counts: Counter[str] = Counter()
     for generation in history:
-        for state, count in generation.counts.items():
-            counts[str(state)] = counts.get(str(state), 0) + count
-    return counts
+        counts.update({str(state): count for state, count in generation.counts.items()})
+    return dict(counts)
+
+
+_LABEL_WIDTH = 13
+
+ToMetric = Callable[[float], float]
+"""From a cost to the value of the metric."""
+
+
+def score_text(cost: float, to_metric: ToMetric = float) -> str:
+    """The metric's value for a cost, or "diverged"."""
+    return f"{to_metric(cost):.4g}" if math.isfinite(cost) else "diverged"
+
+
+def scores_text(scores: Scores, to_metric: ToMetric = float) -> str:
+    """Mean and standard deviation, where they are finite."""
+    spread = f" ± {scores.deviation:.2g}" if math.isfinite(scores.deviation) else ""
+    return score_text(scores.mean, to_metric) + spread
+
+
+def rivals_text(rivals: Mapping[str, float | Scores], to_metric: ToMetric = float) -> str:
+    """Each rival with its score, the baseline first."""
+    return ", ".join(
+        f"{name} {scores_text(found, to_metric) if isinstance(found, Scores) else score_text(found, to_metric)}"
+        for name, found in rivals.items()
+    )
+
+
+def final_text(final: Final, to_metric: ToMetric = float) -> str:
+    """The winner beside the best rival, and whether it leads."""
+    name, rival = final.best_rival
+    return (
+        f"best {scores_text(final.winner[1], to_metric)} ({final.seeds_in_words}); "
+        f"{name} {scores_text(rival, to_metric)}: {final.verdict}"
+    )
+
+
+def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
+    """The part of the summary that is about the best loss and its rivals: labels and texts."""
+    best, final, to_metric, metric = result.best, result.final, result.value, result.metric
+    rivals = [("rivals", f"{rivals_text(result.rivals, to_metric)} (one training each)")] if result.rivals else []
+    if best is None:
+        return rivals
+    lines = [("best loss", best.formula())]
+    if best.expression is not None:
+        lines.append(("expression", f"{best.expression} ({best.expression.size} nodes)"))
+    found = f"found in generation {best.generation + 1}"
+    if final is None:
+        lines.append(("validation", f"{metric} {best.value:.4g} (the best of one training each), {found}"))
+        return [*lines, *rivals]
+    text = f"{metric} {scores_text(Scores(best.scores), to_metric)} (mean of {final.seeds_in_words}), {found}"
+    lines.append(("validation", f"{text}; in the search {best.value:.4g}"))
+    lines.append(("rivals", f"{rivals_text(final.rivals, to_metric)} (the same seeds)"))
+    hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
+    lines.append(("final", final.verdict + hint))
+    return lines

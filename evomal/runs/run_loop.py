@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
 from evomal.methods import Method, method_named
 from evomal.methods.archive import Candidate
-from evomal.methods.outcomes import Outcome
+from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Proposal
 from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
 from evomal.runs.canonical import Difference, versions
@@ -30,6 +31,7 @@ from evomal.tasks.task import Task
 from evomal.threads import thread_count
 
 BEST_NAME = "best.json"
+_SHOWN_FAILURES = 3
 
 Callback = Callable[[Generation], None]
 
@@ -160,7 +162,7 @@ class _Run:
         metric = self._tasks[0].metric
         return SearchResult(
             self._best(), self._history(), archive.front, ending, folder, seconds, forced, self._rounds.rivals,
-            self._final, metric.name, metric.cost(1.0) < 0,
+            self._final, metric.name, metric.cost(1.0) < 0, _failures(self._recorded),
         )  # fmt: skip
 
     def _hold_final(self, store: RunStore | None, listener: SearchListener | None) -> None:
@@ -312,6 +314,11 @@ def _force(store: RunStore, differing: Sequence[Difference]) -> None:
     text = "; ".join(map(str, differing))
     if not store.forced or store.forced[-1].differences != text:
         store.force(differing)
+
+
+def _failures(candidates: Sequence[RecordedCandidate]) -> dict[str, int]:
+    failed = Counter(candidate.sentence for candidate in candidates if candidate.state is State.FAILED)
+    return dict(failed.most_common(_SHOWN_FAILURES))
 
 
 def _rows(generation: int, proposals: Sequence[Proposal], outcomes: Sequence[Outcome]) -> list[RecordedCandidate]:

@@ -1,14 +1,17 @@
 """What a search gives back, on one line and in words."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import evomal
 from evomal.expression import Expression
+from evomal.methods.outcomes import State
 from evomal.runs import RunStore, runs_in
 from evomal.runs.finals import Final, Scores
-from evomal.runs.results import Best, SearchResult
+from evomal.runs.results import Best, Generation, SearchResult, summary_lines
 from evomal.runs.run_loop import search
-from evomal.runs.summary import summary_lines
 from tests.engine.populations import regression
 from tests.figures.records import row
 
@@ -50,7 +53,7 @@ def test_how_a_result_reads():
 def test_the_summary_says_what_the_best_is():
     final = Final(((row(3, 0, 0.6492), Scores((0.66, 0.684))),), {"mse": Scores((0.658, 0.678))})
     assert summary_lines(result(final)) == [
-        ("best loss", "(-f + y)**2"),
+        ("best loss", "(f - y)**2"),
         ("expression", "square(sub(y, f)) (4 nodes)"),
         (
             "validation",
@@ -71,3 +74,28 @@ def test_where_more_is_better_the_metric_is_shown_and_not_its_negative():
     assert found["validation"].startswith("mse 0.75 ± 0 (mean of 2 fresh seeds)")
     assert found["rivals"] == "mse 0.5 ± 0 (the same seeds)"
     assert found["final"] == "leads mse by 0.25 ± 0 on validation; `evomal compare` tells whether it does on test"
+
+
+def test_a_printed_result_is_its_summary():
+    found = replace(
+        result(), history=(Generation(0, 3, {State.EVALUATED: 2, State.FAILED: 1}, None, {}),),
+        failures={"evaluate failed: ValueError": 1}, forced=("threads was 1 but is 2",), folder=Path("runs/mine"),
+    )  # fmt: skip
+    assert str(found) == found.summary()
+    assert found.summary().splitlines() == [
+        "best loss    (f - y)**2",
+        "expression   square(sub(y, f)) (4 nodes)",
+        "validation   mse 0.6492 (the best of one training each), found in generation 4",
+        "rivals       mse 0.668, mae diverged (one training each)",
+        "candidates   2 evaluated, 1 failed",
+        "failed       1 time: evaluate failed: ValueError",
+        "forced       resumed although threads was 1 but is 2: the result need not repeat",
+        "ended        done, after 1.0 s",
+        "files        runs/mine",
+    ]
+    nothing = replace(found, best=None, failures={}, forced=(), folder=None)
+    assert nothing.summary().splitlines() == [
+        "nothing survived: 2 evaluated, 1 failed",
+        "rivals       mse 0.668, mae diverged (one training each)",
+        "ended        done, after 1.0 s",
+    ]

@@ -175,4 +175,4 @@ def test_a_budget_ends_the_generations_but_not_without_a_final(tmp_path):
 def test_a_rival_that_diverges_has_no_score_and_the_search_goes_on():
     result = run(lr=1e12, generations=1)
     assert result.rivals["mse"] == math.inf
-    assert "mse diverged" in "".join(text for _, text in evomal.runs.summary.summary_lines(result))
+    assert "mse diverged" in "".join(text for _, text in evomal.runs.results.summary_lines(result))
