@@ -315,6 +315,11 @@ def _document(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
+def preset_of_file(path: str | os.PathLike[str]) -> str:
+    """The preset that a TOML file of settings names, or `quick`."""
+    return str(_document(Path(path)).get("preset", _DEFAULT_PRESET))
+
+
 def _input_error(error: ValidationError) -> InputError:
     """The first thing pydantic found wrong, as one sentence: the key, the rule, what was received."""
     first = error.errors(include_url=False)[0]

@@ -124,6 +124,7 @@ def list_tasks(as_json: AsJson = False) -> None:
             "shape": list(DATASETS[name].shape),
             "classes": DATASETS[name].classes,
             "models": list(task.models),
+            "default": task.default,
         }
         for name, task in TASKS.items()
     ]
@@ -137,7 +138,8 @@ def list_tasks(as_json: AsJson = False) -> None:
         shape = "×".join(map(str, info.shape))
         classes = f", {info.classes} classes" if info.classes else ""
         console.print(f"[bold]{name}[/bold]  {info.kind}, {sizes} rows of {shape}{classes}", soft_wrap=True)
-        console.print(_indented(", ".join(task.models)), style="dim")
+        listed = [name for name in task.models if name != task.default]
+        console.print(_indented(", ".join([f"{task.default} (default)", *listed])), style="dim")
 
 
 @app.command("models")

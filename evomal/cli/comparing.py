@@ -16,6 +16,7 @@ from evomal.cli.searching import (
     ExecutorName,
     GpusPerWorker,
     Workers,
+    chosen_preset,
     chosen_settings,
     workplace_texts,
 )
@@ -77,7 +78,8 @@ def compare_losses(
     """Compare losses, given or searched for, over the same seeds; the test split is touched once, at the end."""
     place = workplace_texts(executor, address, workers, gpus_per_worker)
     settings = chosen_settings(config, preset, [*(changes or []), *place], device)
-    chosen = chosen_task(task, model, data, Hardships(label_noise=label_noise, outliers=outliers))
+    hardships = Hardships(label_noise=label_noise, outliers=outliers)
+    chosen = chosen_task(task, model, data, hardships, preset=chosen_preset(config, preset))
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": listed_losses(losses or "", chosen), "seeds": seeds,
         "search_seeds": search_seeds, "settings": settings, "folder": out,
@@ -125,8 +127,9 @@ def transfer_losses(
     settings = chosen_settings(config, preset, [*(changes or []), *place], device)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses that are there, or a task to learn them on")
-    target = chosen_task(to, model, data, Hardships())
-    learned_on = None if source is None else chosen_task(source, source_model, data, Hardships())
+    named = chosen_preset(config, preset)
+    target = chosen_task(to, model, data, Hardships(), preset=named)
+    learned_on = None if source is None else chosen_task(source, source_model, data, Hardships(), preset=named)
     with _stoppable(out) as listener:
         found = transfer(
             target, losses=listed_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,

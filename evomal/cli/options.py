@@ -52,20 +52,28 @@ def is_of_a_file(spec: str) -> bool:
     return ":" in spec
 
 
-def chosen_task(spec: str, model: str | None, data: Path | None, hardships: Hardships) -> Task:
-    """The task that a specification names."""
+def chosen_task(
+    spec: str, model: str | None, data: Path | None, hardships: Hardships, *, preset: str = "quick"
+) -> Task:  # fmt: skip
+    """The task that a specification names; with the preset `paper` its model is the paper's unless one is named."""
     if not is_of_a_file(spec):
-        return load_task(spec, model, data=data, hardships=hardships)
+        usual = "paper" if preset == "paper" else None
+        return load_task(spec, model or usual, data=data, hardships=hardships)
     if model is not None or data is not None or hardships != Hardships():
         raise InputError(
-            "a task from a file brings its own model and data: --model, --data and hardships are its own affair"
+            "a task from a file brings its own model and data: --model, --data and options such as --label-noise "
+            "apply to built-in tasks only"
         )
     return task_from_file(spec)
 
 
-def source_of(specs: list[str], model: str | None, hardships: Hardships) -> dict[str, Any]:
-    """What a record keeps, so that the tasks can be had again; files by their whole paths."""
+def source_of(specs: list[str], tasks: list[Task], model: str | None, hardships: Hardships) -> dict[str, Any]:
+    """What a record keeps to load the tasks again; files by their absolute paths."""
     whole = [whole_task(spec) for spec in specs]
+    if model is None and not any(is_of_a_file(spec) for spec in specs):
+        # By its name, as the default model depends on preset and version.
+        models = {task.record["model"] for task in tasks}
+        model = models.pop() if len(models) == 1 else None
     return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
 
 

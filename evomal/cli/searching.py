@@ -31,7 +31,7 @@ from evomal.runs.recorded_run import read_run
 from evomal.runs.results import SearchResult, scores_text
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
-from evomal.settings import SearchSettings
+from evomal.settings import SearchSettings, preset_of_file
 from evomal.tasks import Hardships, Task
 from evomal.text import printable, shorten
 
@@ -98,9 +98,11 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the f
 
 def search_losses(
     tasks: Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)],
-    model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')] = None,
+    model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64", or "paper".')] = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "evomal",
-    preset: Annotated[str | None, typer.Option(help="quick or paper (default quick).")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="quick or paper, which is also the paper's model unless another is named.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the search.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
@@ -129,14 +131,15 @@ def search_losses(
     given += [] if seed_with is None else [f"seed_with={','.join(map(whole_file, seed_with.split(',')))}"]
     settings = chosen_settings(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
-    chosen = [chosen_task(spec, model, data, hardships) for spec in tasks]
+    named = chosen_preset(config, preset)
+    chosen = [chosen_task(spec, model, data, hardships, preset=named) for spec in tasks]
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
     if (folder / RECORD_NAME).exists():
         raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
-    _run(chosen, method, settings, seed, folder, source_of(tasks, model, hardships), as_json=as_json)
+    _run(chosen, method, settings, seed, folder, source_of(tasks, chosen, model, hardships), as_json=as_json)
 
 
 def chosen_settings(
@@ -145,6 +148,11 @@ def chosen_settings(
     """The settings of a file or a preset, changed by what was typed."""
     settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
     return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
+
+
+def chosen_preset(config: Path | None, preset: str | None) -> str:
+    """The preset that was typed, or that of the file of settings."""
+    return preset or (preset_of_file(config) if config else "quick")
 
 
 def workplace_texts(

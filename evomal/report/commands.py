@@ -45,6 +45,9 @@ def repeat_command(run: Run) -> RepeatCommand:
         if source is None:
             sentence = "begun from Python: evomal.search with the same task and these settings repeats it"
             return RepeatCommand(None, sentence, preset, changes)
+        if source["model"] is None and not any(":" in task for task in source["tasks"]):
+            # Which model is meant by none depends on the version.
+            source = {**source, "model": _recorded_model(run)}
         words = ["evomal", "search", *_task_words(source), *_method_words(run)]
     except (EvomalError, KeyError, TypeError, ValueError) as error:
         return RepeatCommand(None, f"this record does not say how it was begun: {error}", preset, changes)
@@ -95,6 +98,14 @@ def _builtin_source(run: Run) -> dict[str, Any] | None:
     if not isinstance(record, Mapping) or record.get("dataset") not in TASKS or record.get("seed") != 0:
         return None
     return {"tasks": [record["dataset"]], "model": record.get("model"), "hardships": record.get("hardships")}
+
+
+def _recorded_model(run: Run) -> str | None:
+    """The model of all tasks, where they share one that has a name."""
+    tasks = run.settings.get("task")
+    records = list(tasks.values()) if isinstance(tasks, Mapping) else []
+    models = {record.get("model") if isinstance(record, Mapping) else None for record in records}
+    return models.pop() if len(models) == 1 else None
 
 
 def _task_words(source: Any) -> list[str]:

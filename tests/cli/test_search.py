@@ -6,6 +6,7 @@ import pytest
 
 from evomal.losses import load_loss
 from evomal.methods import METHODS
+from evomal.runs import RunStore
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 
 SHORT = [
@@ -117,6 +118,29 @@ def test_methods_are_listed(run):  # noqa: F811
     assert code == 0
     assert all(name in out for name in METHODS)
     assert [row["name"] for row in json.loads(run("methods", "--json")[1])] == list(METHODS)
+
+
+TINY = [
+    "--device", "cpu", "--set", "population=3", "--set", "generations=1", "--set", "meta_steps=1", "--set",
+    "training_steps=1", "--set", "filter_steps=1",
+]  # fmt: skip
+
+
+def test_the_model_without_a_name_is_small_and_with_the_paper_s_preset_the_paper_s(run, tmp_path):  # noqa: F811
+    (tmp_path / "paper.toml").write_text('preset = "paper"\n')
+    cases = {
+        "bare": ([], "mlp:hidden=64"),
+        "preset": (["--preset", "paper"], "mlp"),
+        "file": (["--config", tmp_path / "paper.toml"], "mlp"),
+        "named": (["--preset", "paper", "--model", "mlp:hidden=4"], "mlp:hidden=4"),
+    }
+    for name, (options, model) in cases.items():
+        code, out, _ = run("search", "diabetes", "--out", tmp_path / name, *options, *TINY, "--dry-run")
+        assert code == 0
+        assert f"diabetes, {model}: regression" in out
+    assert run("search", "diabetes", "--out", tmp_path / "run", *TINY)[0] == 0
+    with RunStore.read(tmp_path / "run") as store:
+        assert store.settings["source"]["model"] == "mlp:hidden=64"
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,12 @@ def test_hardships_are_options(tmp_path):
     ]
 
 
+def test_a_model_that_was_not_named_is_named_as_the_default_may_change(tmp_path):
+    source = {"tasks": ["diabetes"], "model": None, "hardships": NO_HARDSHIPS}
+    command = command_of(tmp_path, source=source)  # of a run with the model "linear"
+    assert command.text.startswith("evomal search diabetes --model linear --seed 0 ")
+
+
 def test_what_the_machine_decided_is_said(tmp_path):
     sentence = command_of(tmp_path).sentence
     assert sentence == "on a machine with other cores or devices, add --set threads=1 --device cpu"

@@ -49,6 +49,20 @@ def test_cifar10_and_its_hardships():
     assert task.recipe.milestones == (100_000, 135_000)
 
 
+def test_the_default_model_is_small_and_the_papers_is_named():
+    small = load_task("diabetes")
+    assert small.record["model"] == "mlp:hidden=64"
+    assert sum(parameter.numel() for parameter in small.model().parameters()) == 4929
+    paper = load_task("diabetes", "paper")
+    assert paper.record["model"] == "mlp"
+    assert sum(parameter.numel() for parameter in paper.model().parameters()) == 1_013_001
+    assert {name: (task.default, task.models[0]) for name, task in TASKS.items()} == {
+        "diabetes": ("mlp:hidden=64", "mlp"), "boston": ("mlp:hidden=64", "mlp"),
+        "california": ("mlp:hidden=64", "mlp"), "mnist": ("mlp:hidden=64", "lenet5"),
+        "cifar10": ("allcnnc", "allcnnc"), "cifar100": ("wrn28-10", "wrn28-10"), "svhn": ("wrn28-10", "wrn28-10"),
+    }  # fmt: skip
+
+
 def test_digits_are_never_mirrored():
     assert not TASKS["svhn"].augmentation.flip
     assert TASKS["mnist"].augmentation is None

@@ -1,5 +1,7 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -256,3 +258,10 @@ def test_nll_is_cross_entropy():
     assert measured("nll", "classification", outputs, targets) == pytest.approx(
         F.cross_entropy(outputs, targets).item()
     )
+
+
+def test_the_documentation_lists_every_metric():
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    for row in METRICS.values():
+        better = ("higher" if row.higher_is_better else "lower") + (", shown in percent" if row.percent else "")
+        assert f"| `{row.written}` | {', '.join(row.functions)} | {better} | {row.purpose} |" in text
