@@ -199,7 +199,7 @@ def mine(outputs, targets):
     return outputs.missing
 
 def task():
-    return load_task("diabetes", "mlp:hidden=4").judged_by(Metric("mine", mine))
+    return load_task("diabetes", "mlp:hidden=4").judged_by(Metric(mine, higher_is_better=False))
 """
 
 
@@ -211,7 +211,7 @@ def task():
             "the task cannot be trained with its own loss, mse: AttributeError: 'Tensor' object has no attribute "
             "'missing' ({file}, line 6)",
         ),
-        ("None", 2, "the metric mine ({file}, line 5) must return a number but returned None"),
+        ("None", 2, "the metric mine ({file}, line 5) must return one number but returned None"),
     ],
 )  # fmt: skip
 def test_a_user_s_metric_that_fails_ends_the_search_in_one_sentence(run, tmp_path, body, code, sentence):  # noqa: F811
