@@ -24,10 +24,10 @@ from torch.func import functional_call
 from torch.profiler import ProfilerActivity, profile
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.choices import initial_model
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.precision import Precision
-from evomal.engine.training import outputs_of
+from evomal.engine.resolve import initial_model
+from evomal.engine.training import evaluate_model
 from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses import ExpressionLoss
@@ -341,7 +341,7 @@ class Reference:
             optimizer.zero_grad()
             loss(model(inputs), targets).backward()
             optimizer.step()
-        self.task.metric(outputs_of(model, self.validation.inputs), self.validation.targets)
+        self.task.metric(evaluate_model(model, self.validation.inputs), self.validation.targets)
 
 
 def scaled(brief: float, taken: float, done: int, wanted: int) -> float:

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import evomal
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.precision import Precision, autocasting, matrix_arithmetic
+from evomal.engine.precision import Precision, autocast, matmul_precision
 from evomal.tasks.models import make_model
 from evomal.tasks.task import Part, Recipe, Task
 
@@ -85,7 +85,7 @@ def main() -> None:
 def row(case: Case) -> list[str]:
     task = random_task(case)
     measured: list[list[float]] = [[], [], [], []]
-    with matrix_arithmetic(case.precision, torch.device(case.device)):
+    with matmul_precision(case.precision, torch.device(case.device)):
         ways: tuple[Callable[[int], None], ...] = (
             lambda steps: loader_loop(case, task, TensorDataset(task.train.inputs, task.train.targets), steps),
             lambda steps: loader_loop(case, task, Bytes(task), steps),
@@ -188,7 +188,7 @@ def started(case: Case, task: Task, *, fused: bool | None = None) -> tuple[nn.Mo
 def update(
     case: Case, model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor
 ) -> None:
-    with autocasting(case.precision, images.device):
+    with autocast(case.precision, images.device):
         outputs = model(images)
     loss = F.cross_entropy(outputs.float(), labels)
     optimizer.zero_grad()

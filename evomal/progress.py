@@ -21,6 +21,8 @@ Announce = Callable[[str], None]
 """Called with one sentence per stage."""
 StepsDone = Callable[[int], None]
 """Called with the number of steps done since the last call."""
+StageStepsDone = Callable[[str, int], None]
+"""Called with a stage, such as `optimise` or `evaluate`, and the number of its steps done since the last call."""
 
 
 def tracked(items: Iterable[Item], description: str, *, total: int, shown: bool = True) -> Iterator[Item]:

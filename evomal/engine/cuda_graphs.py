@@ -53,11 +53,11 @@ class GraphedStep:
             self._function()
         elif self._eager_left > 0:
             self._eager_left -= 1
-            self._call_beside(self._stream)
+            self._call_on_stream(self._stream)
         else:
             self._capture(self._stream)
 
-    def _call_beside(self, stream: torch.cuda.Stream) -> None:
+    def _call_on_stream(self, stream: torch.cuda.Stream) -> None:
         # Autograd remembers the stream of the forward pass, so first steps run on the stream of the capture.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream), warnings.catch_warnings(record=True) as noticed:
@@ -72,7 +72,7 @@ class GraphedStep:
         # Only the last of the first steps is typical of those to come; a wait in it would end the capture in an error.
         waits = [str(item.message) for item in noticed if "synchronizing CUDA operation" in str(item.message)]
         if waits and self._eager_left == 0:
-            self._refuse(f"the step waits for the device: {waits[0]}")
+            self._fall_back(f"the step waits for the device: {waits[0]}")
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -80,23 +80,26 @@ class GraphedStep:
             graph.register_generator_state(generator)
         outside = torch.cuda.current_stream(self._device)
         try:
-            with _no_collection(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            with (
+                _collection_disabled(),
+                torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+            ):
                 self._function()
         except RuntimeError as error:
             torch.cuda.set_stream(outside)  # a failed capture does not find its way back by itself
-            self._refuse(f"the step cannot be captured: {error}")
+            self._fall_back(f"the step cannot be captured: {error}")
             self._function()
             return
         self._graph = graph
         graph.replay()
 
-    def _refuse(self, reason: str) -> None:
+    def _fall_back(self, reason: str) -> None:
         self.refusal = reason
         warnings.warn(f"going on without CUDA graphs, several times slower: {reason}", stacklevel=2)
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def _collection_disabled() -> Iterator[None]:
     """No garbage collection meanwhile: were it to free another graph, that would end the capture in an error."""
     enabled = gc.isenabled()
     gc.collect()

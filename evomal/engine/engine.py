@@ -2,41 +2,39 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from evomal.engine.choices import check_recipe, chosen_device, initial_model, loss_on
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import Plan, planned
-from evomal.engine.precision import check_precision, matrix_arithmetic, repeatable
-from evomal.engine.scores import Fitness, Score, judged_score
+from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
+from evomal.engine.resolve import check_recipe, initial_model, loss_for_task, resolve_device
+from evomal.engine.scores import Fitness, Score, score_of_outputs
 from evomal.engine.screening import Screening
 from evomal.engine.stacked import StackedModels, StackedTraining, gradients_of_modules, trained
-from evomal.engine.task_data import TaskSide
+from evomal.engine.task_data import TaskData
 from evomal.engine.training import Training
 from evomal.engine.weight_optimisation import Optimised
-from evomal.engine.workspace import KeptWorkers
+from evomal.engine.workspace import Workspace
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.progress import StepsDone
+from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
 
 Weights = Sequence[Sequence[float]]
-Report = Callable[[str, int], None]
-"""Called with the stage, `optimise` or `evaluate`, and the steps done since its last call (see `Engine.steps`)."""
 
 
 class Engine:
     """The three stages of a generation for expressions with weights.
 
-    What one candidate comes to depends on the seed, the settings and itself. One after the other (looped) on a CPU
-    that is exact: its neighbours, its place and what was worked on before change no bit. Stacked, the last bits depend
-    on how many there are, and a loss under which training is chaotic may make much of them. Graphs, starts and buffers
-    are kept from call to call, so one engine serves a whole search.
+    The result of a candidate depends on the seed, the settings and the candidate. Looped on a CPU this is exact: other
+    candidates, their order and earlier calls change no bit. Stacked, the last bits depend on the number of candidates,
+    and chaotic training may amplify them. CUDA graphs, initial weights and buffers are kept from call to call, so one
+    engine serves a whole search.
     """
 
     def __init__(self, tasks: Task | Sequence[Task], *, seed: int, settings: EngineSettings | None = None) -> None:
@@ -49,34 +47,34 @@ class Engine:
         if len({task.kind for task in self.tasks}) > 1:
             raise InputError("tasks of one search must be of one kind: classification, regression or multilabel")
         self.seed = seed
-        self.device = chosen_device(self.settings.device)
+        self.device = resolve_device(self.settings.device)
         check_precision(self.settings.precision, self.device)
         self._recipes = [self._recipe(task) for task in self.tasks]
-        with self._surroundings():
+        with self._context():
             self._sides = [self._side(task, recipe) for task, recipe in zip(self.tasks, self._recipes, strict=True)]
             self.plans = [self._plan(side, recipe) for side, recipe in zip(self._sides, self._recipes, strict=True)]
             self._screens = [
                 Screening(side, samples=self.settings.filter_samples, seed=seed, activation=self.settings.activation)
                 for side in self._sides
             ]
-            self._workers = KeptWorkers(
+            self._workspace = Workspace(
                 self._sides, self._recipes, self.plans, seed=seed, settings=self.settings, device=self.device
             )
 
     def prepare(self) -> None:
-        """Make the starts of all meta steps now rather than in the first generation."""
+        """Draw the initial weights of all meta steps now rather than in the first generation."""
         for side in self._sides:
-            side.starts.prepare(self.settings.meta_steps)
+            side.initial_weights.prepare(self.settings.meta_steps)
 
     def optimise(
-        self, expressions: Sequence[Expression], weights: Weights, *, report: Report | None = None
+        self, expressions: Sequence[Expression], weights: Weights, *, report: StageStepsDone | None = None
     ) -> list[Optimised]:
         """Tune each expression's weights through training steps of the base model."""
         _check(expressions, weights)
         results: list[Optimised] = []
-        with self._surroundings():
-            for start, stop in self._chunks(len(expressions), self._workers.meta_chunk):
-                worker = self._workers.optimiser(expressions[start:stop])
+        with self._context():
+            for start, stop in self._chunks(len(expressions), self._workspace.meta_chunk):
+                worker = self._workspace.optimiser(expressions[start:stop])
                 results += worker.run(
                     expressions[start:stop], weights[start:stop], steps=self.settings.meta_steps,
                     report=None if report is None else lambda steps: report("optimise", steps),
@@ -88,7 +86,7 @@ class Engine:
         _check(expressions, weights)
         if not expressions:
             return []
-        with self._surroundings():
+        with self._context():
             return torch.cat([screen.gradient_norms(expressions, weights) for screen in self._screens], 1).tolist()
 
     def gains(self, expressions: Sequence[Expression], weights: Weights) -> list[float]:
@@ -96,7 +94,7 @@ class Engine:
         _check(expressions, weights)
         if not expressions:
             return []
-        with self._surroundings():
+        with self._context():
             columns = [
                 screen.gains(expressions, weights, steps=self.settings.filter_steps, lr=recipe.lr)
                 for screen, recipe in zip(self._screens, self._recipes, strict=True)
@@ -105,7 +103,7 @@ class Engine:
 
     def evaluate(
         self, expressions: Sequence[Expression], weights: Weights, *, seed: int | None = None,
-        report: Report | None = None,
+        report: StageStepsDone | None = None,
     ) -> list[Fitness]:  # fmt: skip
         """Train the base model with each loss, and its fitness on the validation split, averaged over the tasks.
 
@@ -113,51 +111,51 @@ class Engine:
         """
         _check(expressions, weights)
         columns: list[list[Fitness]] = []
-        with self._surroundings():
+        with self._context():
             for index, plan in enumerate(self.plans):
                 column: list[Fitness] = []
                 for start, stop in self._chunks(len(expressions), plan.training_chunk):
-                    worker = self._workers.training(index, expressions[start:stop], seed)
+                    worker = self._workspace.training(index, expressions[start:stop], seed)
                     column += worker.run(
                         expressions[start:stop], weights[start:stop],
                         report=None if report is None else lambda steps: report("evaluate", steps),
                     )  # fmt: skip
                 columns.append(column)
-        return [_averaged(fitnesses) for fitnesses in zip(*columns, strict=True)]
+        return [_mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)]
 
     def optimise_networks(
-        self, weights: Weights, passes: Sequence[int] | None = None, *, report: Report | None = None
+        self, weights: Weights, passes: Sequence[int] | None = None, *, report: StageStepsDone | None = None
     ) -> list[Optimised]:
         """Tune networks as ML³ does, each a row of weights (see `NetworkLosses`), one after the other.
 
         `passes`: how many passes over the meta steps each network has behind it. A further pass takes further steps,
-        with starts, batches and masks that none before has seen.
+        with initial weights, batches and masks that no earlier pass has used.
         """
         steps = self.settings.meta_steps
-        with self._surroundings():
-            worker = self._workers.network_optimiser
-            noted = None if report is None else lambda steps: report("optimise", steps)
+        with self._context():
+            worker = self._workspace.network_optimiser
+            on_step = None if report is None else lambda steps: report("optimise", steps)
             results = []
             for row, done in zip(weights, passes or [0] * len(weights), strict=True):
                 packed = torch.tensor([row], dtype=self.settings.dtype)
                 everywhere = torch.ones_like(packed, dtype=torch.bool)
-                results += worker.run(packed, everywhere, steps=steps, first=done * steps, report=noted)
+                results += worker.run(packed, everywhere, steps=steps, first=done * steps, report=on_step)
         return results
 
     def evaluate_losses(
-        self, losses: Sequence[nn.Module], *, seed: int | None = None, report: Report | None = None
+        self, losses: Sequence[nn.Module], *, seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Fitness]:
         """The same as `evaluate` for losses of any kind, one after the other, as `evomal.train` would train them."""
-        noted = None if report is None else lambda steps: report("evaluate", steps)
+        on_step = None if report is None else lambda steps: report("evaluate", steps)
         rows = []
-        with self._surroundings():
+        with self._context():
             for loss in losses:
                 row = []
                 for index, task in enumerate(self.tasks):
-                    criterion = loss_on(loss, task).to(self.device)
-                    options = self._workers.training_options(index, seed)
-                    row.append(trained(Training(criterion=criterion, **options), noted))
-                rows.append(_averaged(row))
+                    criterion = loss_for_task(loss, task).to(self.device)
+                    options = self._workspace.training_options(index, seed)
+                    row.append(trained(Training(criterion=criterion, **options), on_step))
+                rows.append(_mean_fitness(row))
         return rows
 
     def scores(
@@ -168,12 +166,12 @@ class Engine:
         _check(expressions, weights)
         self._require_stack()
         results = []
-        with self._surroundings():
+        with self._context():
             for start, stop in self._chunks(len(expressions), self.plans[0].training_chunk):
-                worker = self._workers.training(0, expressions[start:stop])
+                worker = self._workspace.training(0, expressions[start:stop])
                 assert isinstance(worker, StackedTraining)  # as the plan says
-                noted = _counting_each(report, stop - start)
-                found = worker.run(expressions[start:stop], weights[start:stop], report=noted)
+                on_step = _for_each_member(report, stop - start)
+                found = worker.run(expressions[start:stop], weights[start:stop], report=on_step)
                 results += self._scored(worker, found, test=test)
         return results
 
@@ -183,12 +181,12 @@ class Engine:
         """The same as `scores` for losses of any kind."""
         self._require_stack()
         results = []
-        with self._surroundings():
+        with self._context():
             for start, stop in self._chunks(len(losses), self.plans[0].training_chunk):
-                chunk = [loss_on(loss, self.tasks[0]).to(self.device) for loss in losses[start:stop]]
-                options = self._workers.training_options(0)
+                chunk = [loss_for_task(loss, self.tasks[0]).to(self.device) for loss in losses[start:stop]]
+                options = self._workspace.training_options(0)
                 worker = StackedModels(gradients=gradients_of_modules(chunk), count=len(chunk), **options)
-                found = worker.train(len(chunk), _counting_each(report, len(chunk)))
+                found = worker.train(len(chunk), _for_each_member(report, len(chunk)))
                 results += self._scored(worker, found, test=test)
         return results
 
@@ -203,18 +201,18 @@ class Engine:
         scores = []
         for member, fitness in enumerate(fitnesses):
             tested = None if data is None or outputs is None else (outputs[member], data.targets)
-            score = judged_score(task, fitness, tested, seed=self.seed, steps=recipe.steps)
+            score = score_of_outputs(task, fitness, tested, seed=self.seed, steps=recipe.steps)
             scores.append(dataclasses.replace(score, milestones=recipe.milestones))
         return scores
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Steps that will be reported for so many candidates: what a progress bar can promise."""
-        chunks = len(list(self._chunks(candidates, self._workers.meta_chunk)))
+        chunks = len(list(self._chunks(candidates, self._workspace.meta_chunk)))
         trained = sum(len(list(self._chunks(candidates, plan.training_chunk))) for plan in self.plans)
         return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
 
     def bytes_kept(self, meta_steps: int) -> int:
-        """Memory of the data and of the starts of so many meta steps."""
+        """Bytes of the data and of the initial weights of `meta_steps` steps."""
         return sum(side.bytes_kept(meta_steps) for side in self._sides)
 
     def record(self) -> dict[str, Any]:
@@ -229,14 +227,16 @@ class Engine:
         }
 
     @contextlib.contextmanager
-    def _surroundings(self) -> Iterator[None]:
+    def _context(self) -> Iterator[None]:
         # A caller may be in the middle of an evaluation, without gradients.
         with (
-            repeatable(self.settings.deterministic, self.device),  # first, as it must come before CUDA is used
+            deterministic_kernels(
+                self.settings.deterministic, self.device
+            ),  # first, as it must come before CUDA is used
             torch.inference_mode(False),
             torch.enable_grad(),
             isolated_torch(self.seed, device=self.device),
-            matrix_arithmetic(self.settings.precision, self.device),
+            matmul_precision(self.settings.precision, self.device),
         ):
             yield
 
@@ -249,14 +249,14 @@ class Engine:
         check_recipe(recipe, self.settings.optimizer)
         return recipe
 
-    def _side(self, task: Task, recipe: Recipe) -> TaskSide:
-        return TaskSide(
+    def _side(self, task: Task, recipe: Recipe) -> TaskData:
+        return TaskData(
             task, seed=self.seed, inner_steps=self.settings.inner_steps, batch_size=recipe.batch_size,
             device=self.device, dtype=self.settings.dtype, precision=self.settings.precision,
             channels_last=self.settings.channels_last,
         )  # fmt: skip
 
-    def _plan(self, side: TaskSide, recipe: Recipe) -> Plan:
+    def _plan(self, side: TaskData, recipe: Recipe) -> Plan:
         return planned(
             initial_model(side.task, self.seed), side.capabilities, device=self.device,
             batch=min(recipe.batch_size, len(side.train)), element=self.settings.dtype.itemsize,
@@ -269,7 +269,7 @@ class Engine:
             yield start, min(start + size, count)
 
 
-def _counting_each(report: StepsDone | None, members: int) -> StepsDone | None:
+def _for_each_member(report: StepsDone | None, members: int) -> StepsDone | None:
     """Of a stack's steps, those of all its members together."""
     return None if report is None else lambda steps: report(members * steps)
 
@@ -285,8 +285,8 @@ def _check(expressions: Sequence[Expression], weights: Weights) -> None:
         expression.require_loss().checked_weights(row)
 
 
-def _averaged(fitnesses: Sequence[Fitness]) -> Fitness:
-    lost = [fitness for fitness in fitnesses if fitness.outcome == "diverged"]
-    if lost:
-        return lost[0]
+def _mean_fitness(fitnesses: Sequence[Fitness]) -> Fitness:
+    diverged = [fitness for fitness in fitnesses if fitness.outcome == "diverged"]
+    if diverged:
+        return diverged[0]
     return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses))

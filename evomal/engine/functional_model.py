@@ -1,4 +1,4 @@
-"""A model as a function of its parameters, which lie in one vector so that other starts are one copy away."""
+"""A model as a function of its parameters, stored in one vector so that one copy replaces all weights."""
 
 import contextlib
 import copy
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from evomal.engine.precision import Precision, autocasting
+from evomal.engine.precision import Precision, autocast
 from evomal.errors import InputError
 
 Parameters = dict[str, Tensor]
@@ -23,8 +23,8 @@ class FunctionalModel:
     """`model(parameters, inputs)` in training mode, leaving no trace in the module.
 
     The vector `flat` holds everything a fresh model brings: what is trained (`parameters`), and frozen parameters and
-    buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts from a fresh
-    model, so there is nothing to track.
+    buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts
+    from a fresh model, so there is nothing to track.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FunctionalModel:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         # Copies: a layer that writes to its buffers writes to these.
         given = {name: value.clone() for name, value in (self.constants if constants is None else constants).items()}
-        with autocasting(self.precision, self.device):
+        with autocast(self.precision, self.device):
             outputs: Tensor = functional_call(self.module, {**given, **parameters}, (inputs,))
         return outputs.to(self.flat.dtype)
 

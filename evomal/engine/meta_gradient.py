@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import grad_and_value, jvp, vjp
 
 from evomal.engine.functional_model import FunctionalModel, Parameters, PullBack
-from evomal.engine.vectorise import Over
+from evomal.engine.vectorise import Vectorise
 from evomal.tasks.task import Recipe
 
 PushForward = Callable[[Parameters], Tensor]
@@ -54,7 +54,7 @@ def meta_gradients(
     batch: MetaBatch,
     task_loss: TaskLoss,
     recipe: Recipe,
-    over: Over,
+    over: Vectorise,
     tangent: Tangent,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
@@ -65,7 +65,7 @@ def meta_gradients(
     decayed = {name: value * (1 - rate * recipe.weight_decay) for name, value in start.items()}
     outputs, pull = model.linearised(start, inputs)
     _, cotangents = losses.gradients(outputs, targets, weights)
-    push = transposed(pull, outputs) if tangent == "transposed" else pushed_forward(model, inputs)
+    push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
     judged = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
 
     def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,7 +89,7 @@ def transposed(pull: PullBack, outputs: Tensor) -> PushForward:
     return along
 
 
-def pushed_forward(model: FunctionalModel, inputs: Tensor) -> PushForward:
+def forward_mode_jvp(model: FunctionalModel, inputs: Tensor) -> PushForward:
     """v ↦ J v by forward mode, which runs the model again."""
 
     def along(direction: Parameters) -> Tensor:

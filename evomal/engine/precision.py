@@ -21,7 +21,7 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 @contextlib.contextmanager
-def matrix_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
+def matmul_precision(precision: Precision, device: torch.device) -> Iterator[None]:
     """Matrix products and convolutions of float32 tensors in that precision: undone after.
 
     Torch itself lets convolutions use TF32 unless told not to; here float32 means float32.
@@ -42,7 +42,7 @@ def matrix_arithmetic(precision: Precision, device: torch.device) -> Iterator[No
             flag.fp32_precision = value
 
 
-def autocasting(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
+def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """The context of a forward pass: bfloat16 where that is the precision, else nothing.
 
     Weights stay float32. Casts are not cached, as a captured step must do them anew each time.
@@ -56,7 +56,7 @@ _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 @contextlib.contextmanager
-def repeatable(wanted: bool, device: torch.device) -> Iterator[None]:
+def deterministic_kernels(wanted: bool, device: torch.device) -> Iterator[None]:
     """Kernels that give the same bits every time, where that is wanted: undone after.
 
     On a CPU they do so anyway. An operation that has no such kernel raises.

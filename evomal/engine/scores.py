@@ -62,7 +62,9 @@ def diverged_score(metric: Metric, curve: list[CurvePoint], *, seed: int, step: 
     return Score(worst, worst, {}, curve, seed, step, outcome="diverged", sentence=sentence)
 
 
-def judged_score(task: Task, fitness: Fitness, tested: tuple[Tensor, Tensor] | None, *, seed: int, steps: int) -> Score:
+def score_of_outputs(
+    task: Task, fitness: Fitness, tested: tuple[Tensor, Tensor] | None, *, seed: int, steps: int
+) -> Score:
     """The score of a training that came to this fitness, and to these outputs for these targets of the test split."""
     if fitness.outcome == "diverged":
         return diverged_score(task.metric, [], seed=seed, step=steps, sentence=fitness.sentence)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evomal.engine.choices import initial_model
 from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.task_data import TaskSide
+from evomal.engine.resolve import initial_model
+from evomal.engine.task_data import TaskData
 from evomal.expression import Expression
 from evomal.randomness import generator, isolated_torch
 from evomal.tasks.task import Task
@@ -18,7 +18,7 @@ from evomal.tasks.task import Task
 class Screening:
     """A task's untrained outputs on some training samples, and what expressions make of them."""
 
-    def __init__(self, side: TaskSide, *, samples: int, seed: int, activation: str = "identity") -> None:
+    def __init__(self, side: TaskData, *, samples: int, seed: int, activation: str = "identity") -> None:
         self._task: Task = side.task
         self._outputs_count, self._activation = side.capabilities.outputs, activation
         model: FunctionalModel = side.model

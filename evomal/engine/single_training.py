@@ -9,11 +9,11 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 from torch import nn
 
-from evomal.engine.choices import check_recipe, chosen_device, chosen_loss
-from evomal.engine.precision import Precision, check_precision, matrix_arithmetic
+from evomal.engine.precision import Precision, check_precision, matmul_precision
+from evomal.engine.resolve import check_recipe, resolve_device, resolve_loss
 from evomal.engine.scores import CurvePoint, Score, diverged_score
-from evomal.engine.stacked import every_few
-from evomal.engine.training import Manners, Training, outputs_of
+from evomal.engine.stacked import every_ten_steps
+from evomal.engine.training import ExecutionOptions, Training, evaluate_model
 from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import isolated_torch
@@ -89,28 +89,28 @@ def train(
         "batch_size": batch_size, "milestones": milestones,
     }  # fmt: skip
     changes = {name: value for name, value in given.items() if value is not None}
-    where = chosen_device(device)
+    where = resolve_device(device)
     check_precision(precision, where)
     if curve_points < 1:
         raise InputError(f"curve_points must be at least 1 but got {curve_points}")
     tasks = [task] if isinstance(task, Task) else list(task)
     if not tasks:
         raise InputError("at least one task must be given but got none")
-    manners = Manners(where, precision=precision, channels_last=channels_last, graphs=graphs)
+    execution = ExecutionOptions(where, precision=precision, channels_last=channels_last, graphs=graphs)
     trainings = []
     for one in tasks:  # all are checked before the first is trained
         check_recipe(dataclasses.replace(one.recipe, **changes), optimizer)
         recipe = dataclasses.replace(one.recipe.schedule(steps, milestones), **changes)
-        trainings.append((one, chosen_loss(loss, one).to(where), recipe))
+        trainings.append((one, resolve_loss(loss, one).to(where), recipe))
     scores = []
     for one, criterion, recipe in trainings:
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
             isolated_torch(seed, device=where),
-            matrix_arithmetic(precision, where),
+            matmul_precision(precision, where),
         ):
-            training = Training(one, criterion, recipe, optimizer, seed, manners)
+            training = Training(one, criterion, recipe, optimizer, seed, execution)
             score = _scored(training, curve_points, test, progress, report)
             scores.append(dataclasses.replace(score, milestones=recipe.milestones))
         if keep is not None and not scores[-1].diverged:
@@ -123,27 +123,27 @@ def _scored(training: Training, curve_points: int, with_test: bool, progress: bo
     task, steps, seed = training.task, training.recipe.steps, training.seed
     curve: list[CurvePoint] = []
     spacing = max(1, steps // curve_points)
-    reported = None if report is None else every_few(report, steps)
+    reported = None if report is None else every_ten_steps(report, steps)
 
-    def noted(done: int) -> None:
+    def on_step(done: int) -> None:
         if done % spacing == 0 or done == steps:
             curve.append(CurvePoint(done, training.value.item(), training.validated()))
         if reported is not None:
             reported(done)
 
     indices = tracked(range(steps), task.name, total=steps, shown=progress)
-    if lost := training.advance(indices, noted):
+    if divergence := training.advance(indices, on_step):
         if report is not None:
-            report(steps - lost.step)  # steps that will not be taken are over, too
-        return diverged_score(task.metric, curve, seed=seed, step=lost.step, sentence=lost.sentence)
+            report(steps - divergence.step)  # steps that will not be taken are over, too
+        return diverged_score(task.metric, curve, seed=seed, step=divergence.step, sentence=divergence.sentence)
     if not with_test:
         validation = training.validated()
         if not math.isfinite(validation):
             sentence = "the trained model's outputs are not finite"
             return diverged_score(task.metric, curve, seed=seed, step=steps, sentence=sentence)
         return Score(test=math.nan, validation=validation, metrics={}, curve=curve, seed=seed, steps=steps)
-    test = task.test.to(training.manners.device, training.manners.dtype)
-    outputs = outputs_of(training.model, test.inputs)
+    test = task.test.to(training.execution.device, training.execution.dtype)
+    outputs = evaluate_model(training.model, test.inputs)
     if not bool(torch.isfinite(outputs).all()):
         sentence = "the trained model's outputs are not finite"
         return diverged_score(task.metric, curve, seed=seed, step=steps, sentence=sentence)

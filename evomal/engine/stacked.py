@@ -8,12 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from evomal.engine.choices import chosen_optimizer, initial_model, tried_model
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.forest import FILLER, Forest
-from evomal.engine.precision import autocasting
+from evomal.engine.precision import autocast
+from evomal.engine.resolve import check_model, initial_model, make_optimizer
 from evomal.engine.scores import Fitness
-from evomal.engine.training import Manners, Training, forget_history, measured, rate_at, set_rate
+from evomal.engine.training import (
+    ExecutionOptions,
+    Training,
+    learning_rate_at,
+    measured,
+    reset_optimizer,
+    set_learning_rate,
+)
 from evomal.expression import Expression
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, reseed_torch
@@ -75,13 +82,13 @@ class StackedModels:
 
     def __init__(
         self, task: Task, gradients: Gradients, *, count: int, recipe: Recipe, optimizer: str, seed: int,
-        manners: Manners, parts: tuple[Part, Part] | None = None,
+        execution: ExecutionOptions, parts: tuple[Part, Part] | None = None,
     ) -> None:  # fmt: skip
-        device, dtype = manners.device, manners.dtype
+        device, dtype = execution.device, execution.dtype
         self._task, self._gradients_of, self._count = task, gradients, count
-        self._recipe, self._seed, self._manners = recipe, seed, manners
+        self._recipe, self._seed, self._manners = recipe, seed, execution
         self._module = initial_model(task, seed).to(device, dtype)
-        tried_model(self._module, task, device, dtype)
+        check_model(self._module, task, device, dtype)
         trained = {name: value for name, value in self._module.named_parameters() if value.requires_grad}
         self._initial = {name: value.detach().clone() for name, value in trained.items()}
         self._parameters = {
@@ -89,33 +96,33 @@ class StackedModels:
         }
         self._data, self._validation = parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
-        self._optimizer = chosen_optimizer(optimizer, self._parameters.values(), recipe, device)
+        self._optimizer = make_optimizer(optimizer, self._parameters.values(), recipe, device)
         self._augmenting = torch.Generator(device)
         self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
         self._alive = torch.ones(count, dtype=torch.bool, device=device)
         self._lasted = torch.zeros(count, dtype=torch.int64, device=device)
         generators = (self._augmenting,) if task.augmentation else ()
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=manners.graphs)
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=execution.graphs)
 
     def train(self, count: int, report: StepsDone | None = None) -> list[Fitness]:
         """Train all from the start; the fitnesses of the first so many."""
         self._restart()
-        noted = None if report is None else every_few(report, self._recipe.steps)
+        on_step = None if report is None else every_ten_steps(report, self._recipe.steps)
         self._module.train()
         for index in range(self._recipe.steps):
-            if set_rate(self._optimizer, rate_at(self._recipe, index)):
+            if set_learning_rate(self._optimizer, learning_rate_at(self._recipe, index)):
                 self.step.forget()
             self._rows.copy_(self._batches[index])
             self.step()
-            if noted is not None:
-                noted(index + 1)
+            if on_step is not None:
+                on_step(index + 1)
         return self._judged(count)
 
     def _restart(self) -> None:
         with torch.no_grad():
             for name, value in self._parameters.items():
                 value.copy_(self._initial[name].expand_as(value))
-        forget_history(self._optimizer)
+        reset_optimizer(self._optimizer)
         self._alive.fill_(True)
         self._lasted.zero_()
         reseed_torch(derived_seed(self._seed, "dropout"), self._manners.device)
@@ -126,13 +133,13 @@ class StackedModels:
         if self._task.augmentation is not None:
             inputs = self._task.augmentation(inputs, generator=self._augmenting)
         targets = self._data.targets.index_select(0, self._rows)
-        with autocasting(self._manners.precision, self._manners.device):
+        with autocast(self._manners.precision, self._manners.device):
             outputs = self._outputs(self._parameters, inputs)
         outputs = outputs.to(self._manners.dtype)
         losses, cotangents = self._gradients_of(outputs.detach(), targets)
         self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
         self._lasted += self._alive
-        # A lost member gets no gradient any more; it is out, and what momentum does to it concerns nobody.
+        # A diverged member gets no further gradient; momentum may still move it, but its result is already fixed.
         cotangents = torch.where(self._alive[:, None, None], cotangents, 0)
         self._optimizer.zero_grad(set_to_none=True)
         # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which fused updates rely on.
@@ -191,16 +198,16 @@ def judged(task: Task, outputs: Tensor, targets: Tensor) -> Fitness:
     return Fitness(math.inf, "diverged", sentence, is_undefined)
 
 
-def every_few(report: StepsDone, steps: int) -> StepsDone:
+def every_ten_steps(report: StepsDone, steps: int) -> StepsDone:
     """Called after each step, it reports a few at a time."""
 
-    def noted(done: int) -> None:
+    def on_step(done: int) -> None:
         if done % _STEPS_BETWEEN_REPORTS == 0:
             report(_STEPS_BETWEEN_REPORTS)
         elif done == steps:
             report(done % _STEPS_BETWEEN_REPORTS)
 
-    return noted
+    return on_step
 
 
 class PopulationTraining(Protocol):
@@ -215,14 +222,14 @@ class LoopedTraining:
     """One candidate after the other, each as `evomal.train` would."""
 
     def __init__(
-        self, task: Task, *, outputs: int, width: int, recipe: Recipe, optimizer: str, seed: int, manners: Manners,
-        activation: str = "identity", parts: tuple[Part, Part] | None = None,
+        self, task: Task, *, outputs: int, width: int, recipe: Recipe, optimizer: str, seed: int,
+        execution: ExecutionOptions, activation: str = "identity", parts: tuple[Part, Part] | None = None,
     ) -> None:  # fmt: skip
         forest = Forest(
-            [FILLER], kind=task.kind, outputs=outputs, activation=activation, device=manners.device, width=width
+            [FILLER], kind=task.kind, outputs=outputs, activation=activation, device=execution.device, width=width
         )
-        self._loss = TreeLoss(forest, dtype=manners.dtype)
-        self._training = Training(task, self._loss, recipe, optimizer, seed, manners, parts=parts)
+        self._loss = TreeLoss(forest, dtype=execution.dtype)
+        self._training = Training(task, self._loss, recipe, optimizer, seed, execution, parts=parts)
 
     def run(
         self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
@@ -239,14 +246,19 @@ class StackedTraining(StackedModels):
     """All candidates at once: their models stacked, their losses a forest."""
 
     def __init__(
-        self, task: Task, *, outputs: int, count: int, width: int, manners: Manners, activation: str = "identity",
-        **options: Unpack[StackOptions],
+        self, task: Task, *, outputs: int, count: int, width: int, execution: ExecutionOptions,
+        activation: str = "identity", **options: Unpack[StackOptions],
     ) -> None:  # fmt: skip
         self._forest = Forest(
-            [FILLER] * count, kind=task.kind, outputs=outputs, activation=activation, device=manners.device, width=width
+            [FILLER] * count,
+            kind=task.kind,
+            outputs=outputs,
+            activation=activation,
+            device=execution.device,
+            width=width,
         )
-        self._weights = torch.ones(count, width, dtype=manners.dtype, device=manners.device)
-        super().__init__(task, self._gradients, count=count, manners=manners, **options)
+        self._weights = torch.ones(count, width, dtype=execution.dtype, device=execution.device)
+        super().__init__(task, self._gradients, count=count, execution=execution, **options)
 
     def run(
         self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, report: StepsDone | None = None
@@ -262,8 +274,8 @@ class StackedTraining(StackedModels):
 def trained(training: Training, report: StepsDone | None = None) -> Fitness:
     """All steps of a training at its start, and the fitness of what it came to."""
     steps = training.recipe.steps
-    if lost := training.advance(range(steps), None if report is None else every_few(report, steps)):
+    if divergence := training.advance(range(steps), None if report is None else every_ten_steps(report, steps)):
         if report is not None:
-            report(steps - lost.step)  # steps that will not be taken are over, too
-        return Fitness(math.inf, "diverged", lost.sentence)
+            report(steps - divergence.step)  # steps that will not be taken are over, too
+        return Fitness(math.inf, "diverged", divergence.sentence)
     return judged(training.task, *training.validation_outputs())

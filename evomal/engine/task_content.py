@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.tasks.task import Task
 
 _DIGITS = 16  # enough to tell two apart, and short enough to be read

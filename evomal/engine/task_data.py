@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evomal.engine.choices import check_outputs, check_targets, initial_model
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
 from evomal.engine.precision import Precision
+from evomal.engine.resolve import check_outputs, check_targets, initial_model
 from evomal.errors import InputError
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Task
@@ -16,8 +16,8 @@ from evomal.tasks.task import Task
 _KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # what is beyond is made again in each generation
 
 
-class Starts:
-    """`starts[step]`: the parameters of that meta step as one vector on the device."""
+class InitialWeights:
+    """`initial_weights[step]`: the parameters of that meta step as one vector on the device."""
 
     def __init__(self, task: Task, model: FunctionalModel, *, seed: int) -> None:
         self._task, self._model, self._seed = task, model, seed
@@ -40,17 +40,17 @@ class Starts:
         return flat
 
     def bytes_of(self, steps: int) -> int:
-        """Memory of the starts of so many steps, as far as they are kept."""
+        """Bytes of the weights that are kept for that number of steps."""
         return min(steps, self._room) * self._model.size * self._model.flat.element_size()
 
     def prepare(self, steps: int) -> None:
-        """Make the first starts now, so that what comes after can be timed or captured without them."""
+        """Draw the weights of the first steps now, so that later steps can be timed or captured without it."""
         with torch.no_grad():
             for step in range(min(steps, self._room)):
                 self[step]
 
 
-class TaskSide:
+class TaskData:
     """What step i reads, the same for every candidate; a captured step finds the next one's in the same place."""
 
     def __init__(
@@ -65,7 +65,7 @@ class TaskSide:
         self.model = FunctionalModel(
             module, device=device, dtype=dtype, precision=precision, channels_last=channels_last
         )
-        self.starts = Starts(task, self.model, seed=seed)
+        self.initial_weights = InitialWeights(task, self.model, seed=seed)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
         purposes = [f"meta training {step}" for step in range(inner_steps)]
         parts = [self.train] * inner_steps + [self.validation]
@@ -75,19 +75,19 @@ class TaskSide:
         ]
         self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
         self.augmenting = torch.Generator(device)
-        self.model.flat.copy_(self.starts[0])
+        self.model.flat.copy_(self.initial_weights[0])
         self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
         check_outputs(task, self.capabilities.outputs)
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
 
     def bytes_kept(self, steps: int) -> int:
-        """Memory of the data and of the starts of so many steps."""
+        """Bytes of the data and of the initial weights of that number of steps."""
         tensors = (part.inputs for part in (self.train, self.validation))
-        return self.starts.bytes_of(steps) + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return self.initial_weights.bytes_of(steps) + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def begin_step(self, step: int, *, keep: bool = True) -> None:
         """Copy the step's θ0 and rows to where the step reads them; `keep`: others will take the same step."""
-        self.model.flat.copy_(self.starts.at(step, keep=keep))
+        self.model.flat.copy_(self.initial_weights.at(step, keep=keep))
         for rows, batches in zip(self._rows, self._batches, strict=True):
             rows.copy_(batches[step])
 

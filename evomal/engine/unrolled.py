@@ -12,7 +12,7 @@ from torch.func import grad, grad_and_value
 
 from evomal.engine.functional_model import FunctionalModel, Parameters
 from evomal.engine.meta_gradient import LossPopulation, MetaBatch, TaskLoss, transposed
-from evomal.engine.vectorise import Over
+from evomal.engine.vectorise import Vectorise
 from evomal.tasks.task import Recipe
 
 
@@ -31,7 +31,7 @@ def unrolled_meta_gradients(
     batch: MetaBatch,
     task_loss: TaskLoss,
     recipe: Recipe,
-    over: Over,
+    over: Vectorise,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values, after all inner steps."""
     parameters = {name: value.expand(len(weights), *value.shape) for name, value in model.parameters.items()}
@@ -92,7 +92,7 @@ def _stepped(
     momenta: Parameters,
     cotangents: Tensor,
     recipe: Recipe,
-    over: Over,
+    over: Vectorise,
     step: int,
 ) -> tuple[Parameters, Parameters]:
     def pulled_back(own: Parameters, cotangent: Tensor) -> Parameters:

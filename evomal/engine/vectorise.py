@@ -40,18 +40,18 @@ class Masks:
 Mode = Literal["stacked", "looped"]
 
 
-class Over(Protocol):
+class Vectorise(Protocol):
     """How a function of tensors and dictionaries of tensors becomes one with a leading dimension of candidates."""
 
     def __call__(self, function: Callable[..., Any], place: str) -> Callable[..., Any]: ...
 
 
-def over_candidates(mode: Mode, masks: Masks) -> Over:
+def vectorised(mode: Mode, masks: Masks) -> Vectorise:
     """The way of the mode; what the function draws it draws alike for every candidate."""
     return _stacked(masks) if mode == "stacked" else _looped(masks)
 
 
-def _stacked(masks: Masks) -> Over:
+def _stacked(masks: Masks) -> Vectorise:
     def over(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         batched = vmap(function, randomness="same")
 
@@ -64,7 +64,7 @@ def _stacked(masks: Masks) -> Over:
     return over
 
 
-def _looped(masks: Masks) -> Over:
+def _looped(masks: Masks) -> Vectorise:
     def over(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         def applied(*arguments: Any) -> Any:
             results = []

@@ -13,9 +13,9 @@ from torch import Tensor
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.forest import FILLER, Forest
 from evomal.engine.meta_gradient import LossPopulation, Tangent, meta_gradients
-from evomal.engine.task_data import TaskSide
+from evomal.engine.task_data import TaskData
 from evomal.engine.unrolled import unrolled_meta_gradients
-from evomal.engine.vectorise import Masks, Mode, over_candidates
+from evomal.engine.vectorise import Masks, Mode, vectorised
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.progress import StepsDone
@@ -42,12 +42,12 @@ class Optimised:
 class WeightOptimisation:
     """Meta steps for P candidates with N weights each, over one or several tasks.
 
-    Step i sees the same starts, batches and masks for every candidate, whatever else is in the population. One object
-    serves a whole search: other weights are copied into the same memory, so that a captured step stays captured.
+    Step i uses the same initial weights, batches and masks for every candidate of any population. One object serves
+    a whole search: other weights are copied into the same memory, so that a captured step stays captured.
     """
 
     def __init__(
-        self, sides: Sequence[TaskSide], losses: Sequence[LossPopulation], *, count: int, width: int,
+        self, sides: Sequence[TaskData], losses: Sequence[LossPopulation], *, count: int, width: int,
         recipes: Sequence[Recipe], seed: int, meta_lr: float, mode: Mode, tangent: Tangent | None = None,
         graphs: bool = True,
     ) -> None:  # fmt: skip
@@ -56,7 +56,7 @@ class WeightOptimisation:
         self._populations = losses
         first = sides[0].model
         device, dtype = first.device, first.flat.dtype
-        self._tangents = [_chosen_tangent(tangent, side) for side in sides]
+        self._tangents = [_resolve_tangent(tangent, side) for side in sides]
         shape = (count, width)
         self._weights = torch.ones(shape, dtype=dtype, device=device)
         self._first, self._second = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
@@ -69,7 +69,7 @@ class WeightOptimisation:
         draws = any(side.capabilities.draws for side in sides)
         captured = graphs and device.type == "cuda" and (mode == "stacked" or count == 1) and sides[0].inner_steps == 1
         self._masks = Masks(drawn=draws, captured=captured, device=device, seed=seed, purpose="meta")
-        self._over = over_candidates(mode, self._masks)
+        self._over = vectorised(mode, self._masks)
         generators = [side.augmenting for side in sides if side.task.augmentation is not None]
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
@@ -78,8 +78,8 @@ class WeightOptimisation:
     ) -> list[Optimised]:  # fmt: skip
         """Tune the rows `[P, N]` where `tuned`, and give them back whole.
 
-        The steps are numbered from `first` on, and their numbers decide the starts, batches and masks they see. All
-        candidates take the steps from 0 on, so the starts of those are kept.
+        Steps are numbered from `first`; the number determines initial weights, batches and masks. All candidates take
+        the steps from 0, so the initial weights of those are kept.
         """
         self._load(weights, tuned)
         with contextlib.ExitStack() as kernels:
@@ -157,7 +157,7 @@ class WeightOptimisation:
         ]
 
 
-def _chosen_tangent(wanted: Tangent | None, side: TaskSide) -> Tangent:
+def _resolve_tangent(wanted: Tangent | None, side: TaskData) -> Tangent:
     """Transposing is faster for matrices, forward mode for convolutions, whose second derivatives are slow.
 
     Forward mode runs the model again, so one that draws would see another mask there.
@@ -182,7 +182,7 @@ class TreeWeights:
     """Room for so many expressions of so many nodes."""
 
     def __init__(
-        self, sides: Sequence[TaskSide], *, count: int, width: int, activation: str = "identity", **manner: Any
+        self, sides: Sequence[TaskData], *, count: int, width: int, activation: str = "identity", **manner: Any
     ) -> None:
         """`manner`: how `WeightOptimisation` goes about it."""
         self._dtype = sides[0].model.flat.dtype

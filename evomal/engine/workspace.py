@@ -12,8 +12,8 @@ from evomal.engine.forest.programs import fitting_width
 from evomal.engine.network_losses import NetworkLosses
 from evomal.engine.plans import Plan
 from evomal.engine.stacked import LoopedTraining, PopulationTraining, StackedTraining
-from evomal.engine.task_data import TaskSide
-from evomal.engine.training import Manners
+from evomal.engine.task_data import TaskData
+from evomal.engine.training import ExecutionOptions
 from evomal.engine.weight_optimisation import TreeWeights, WeightOptimisation
 from evomal.expression import Expression
 from evomal.losses.neural import HIDDEN, weight_count
@@ -23,11 +23,11 @@ _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new captur
 _SIZES = 5  # of what CUDA captures: more would be captured more often, fewer be filled up with more that is no use
 
 
-class KeptWorkers:
+class Workspace:
     """For each stage and number of candidates, what optimises or trains them."""
 
     def __init__(
-        self, sides: Sequence[TaskSide], recipes: Sequence[Recipe], plans: Sequence[Plan], *, seed: int,
+        self, sides: Sequence[TaskData], recipes: Sequence[Recipe], plans: Sequence[Plan], *, seed: int,
         settings: EngineSettings, device: torch.device,
     ) -> None:  # fmt: skip
         self._sides, self._recipes, self._plans = sides, recipes, plans
@@ -96,7 +96,7 @@ class KeptWorkers:
         return {
             "task": side.task, "recipe": self._recipes[index], "optimizer": settings.optimizer,
             "seed": self._seed if seed is None else seed, "parts": (side.train, side.validation),
-            "manners": Manners(
+            "execution": ExecutionOptions(
                 self._device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
             ),
         }  # fmt: skip

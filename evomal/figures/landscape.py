@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from evomal.checks import whole_number
-from evomal.engine.choices import chosen_device
-from evomal.engine.precision import matrix_arithmetic
+from evomal.engine.precision import matmul_precision
+from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures.scans import FloatArray
 from evomal.figures.style import (
@@ -145,7 +145,7 @@ def landscapes(
         raise InputError(f"of must be one of {', '.join(get_args(Height))} but got {of!r}")
     whole_number("samples", samples, at_least=1)
     positions = _positions(points, radius)
-    where = chosen_device(device)
+    where = resolve_device(device)
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
@@ -158,7 +158,7 @@ def landscapes(
             continue
         loss = (_own_loss(task) if of == "task" else trained.loss).to(where)
         directions = [random_direction(trained.model, trained.score.seed, number) for number in range(1 + two_d)]
-        with matrix_arithmetic("float32", where):
+        with matmul_precision("float32", where):
             own[trained.score.seed] = heights_around(trained.model, loss, part, directions, positions)
     return Landscapes(
         task=task.name,

@@ -9,7 +9,7 @@ from torch import nn
 
 from evomal.checks import whole_number
 from evomal.engine import Score, train
-from evomal.engine.choices import chosen_device
+from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.randomness import generator
@@ -66,7 +66,7 @@ def trained_models(
     whole_number("seeds", seeds, at_least=1)
     if steps is not None:
         whole_number("steps", steps, at_least=1)
-    chosen_device(device)
+    resolve_device(device)
     if not losses:
         raise InputError("at least one loss must be given but got none")
     contestants = given_contestants(losses, task)

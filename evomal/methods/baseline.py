@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
@@ -12,6 +11,7 @@ from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.rivals import RIVALS
 from evomal.methods.strategy import FixedForm
+from evomal.progress import StageStepsDone
 
 TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
 """What a task is judged by while a loss is learned for it."""
@@ -24,7 +24,7 @@ class _TrainingJudge(Judge):
         super().__init__(executor)
         self._kind = context.kind
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
         cases = [Case(proposal, []) for proposal in proposals]
         self._trained(cases, report)
         return concluded(cases)

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evomal.engine.engine import Report
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, still_open
 from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Proposal
+from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 
 
@@ -64,7 +64,7 @@ class FilteringJudge(Judge):
                 raise InputError(f"filters must be some of {', '.join(FILTERS)} but got {name!r}")
         self._seed, self._optimised, self._filters = seed, optimised, frozenset(filters)
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
         found: dict[int, Outcome] = {}
         first_of: dict[str, int] = {}
         cases: list[Case] = []
@@ -92,7 +92,7 @@ class FilteringJudge(Judge):
             return [1.0] * expression.edges
         return starting_weights(expression, generator=generator(self._seed, "starting weights", expression.key))
 
-    def _through_the_stages(self, cases: list[Case], report: Report | None) -> None:
+    def _through_the_stages(self, cases: list[Case], report: StageStepsDone | None) -> None:
         """Dead gradients, optimisation, rejection, equal gradients, training: what one ends does not reach the next."""
         if "dead" in self._filters:
             for case, norms in self._staged("gradient_norms", still_open(cases)):
@@ -143,7 +143,9 @@ class FilteringJudge(Judge):
     def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
         return "evaluate", [[genome for genome, _ in losses], [weights for _, weights in losses]]
 
-    def _staged(self, stage: Stage, cases: list[Case], report: Report | None = None) -> Iterator[tuple[Case, Any]]:
+    def _staged(
+        self, stage: Stage, cases: list[Case], report: StageStepsDone | None = None
+    ) -> Iterator[tuple[Case, Any]]:
         expressions = [case.proposal.expression for case in cases]
         return self._worked_on(stage, cases, expressions, [case.weights for case in cases], report=report)
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from evomal.engine import Fitness, Optimised
-from evomal.engine.engine import Report
 from evomal.errors import EvomalError
 from evomal.methods.archive import Archive
 from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Genome, Proposal
+from evomal.progress import StageStepsDone
 
 Stage = Literal["optimise", "gradient_norms", "gains", "evaluate", "optimise_networks", "evaluate_losses"]
 """The methods of an `Engine` that work on a list of candidates."""
@@ -62,7 +62,7 @@ class Executor(Protocol):
     """Works on lists of candidates. A result may not depend on how many workers there are or who does what."""
 
     def run(
-        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: Report | None = None
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Any]:
         """The results of the engine's method of that name, in order, or a Failure where a candidate has none.
 
@@ -133,7 +133,7 @@ class Judge(ABC):
         self._is_alone = False
 
     def outcomes(
-        self, proposals: Sequence[Proposal], *, generation: int, report: Report | None = None
+        self, proposals: Sequence[Proposal], *, generation: int, report: StageStepsDone | None = None
     ) -> list[Outcome]:
         """One outcome for each proposal, in order; all are remembered."""
         self._is_alone = len(proposals) == 1
@@ -142,7 +142,7 @@ class Judge(ABC):
         return outcomes
 
     def trained_again(
-        self, losses: Sequence[Learned], *, seed: int, report: Report | None = None
+        self, losses: Sequence[Learned], *, seed: int, report: StageStepsDone | None = None
     ) -> list[Fitness | Failure]:
         """What training with each of these losses comes to with another seed than the search's."""
         stage, columns = self._training(losses)
@@ -154,14 +154,14 @@ class Judge(ABC):
             self.archive.record(proposal.genome, outcome, generation=generation, index=index)
 
     @abstractmethod
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
         """One outcome for each proposal of that generation, in order."""
 
     @abstractmethod
     def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
         """The stage that trains with such losses, and its columns."""
 
-    def _trained(self, cases: Sequence[Case], report: Report | None) -> None:
+    def _trained(self, cases: Sequence[Case], report: StageStepsDone | None) -> None:
         """Train with the loss of each case, and give it the fitness that comes of it."""
         if not cases:
             return
@@ -170,7 +170,7 @@ class Judge(ABC):
             case.measured(fitness)
 
     def _worked_on(
-        self, stage: Stage, cases: Sequence[Case], *columns: Sequence[Any], report: Report | None = None
+        self, stage: Stage, cases: Sequence[Case], *columns: Sequence[Any], report: StageStepsDone | None = None
     ) -> Iterator[tuple[Case, Any]]:
         """Each case with its result; a case that cannot be worked on is ended as failed, and the others go on."""
         if not cases:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
@@ -21,6 +20,7 @@ from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.strategy import FixedForm
+from evomal.progress import StageStepsDone
 from evomal.randomness import torch_generator
 
 NETWORK = "network"
@@ -34,7 +34,7 @@ class _NetworkJudge(Judge):
         super().__init__(executor)
         self._context = context
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
         cases = [Case(proposal, list(proposal.weights) or self._start()) for proposal in proposals]
         rows = [case.weights for case in cases]
         passes = [generation] * len(cases)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from evomal.engine import Fitness
-from evomal.engine.engine import Report
 from evomal.errors import EvomalError, InputError
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind
 from evomal.methods.judging import Executor, Failure
+from evomal.progress import StageStepsDone
 from evomal.tasks.metrics import Metric
 from evomal.users_code import place_of_function
 
@@ -21,7 +21,12 @@ weights it has by default it is cross-entropy."""
 
 
 def train_rivals(
-    names: Sequence[str], executor: Executor, kind: Kind, *, seed: int | None = None, report: Report | None = None
+    names: Sequence[str],
+    executor: Executor,
+    kind: Kind,
+    *,
+    seed: int | None = None,
+    report: StageStepsDone | None = None,
 ) -> list[Fitness | Failure]:
     """What training with each of these losses came to, with the search's seed or another."""
     return executor.run(

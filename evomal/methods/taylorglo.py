@@ -7,7 +7,6 @@ from typing import Any, cast
 import numpy as np
 
 from evomal.checks import finite_number
-from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.losses.taylor import PARAMETERS, as_tree
 from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
@@ -15,6 +14,7 @@ from evomal.methods.method import Method, SearchContext, Workload
 from evomal.methods.outcomes import Outcome
 from evomal.methods.proposals import Proposal
 from evomal.methods.strategy import GenerationalStrategy
+from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 
 # With fewer there is one parent alone, and the learning rate of the covariance, by which cmaes divides, is zero.
@@ -63,7 +63,7 @@ class _PolynomialJudge(Judge):
     def __init__(self, _: SearchContext, executor: Executor) -> None:
         super().__init__(executor)
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: Report | None) -> list[Outcome]:
+    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
         cases = [Case(proposal, []) for proposal in proposals]
         self._trained(cases, report)
         return concluded(cases)

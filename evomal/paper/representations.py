@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.training import outputs_of
+from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
 from evomal.figures.scans import FloatArray
 from evomal.figures.style import GREY, INK, add_note, figure_style, in_figure, panels, sentence_figure, shown_name
@@ -149,7 +149,7 @@ def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | No
     try:
         for batch in torch.split(inputs, 256):
             given.clear()
-            outputs_of(model, batch)
+            evaluate_model(model, batch)
             if not given or len(given[-1][1]) != len(batch):
                 return None
             last.add(given[-1][0])

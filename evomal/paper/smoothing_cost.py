@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.engine.choices import chosen_device
+from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION, figure_style, in_figure, new_figure, sentence_figure
 from evomal.losses import LabelSmoothingLoss, SparseLabelSmoothingLoss
@@ -156,7 +156,7 @@ def smoothing_cost(
         raise InputError(f"rounds must be at least 1 but got {rounds}")
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1 but got {threads}")
-    place = chosen_device(device)
+    place = resolve_device(device)
     with thread_count(threads):
         timings = _timed(classes, place, rounds, seconds_a_round, seed, progress)
         return SmoothingCost(hardware(place), rounds, tuple(timings))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evomal.engine.engine import Report
 from evomal.engine.task_content import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.files import remove_unfinished
@@ -18,6 +17,7 @@ from evomal.methods import Method, method_named
 from evomal.methods.archive import Candidate
 from evomal.methods.outcomes import Outcome, State
 from evomal.methods.proposals import Proposal
+from evomal.progress import StageStepsDone
 from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.display import ProgressDisplay, SearchListener, stop_check
@@ -174,7 +174,7 @@ class _Run:
         if listener is not None:
             listener.on_final(self._final)
 
-    def _turn(self, store: RunStore | None, report: Report | None) -> None:
+    def _turn(self, store: RunStore | None, report: StageStepsDone | None) -> None:
         generation = self._strategy.generation
         proposals = self._strategy.ask()
         before = None if self._final is not None else self._judge.archive.best

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from evomal.engine.choices import chosen_loss, loss_on
+from evomal.engine.resolve import loss_for_task, resolve_loss
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
@@ -74,7 +74,7 @@ def baseline_contestant(task: Task) -> Contestant:
 
 def given(loss: AnyLoss, task: Task) -> Contestant:
     """A loss by its name, its file, or as a module."""
-    module = chosen_loss(loss, task)
+    module = resolve_loss(loss, task)
     if isinstance(loss, nn.Module):
         name = module_name(module)
     else:
@@ -190,7 +190,7 @@ def searched(
             losses.append(None)
             fitnesses.append(None)
             continue
-        losses.append(_found(found.genome, found.weights, loss_on(found.loss(), on)))
+        losses.append(_found(found.genome, found.weights, loss_for_task(found.loss(), on)))
         fitnesses.append(found.fitness)
     return Contestant(method, tuple(losses), tuple(fitnesses))
 

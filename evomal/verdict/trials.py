@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from evomal.engine import Engine, EngineSettings, Score, train
-from evomal.engine.choices import chosen_device, initial_model
+from evomal.engine.resolve import initial_model, resolve_device
 from evomal.errors import EvomalError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, Loss, SquaredErrorLoss, TaylorLoss
@@ -162,7 +162,7 @@ class Trainer:
     def _together(self) -> bool:
         if self._settings.population_mode == "looped":
             return False
-        if self._settings.population_mode == "auto" and chosen_device(self._settings.device).type != "cuda":
+        if self._settings.population_mode == "auto" and resolve_device(self._settings.device).type != "cuda":
             return False
         engine = Engine(self._task, seed=0, settings=self._engine_settings(self._task.recipe.lr, 2))
         return engine.plans[0].mode == "stacked"

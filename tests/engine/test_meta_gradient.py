@@ -10,7 +10,7 @@ from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, meta_gradients
 from evomal.engine.unrolled import unrolled_meta_gradients
-from evomal.engine.vectorise import Masks, over_candidates
+from evomal.engine.vectorise import Masks, vectorised
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights
@@ -99,7 +99,7 @@ class Case:
         self.masks = Masks(drawn=self.drawn, captured=False, device=CPU, seed=0, purpose="test")
 
     def by_adjoint(self, recipe, mode, tangent="transposed", unrolled=None):
-        over = over_candidates(mode, self.masks)
+        over = vectorised(mode, self.masks)
         arguments = (self.model, self.forest, self.weights, self.batch, self.task_loss, recipe, over)
         with torch.random.fork_rng(devices=[]), self.model.differentiable_twice():
             self.masks.begin("inner 0")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evomal.engine.precision import autocasting, check_precision, matrix_arithmetic
+from evomal.engine.precision import autocast, check_precision, matmul_precision
 from evomal.errors import InputError
 
 CPU = torch.device("cpu")
@@ -18,9 +18,9 @@ def test_names_are_checked():
 
 def test_bfloat16_is_for_the_forward_pass_only():
     layer = torch.nn.Linear(3, 2)
-    with autocasting("bfloat16", CPU):
+    with autocast("bfloat16", CPU):
         assert layer(torch.ones(1, 3)).dtype == torch.bfloat16
-    with autocasting("float32", CPU):
+    with autocast("float32", CPU):
         assert layer(torch.ones(1, 3)).dtype == torch.float32
     assert layer.weight.dtype == torch.float32
 
@@ -36,7 +36,7 @@ def test_float32_means_float32_on_cuda(precision):
     kernel = torch.randn(32, 32, 3, 3, device=device, generator=generator)
     images = torch.randn(8, 32, 16, 16, device=device, generator=generator)
     exact = a.double() @ a.double(), torch.nn.functional.conv2d(images.double(), kernel.double())
-    with matrix_arithmetic(precision, device):
+    with matmul_precision(precision, device):
         found = a @ a, torch.nn.functional.conv2d(images, kernel)
     errors = [((x - y).norm() / y.norm()).item() for x, y in zip(found, exact, strict=True)]
     assert all(error < 1e-6 for error in errors) == (precision == "float32")

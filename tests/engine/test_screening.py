@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.engine.screening import _with_every_class
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss

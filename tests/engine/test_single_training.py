@@ -1,4 +1,4 @@
-"""Training: the usual loop as oracle, reproducible, honest about divergence, and silent on global state."""
+"""Training: the usual loop as oracle, reproducible, honest about diverged, and silent on global state."""
 
 import random
 import subprocess
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine import train
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.errors import InputError
 from evomal.losses import AbsoluteErrorLoss, ExpressionLoss, save_loss
 from evomal.tasks.batches import Batches
@@ -94,8 +94,8 @@ def test_steps_are_reported_as_they_are_done():
 def test_a_score_is_printed_in_a_line():
     score = train(regression(), "mse", steps=20, device="cpu")
     assert repr(score) == f"Score(test={score.test:.4g}, validation={score.validation:.4g}, seed=0, steps=20)"
-    lost = train(regression(), "mse", steps=100, lr=1e6, device="cpu")
-    assert repr(lost) == "Score(the training loss was not finite by step 50, seed=0, steps=50)"
+    diverged = train(regression(), "mse", steps=100, lr=1e6, device="cpu")
+    assert repr(diverged) == "Score(the training loss was not finite by step 50, seed=0, steps=50)"
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])

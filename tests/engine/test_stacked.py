@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from evomal.engine import Engine, EngineSettings, train
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
@@ -102,14 +102,14 @@ def test_a_lost_one_changes_none_of_the_others(mode):
     task = regression()
     settings = EngineSettings(**DOUBLE, population_mode=mode)
     healthy = [SMOOTH[index % 5] for index in range(24)]
-    starts = weights_of(healthy)
-    expected = Engine(task, seed=0, settings=settings).evaluate(healthy, starts)
+    phi = weights_of(healthy)
+    expected = Engine(task, seed=0, settings=settings).evaluate(healthy, phi)
     found = Engine(task, seed=0, settings=settings).evaluate(
-        [*healthy[:7], EXPLOSIVE, *healthy[7:]], [*starts[:7], [1e3] * EXPLOSIVE.edges, *starts[7:]]
+        [*healthy[:7], EXPLOSIVE, *healthy[7:]], [*phi[:7], [1e3] * EXPLOSIVE.edges, *phi[7:]]
     )
-    lost = found.pop(7)
-    assert (lost.value, lost.outcome) == (math.inf, "diverged")
-    assert "was not finite" in lost.sentence
+    diverged = found.pop(7)
+    assert (diverged.value, diverged.outcome) == (math.inf, "diverged")
+    assert "was not finite" in diverged.sentence
     assert [one.value for one in found] == pytest.approx([other.value for other in expected], rel=1e-12)
 
 
@@ -151,9 +151,9 @@ def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
 
     task, healthy = regression(), CATALOGUE["huber"].make(kind="regression")
     settings = EngineSettings(device="cpu", training_steps=40, population_mode="stacked")
-    first, lost, last = Engine(task, seed=0, settings=settings).scores_of_losses([healthy, Explosive(), healthy])
-    assert lost.diverged
-    assert "was not finite at step 1" in lost.sentence
+    first, diverged, last = Engine(task, seed=0, settings=settings).scores_of_losses([healthy, Explosive(), healthy])
+    assert diverged.diverged
+    assert "was not finite at step 1" in diverged.sentence
     assert first.test == last.test == pytest.approx(train(task, healthy, steps=40, device="cpu").test, rel=1e-4)
 
 
@@ -206,11 +206,11 @@ def test_another_seed_is_that_of_an_ordinary_training_and_leaves_the_engine_s_ow
     task = regression()
     settings = EngineSettings(training_steps=12, device="cpu", population_mode=mode)
     engine = Engine(task, seed=0, settings=settings)
-    trees, starts = SMOOTH[:3], weights_of(SMOOTH[:3])
-    before = engine.evaluate(trees, starts)
-    fresh = engine.evaluate(trees, starts, seed=3000)
-    losses = [ExpressionLoss(tree, weights=row, kind="regression") for tree, row in zip(trees, starts, strict=True)]
+    trees, phi = SMOOTH[:3], weights_of(SMOOTH[:3])
+    before = engine.evaluate(trees, phi)
+    fresh = engine.evaluate(trees, phi, seed=3000)
+    losses = [ExpressionLoss(tree, weights=row, kind="regression") for tree, row in zip(trees, phi, strict=True)]
     alone = [train(task, loss, seed=3000, steps=12, device="cpu").validation for loss in losses]
     assert [found.value for found in fresh] == pytest.approx(alone, rel=1e-5)
     assert [found.value for found in engine.evaluate_losses(losses, seed=3000)] == pytest.approx(alone, rel=1e-5)
-    assert engine.evaluate(trees, starts) == before != fresh
+    assert engine.evaluate(trees, phi) == before != fresh

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from evomal.engine import Engine, EngineSettings, train
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
@@ -104,12 +104,12 @@ def test_fitness_is_that_of_the_usual_loop(name, mode):
 @pytest.mark.parametrize("name", ["projected", "tied"])
 @pytest.mark.parametrize("inner_steps", [1, 2])
 def test_weights_are_those_of_double_backprop(name, inner_steps):
-    task, starts = regression(MODELS[name]), weights_of(SMOOTH[:2])
+    task, phi = regression(MODELS[name]), weights_of(SMOOTH[:2])
     settings = EngineSettings(
         device="cpu", dtype=torch.float64, meta_steps=5, meta_lr=0.05, inner_steps=inner_steps, training_steps=1
     )
-    found = Engine(task, seed=0, settings=settings).optimise(SMOOTH[:2], starts)
-    for tree, start, result in zip(SMOOTH, starts, found, strict=False):
+    found = Engine(task, seed=0, settings=settings).optimise(SMOOTH[:2], phi)
+    for tree, start, result in zip(SMOOTH, phi, found, strict=False):
         expected = by_double_backprop([task], tree, start, steps=5, lr=0.05, inner_steps=inner_steps)
         assert result.weights == pytest.approx(expected.tolist(), rel=1e-7)
 
@@ -169,10 +169,10 @@ def test_a_model_of_nans_never_wins(mode):
     """The error rate of NaN outputs is a number: that of always class 0."""
     task = binary(lambda: nn.Sequential(nn.Linear(4, 16), nn.Linear(16, 16), nn.Linear(16, 1)))
     settings = EngineSettings(device="cpu", training_steps=1, population_mode=mode)
-    lost, healthy = Engine(task, seed=0, settings=settings).evaluate(
+    diverged, healthy = Engine(task, seed=0, settings=settings).evaluate(
         [Expression.parse("mul(y, f)"), SQUARE], [[1e18, 1e18], [1.0] * 3]
     )
-    assert (lost.outcome, lost.value) == ("diverged", math.inf)
+    assert (diverged.outcome, diverged.value) == ("diverged", math.inf)
     assert healthy.outcome == "evaluated"
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.func import functional_call
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.choices import initial_model
+from evomal.engine.resolve import initial_model
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses import ExpressionLoss
 from evomal.tasks.batches import Batches
@@ -61,9 +61,9 @@ def by_double_backprop(tasks, expression, start, *, steps, lr, inner_steps, seed
 def test_it_equals_the_plain_way(mode, inner_steps, count):
     tasks = [regression(seed=seed, rows=150 + 50 * seed) for seed in range(count)]
     engine = Engine(tasks, seed=0, settings=EngineSettings(**DOUBLE, population_mode=mode, inner_steps=inner_steps))
-    starts = weights_of(SMOOTH)
-    found = engine.optimise(SMOOTH, starts)
-    for expression, start, result in zip(SMOOTH, starts, found, strict=True):
+    phi = weights_of(SMOOTH)
+    found = engine.optimise(SMOOTH, phi)
+    for expression, start, result in zip(SMOOTH, phi, found, strict=True):
         expected = by_double_backprop(tasks, expression, start, steps=12, lr=0.05, inner_steps=inner_steps)
         assert result.weights == pytest.approx(expected.tolist(), rel=1e-7)
         assert result.diverged_at is None
@@ -73,14 +73,14 @@ def test_it_equals_the_plain_way(mode, inner_steps, count):
 
 @pytest.mark.parametrize("model", [dropping, normalised])
 def test_stacked_equals_looped_for_models_that_draw_and_normalise(model):
-    task, starts = regression(model), weights_of(SMOOTH)
+    task, phi = regression(model), weights_of(SMOOTH)
     looped = Engine(task, seed=1, settings=EngineSettings(**DOUBLE, population_mode="looped"))
-    expected = looped.optimise(SMOOTH, starts)
+    expected = looped.optimise(SMOOTH, phi)
     if model is normalised:
         assert looped.plans[0].mode == "looped"
         return
     stacked = Engine(task, seed=1, settings=EngineSettings(**DOUBLE, population_mode="stacked"))
-    for one, other in zip(stacked.optimise(SMOOTH, starts), expected, strict=True):
+    for one, other in zip(stacked.optimise(SMOOTH, phi), expected, strict=True):
         assert one.weights == pytest.approx(other.weights, rel=1e-8)
 
 
@@ -88,26 +88,29 @@ def test_stacked_equals_looped_for_models_that_draw_and_normalise(model):
 def test_alone_among_others_and_shuffled_it_is_exactly_the_same(model):
     settings = EngineSettings(device="cpu", meta_steps=4, training_steps=4, population_mode="looped")
     trees = list(ramped_half_and_half(25, generator=np.random.default_rng(0)))
-    task, starts = regression(model), weights_of(trees)
+    task, phi = regression(model), weights_of(trees)
     engine = Engine(task, seed=0, settings=settings)
-    together = engine.optimise(trees, starts), engine.evaluate(trees, starts)
+    together = engine.optimise(trees, phi), engine.evaluate(trees, phi)
     order = np.random.default_rng(1).permutation(25)
-    mixed_trees, mixed_starts = [trees[index] for index in order], [starts[index] for index in order]
+    mixed_trees, mixed_phi = [trees[index] for index in order], [phi[index] for index in order]
     other = Engine(task, seed=0, settings=settings)
-    shuffled = other.optimise(mixed_trees, mixed_starts), other.evaluate(mixed_trees, mixed_starts)
+    shuffled = other.optimise(mixed_trees, mixed_phi), other.evaluate(mixed_trees, mixed_phi)
     for place, index in enumerate(order):
         for one, another in zip(together, shuffled, strict=True):
             assert repr(one[index]) == repr(another[place])  # NaN is equal to itself here
     for index in (0, 7, 24):
-        alone = engine.optimise([trees[index]], [starts[index]]), engine.evaluate([trees[index]], [starts[index]])
+        alone = (
+            engine.optimise([trees[index]], [phi[index]]),
+            engine.evaluate([trees[index]], [phi[index]]),
+        )
         assert repr([alone[0][0], alone[1][0]]) == repr([together[0][index], together[1][index]])
 
 
 def test_chunks_change_nothing():
-    task, starts = regression(), weights_of(SMOOTH)
+    task, phi = regression(), weights_of(SMOOTH)
     results = [
         Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=4, population_mode="looped", chunk=chunk))
-        .optimise(SMOOTH, starts)
+        .optimise(SMOOTH, phi)
         for chunk in (1, 2, None)
     ]  # fmt: skip
     assert results[0] == results[1] == results[2]
@@ -118,15 +121,15 @@ def test_one_that_diverges_disturbs_nobody(mode):
     task = regression(recipe=Recipe(lr=2.0, batch_size=32))
     settings = EngineSettings(**{**DOUBLE, "population_mode": mode})
     healthy = [SMOOTH[index % 5] for index in range(24)]
-    starts = weights_of(healthy)
-    expected = Engine(task, seed=0, settings=settings).optimise(healthy, starts)
+    phi = weights_of(healthy)
+    expected = Engine(task, seed=0, settings=settings).optimise(healthy, phi)
     explosive = [1e30] * EXPLOSIVE.edges
     found = Engine(task, seed=0, settings=settings).optimise(
-        [*healthy[:10], EXPLOSIVE, *healthy[10:]], [*starts[:10], explosive, *starts[10:]]
+        [*healthy[:10], EXPLOSIVE, *healthy[10:]], [*phi[:10], explosive, *phi[10:]]
     )
-    lost = found.pop(10)
-    assert lost.diverged_at == 0
-    assert lost.weights == explosive
+    diverged = found.pop(10)
+    assert diverged.diverged_at == 0
+    assert diverged.weights == explosive
     for one, other in zip(found, expected, strict=True):
         assert one.weights == pytest.approx(other.weights, rel=1e-12)
         assert one.diverged_at is None
@@ -146,18 +149,18 @@ def test_every_step_is_reported():
     def report(stage, steps):
         reported[stage] += steps
 
-    starts = weights_of(SMOOTH)
-    engine.optimise(SMOOTH, starts, report=report)
-    engine.evaluate(SMOOTH, starts, report=report)
+    phi = weights_of(SMOOTH)
+    engine.optimise(SMOOTH, phi, report=report)
+    engine.evaluate(SMOOTH, phi, report=report)
     assert reported == engine.steps(len(SMOOTH))
 
 
 def test_global_random_states_are_left_alone():
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
     engine = Engine(regression(dropping), seed=0, settings=EngineSettings(**DOUBLE))
-    starts = weights_of(SMOOTH)
-    engine.evaluate(SMOOTH, [found.weights for found in engine.optimise(SMOOTH, starts)])
-    engine.gains(SMOOTH, starts)
+    phi = weights_of(SMOOTH)
+    engine.evaluate(SMOOTH, [found.weights for found in engine.optimise(SMOOTH, phi)])
+    engine.gains(SMOOTH, phi)
     assert torch.equal(states[0], torch.get_rng_state())
     assert np.array_equal(states[1], np.random.get_state()[1])  # noqa: NPY002
     assert states[2] == random.getstate()
@@ -166,12 +169,12 @@ def test_global_random_states_are_left_alone():
 @pytest.mark.parametrize("mode", ["stacked", "looped"])
 def test_memory_is_flat(mode):
     """500 meta steps leave live tensors and resident memory where they were after 50."""
-    task, starts = regression(), weights_of(SMOOTH)
+    task, phi = regression(), weights_of(SMOOTH)
     engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=50, population_mode=mode))
-    engine.optimise(SMOOTH, starts)
+    engine.optimise(SMOOTH, phi)
     before, resident = live_tensors(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(10):
-        engine.optimise(SMOOTH, starts)
+        engine.optimise(SMOOTH, phi)
     assert live_tensors() <= before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 20 * 1024  # kilobytes
 

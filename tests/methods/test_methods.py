@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import evomal
-from evomal.engine.task_data import TaskSide
+from evomal.engine.task_data import TaskData
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss, NeuralLoss, SquaredErrorLoss, TaylorLoss, load_loss, save_loss
@@ -111,14 +111,14 @@ def test_ml3_tunes_one_network_on_and_on(tmp_path):
 
 
 def test_every_pass_of_ml3_has_starts_and_batches_of_its_own(monkeypatch):
-    begin_step, steps, kept = TaskSide.begin_step, [], []
+    begin_step, steps, kept = TaskData.begin_step, [], []
 
     def begun(side, step, **options):
         begin_step(side, step, **options)
         steps.append(step)
         kept.append(len(side.starts._kept))
 
-    monkeypatch.setattr(TaskSide, "begin_step", begun)
+    monkeypatch.setattr(TaskData, "begin_step", begun)
     run("ml3", regression(), finalists=0)
     assert steps == list(range(3 * SHORT["meta_steps"]))
     assert kept[-1] == SHORT["meta_steps"], "the starts of a pass that nobody takes again are not kept"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.engine import Report
 from evomal.expression import Expression
 from evomal.methods import Stage
+from evomal.progress import StageStepsDone
 from evomal.runs.executors.backlog import units
 from evomal.runs.executors.local import LocalExecutor
 from evomal.runs.executors.worker_pool import Crew
@@ -57,7 +57,7 @@ class RayExecutor:
         self._tell_of_idle_workers(settings.population)
 
     def run(
-        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: Report | None = None
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Any]:
         if self._crew.lesson != self._lesson:  # a search inside this one, as by a callback, has the same workers
             self._teach()

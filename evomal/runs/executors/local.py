@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from evomal.engine import Engine
-from evomal.engine.engine import Report
 from evomal.errors import EvomalError
 from evomal.methods import Failure, Raised, Stage
+from evomal.progress import StageStepsDone
 from evomal.runs.executors.backlog import units
 from evomal.text import one_line
 from evomal.users_code import place_of_error
@@ -43,7 +43,7 @@ class LocalExecutor:
         self._units = units(engine.plans, engine.device.type)
 
     def run(
-        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: Report | None = None
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Any]:
         options = {"seed": seed, "report": None if report is None else _ending(report)}
         given = {name: value for name, value in options.items() if value is not None}
@@ -92,7 +92,7 @@ class _EndedError(BaseException):
         self.error = error
 
 
-def _ending(report: Report) -> Report:
+def _ending(report: StageStepsDone) -> StageStepsDone:
     def reported(stage: str, steps: int) -> None:
         try:
             report(stage, steps)

@@ -9,7 +9,7 @@ from torch import nn
 
 import evomal
 from evomal.engine import Engine, EngineSettings, train
-from evomal.engine.choices import check_targets, chosen_loss
+from evomal.engine.resolve import check_targets, resolve_loss
 from evomal.errors import InputError
 from evomal.losses import ExpressionLoss, HuberLoss, save_loss
 from evomal.tasks.task import Part
@@ -53,7 +53,7 @@ def test_a_task_that_standardises_uses_a_loss_without_its_units(tmp_path):
     save_loss(FAR_OFF, tmp_path / "loss.json")
     expected = train(task, LOSS, steps=20, device="cpu")
     for given in (FAR_OFF, tmp_path / "loss.json"):
-        assert chosen_loss(given, task).units is None
+        assert resolve_loss(given, task).units is None
         assert train(task, given, steps=20, device="cpu") == expected
     assert FAR_OFF.units == Units(150.0, 80.0)
     engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", training_steps=20, meta_steps=1))
@@ -67,7 +67,7 @@ def test_on_raw_targets_a_loss_is_used_with_its_units():
     task = regression()
     raw = in_raw_units(task)
     loss = LOSS.in_units(task.units)
-    assert chosen_loss(loss, raw) is loss
+    assert resolve_loss(loss, raw) is loss
 
     class ByHand(nn.Module):
         def forward(self, output, target):
@@ -75,8 +75,8 @@ def test_on_raw_targets_a_loss_is_used_with_its_units():
 
     assert train(raw, loss, steps=20, device="cpu").test == train(raw, ByHand(), steps=20, device="cpu").test
     assert train(raw, LOSS, steps=20, device="cpu").test != train(raw, loss, steps=20, device="cpu").test
-    assert chosen_loss("huber", raw).units is None
-    assert chosen_loss(HuberLoss(), task).units is None
+    assert resolve_loss("huber", raw).units is None
+    assert resolve_loss(HuberLoss(), task).units is None
 
 
 class Raw(nn.Module):

@@ -21,7 +21,7 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def chosen_device(device: str) -> torch.device:
+def resolve_device(device: str) -> torch.device:
     """The named device; `auto` is CUDA where there is one, else the CPU."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -40,7 +40,7 @@ def chosen_device(device: str) -> torch.device:
     return found
 
 
-def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
+def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
     """The loss itself, or the one of that name (with options: `focal:gamma=3`) or in that file, fit for the task."""
     if isinstance(loss, nn.Module):
         module = loss
@@ -58,10 +58,10 @@ def chosen_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Modu
         raise InputError(f"loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no {str(loss)!r}")
     if isinstance(module, Loss) and module.kind != task.kind:
         raise InputError(f"the task is {task.kind}, but the loss is for {module.kind}")
-    return loss_on(module, task)
+    return loss_for_task(module, task)
 
 
-def loss_on(loss: nn.Module, task: Task) -> nn.Module:
+def loss_for_task(loss: nn.Module, task: Task) -> nn.Module:
     """The loss as it is used on the task: without units of its own where the task has standardised the targets."""
     return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
@@ -83,7 +83,7 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     return model
 
 
-def chosen_optimizer(
+def make_optimizer(
     name: str, parameters: Iterable[Tensor], recipe: Recipe, device: torch.device
 ) -> torch.optim.Optimizer:
     """The optimizer of that name with the recipe's settings, in the form that needs the fewest kernels."""
@@ -109,7 +109,7 @@ def check_outputs(task: Task, outputs: int) -> None:
         raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs")
 
 
-def tried_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:
+def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:
     """Raise unless the model takes the task's inputs and gives what its targets need."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
