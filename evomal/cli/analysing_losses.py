@@ -9,9 +9,8 @@ import typer
 
 from evomal.cli.options import AsJson, echo_json
 from evomal.errors import InputError
-from evomal.figures.loss_families import FAMILIES
-from evomal.figures.scans import FloatArray
 from evomal.figures.shape_panels import (
+    FAMILIES,
     ShapePanels,
     Surfaces,
     draw_shape_panels,
@@ -19,7 +18,7 @@ from evomal.figures.shape_panels import (
     loss_surfaces,
     shape_panels,
 )
-from evomal.figures.style import save_figure
+from evomal.figures.style import FloatArray, save_figure
 from evomal.files import made_folder
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
@@ -88,7 +87,7 @@ def show_shapes(
         return
     if family and len(set(family)) < len(family):
         raise InputError(f"{next(name for name in family if family.count(name) > 1)} is named twice")
-    shapes = shape_panels(chosen, family or (() if chosen else FAMILIES), classes=classes)
+    shapes = shape_panels(chosen, family or (() if chosen else tuple(FAMILIES)), classes=classes)
     show_figure("shapes", draw_shape_panels(shapes), shapes.columns(), _shape_summary(shapes), out=out, as_json=as_json)
 
 

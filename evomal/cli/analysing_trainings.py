@@ -13,9 +13,9 @@ from evomal.cli.comparing import Model, Seeds
 from evomal.cli.options import AsJson, chosen_task, listed_losses, listed_rates
 from evomal.cli.searching import DataFolder
 from evomal.errors import InputError
-from evomal.figures.landscape import STAYING, Landscapes, draw_landscapes, landscapes
+from evomal.figures.data import FIRST_SEED, shown_metric, usual_losses
+from evomal.figures.landscape import UNMOVED, Landscapes, draw_landscapes, landscapes
 from evomal.figures.learning_rate import RateCurves, draw_rate_curves, rate_curves, recorded_rate_curves
-from evomal.figures.trained_models import FIRST_SEED, shown_metric, usual_losses
 from evomal.figures.training_curves import TrainingCurves, draw_training_curves, training_curves
 from evomal.paper.representations import Representations, draw_representations, representations
 from evomal.tasks import Hardships, Task
@@ -190,8 +190,7 @@ def _show(
 
 
 def _about_landscapes(found: Landscapes) -> Iterable[str]:
-    schedule = schedule_words(found.steps, found.milestones)
-    yield f"{found.height_name} after {schedule} on {found.task}, {found.row_words}"
+    yield f"{found.height_name} after {found.schedule} on {found.task}, {found.row_words}"
     for landscape in found.losses:
         seeds = plural(len(landscape.seeds), "seed")
         yield (
@@ -199,7 +198,7 @@ def _about_landscapes(found: Landscapes) -> Iterable[str]:
             f"{found.positions[-1]:g} ({seeds})"
         )
     if found.losses:
-        yield STAYING
+        yield UNMOVED
 
 
 def _about_curves(found: TrainingCurves) -> Iterable[str]:
@@ -212,7 +211,7 @@ def _about_curves(found: TrainingCurves) -> Iterable[str]:
 
 def _about_pictures(found: Representations) -> Iterable[str]:
     rows = plural(found.rows, "test row")
-    yield f"{rows} of {found.task} after {schedule_words(found.steps, found.milestones)}, seed {found.seed}"
+    yield f"{rows} of {found.task} after {found.schedule}, seed {found.seed}"
     for picture in found.losses:
         features = plural(picture.features, "input")
         line = f"{_name(picture.name)}: test {found.metric} {shown_metric(picture.test, found.metric)}"

@@ -1,4 +1,4 @@
-"""How the best formula of a search came about: its ancestors, as they are recorded."""
+"""How the best formula of a search was found: its recorded ancestors."""
 
 import itertools
 import math
@@ -10,37 +10,32 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import arity
 from evomal.expression.prefix import end_of_subtree
-from evomal.figures.style import (
-    BLUE,
-    GREY,
-    VERMILLION,
-    counting_axis,
-    cut_axis,
-    figure_style,
-    in_figure,
-    label_of,
-    new_figure,
-    sentence_figure,
-)
+from evomal.figures import style
+from evomal.figures.data import table
+from evomal.figures.style import BLUE, GREY, VERMILLION
 from evomal.runs import RecordedCandidate
 from evomal.runs.reading import UNKNOWN, Run, Runs
 from evomal.text import plural, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A candidate among the ancestors, or the best itself."""
+    """An ancestor of the best candidate, or the best itself."""
 
     generation: int
     """Counted from 1."""
     place: int
-    """In its generation, counted from 0 as parents are recorded."""
+    """The place in its generation, counted from 0 as parents are recorded."""
     origin: str
     state: str
     value: float
-    """The metric itself; NaN where there is none."""
+    """The metric; NaN where there is none."""
     genome: str
     parents: tuple[int, ...]
     """Positions among the ancestors."""
@@ -50,20 +45,19 @@ class Ancestor:
 
 @dataclass(frozen=True)
 class Change:
-    """A step of the main line: which part of the main parent gave way to what."""
+    """A step of the main line: which part of the main parent was replaced by what."""
 
     ancestor: Ancestor
     replaced: str
-    """Empty where the step begins the line."""
+    """Empty for the first ancestor of the line."""
     replacement: str
 
 
 @dataclass(frozen=True)
 class Ancestry:
-    """The ancestors of the best candidate, oldest first, itself last.
+    """The ancestors of the best candidate, oldest first, the best itself last.
 
-    Whoever has the very genome of one of its parents, as an elite or a copy has, is left out: that parent stands for
-    it.
+    A candidate with the genome of one of its parents, such as an elite or a copy, is left out in favour of that parent.
     """
 
     task: str
@@ -72,18 +66,18 @@ class Ancestry:
     higher_is_better: bool
     ancestors: tuple[Ancestor, ...]
     left_out: int
-    """How many elites, copies and the like there are between them."""
+    """The number of elites and copies that were left out."""
     sentence: str
     """Why there are no ancestors."""
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """Positions of parent and child."""
+        """The positions of each parent and child."""
         return tuple((parent, child) for child, row in enumerate(self.ancestors) for parent in row.parents)
 
     @property
     def main_line(self) -> tuple[int, ...]:
-        """From the best back to where its fittest parents' fittest parents came from; positions, oldest first."""
+        """The positions of the best, its fittest parent, that one's fittest parent and so on; oldest first."""
         line: list[int] = []
         position: int | None = len(self.ancestors) - 1 if self.ancestors else None
         while position is not None:
@@ -92,48 +86,68 @@ class Ancestry:
         return tuple(reversed(line))
 
     def changes(self) -> tuple[Change, ...]:
-        """The steps of the main line, oldest first."""
+        """Return the steps of the main line, oldest first."""
         line = [self.ancestors[position] for position in self.main_line]
         first = [Change(row, "", row.genome) for row in line[:1]]
         rest = [Change(row, *changed(before.genome, row.genome)) for before, row in itertools.pairwise(line)]
         return (*first, *rest)
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each ancestor; parents by generation and place."""
-        rows, on_line = self.ancestors, set(self.main_line)
-        named = [f"{row.generation}/{row.place}" for row in rows]
-        return {
-            "generation": [row.generation for row in rows],
-            "place": [row.place for row in rows],
-            "origin": [row.origin for row in rows],
-            "state": [row.state for row in rows],
-            "value": [row.value for row in rows],
-            "metric": [self.metric] * len(rows),
-            "parents": [" ".join(named[parent] for parent in row.parents) for row in rows],
-            "on main line": [position in on_line for position in range(len(rows))],
-            "genome": [row.genome for row in rows],
-        }
+        """Return a table with one row per ancestor; parents are given by generation and place."""
+        named = [f"{row.generation}/{row.place}" for row in self.ancestors]
+        on_line = set(self.main_line)
+        return table(
+            ("generation", "place", "origin", "state", "value", "metric", "parents", "on main line", "genome"),
+            (
+                (
+                    row.generation, row.place, row.origin, row.state, row.value, self.metric,
+                    " ".join(named[parent] for parent in row.parents), position in on_line, row.genome,
+                )
+                for position, row in enumerate(self.ancestors)
+            ),
+        )  # fmt: skip
 
 
 def ancestry(runs: Runs) -> Ancestry:
-    """The ancestors of the best candidate of the one run."""
+    """Find the ancestors of the best candidate of one run.
+
+    Args:
+        runs: The run.
+
+    Returns:
+        The ancestors; a sentence says why if there are none.
+
+    Raises:
+        InputError: If there are several runs.
+
+    Example:
+        >>> steps = ancestry(chosen_runs(["runs/mine"])).changes()  # doctest: +SKIP
+    """
     run = runs.only()
     if run is None:
         return Ancestry(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
     best = _best(run)
     if best is None:
-        return Ancestry(
-            run.task, run.method, run.metric, run.higher_is_better, (), 0, "nothing was trained in this run"
-        )
+        sentence = "nothing was trained in this run"
+        return Ancestry(run.task, run.method, run.metric, run.higher_is_better, (), 0, sentence)
     found, left_out = _traced(run, best)
-    sentence = "" if len(found) > 1 else _alone(run, best)
+    sentence = "" if len(found) > 1 else _why_alone(run, best)
     return Ancestry(run.task, run.method, run.metric, run.higher_is_better, found, left_out, sentence)
 
 
 def changed(before: str, after: str) -> tuple[str, str]:
-    """The smallest part of one expression that, put in place of a part of the other, makes up their difference.
+    """Return the smallest part of one expression and what replaces it in the other.
 
-    Both whole texts where they are not expressions, or differ in more than one argument from the root on.
+    Args:
+        before: An expression.
+        after: Another expression.
+
+    Returns:
+        Both whole texts if they are not expressions, or differ in several arguments from the root on.
+
+    Example:
+        >>> changed("abs(sub(f, y))", "abs(sub(f, 1))")
+        ('y', '1')
     """
     try:
         old, new = Expression.parse(before, fragment=True), Expression.parse(after, fragment=True)
@@ -159,12 +173,12 @@ def _arguments(tree: Expression, position: int) -> list[int]:
 
 
 def _best(run: Run) -> RecordedCandidate | None:
-    """The final's winner; without one as an archive ranks: the least fitness, then the smaller, then the earlier."""
+    """The final's winner, else the candidate that an archive ranks first: by fitness, then size, then age."""
     if run.final is not None:
         return run.final.winner[0]
-    least = min((candidate.fitness for candidate in run.trained), default=math.inf)
-    equals = [candidate for candidate in run.trained if candidate.fitness == least]
-    return min(equals, key=lambda row: (row.size or math.inf, row.generation, row.index), default=None)
+    return min(
+        run.trained, key=lambda row: (row.fitness, row.size or math.inf, row.generation, row.index), default=None
+    )
 
 
 def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], int]:
@@ -185,14 +199,13 @@ def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], in
     for place in order:
         candidate = by_place[place]
         fittest = min(parents[place], key=lambda parent: by_place[parent].fitness, default=None)
-        has_fitness = math.isfinite(candidate.fitness)
         rows.append(
             Ancestor(
                 generation=candidate.generation + 1,
                 place=candidate.index,
                 origin=candidate.origin,
                 state=str(candidate.state),
-                value=run.value(candidate.fitness) if has_fitness else math.nan,
+                value=run.value(candidate.fitness) if math.isfinite(candidate.fitness) else math.nan,
                 genome=candidate.genome,
                 parents=tuple(positions[parent] for parent in parents[place]),
                 main_parent=None if fittest is None else positions[fittest],
@@ -202,13 +215,13 @@ def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], in
 
 
 def _parents(candidate: RecordedCandidate, by_place: Mapping[_Place, RecordedCandidate]) -> list[_Place]:
-    """Those that are there: a stranger may have recorded parents that are not."""
+    """The recorded parents that exist: a record that others wrote may name any."""
     places = [(candidate.generation - 1, index) for index in candidate.parents]
     return [place for place in places if place in by_place]
 
 
 def _original(place: _Place, by_place: Mapping[_Place, RecordedCandidate], left_out: set[_Place]) -> _Place:
-    """Whoever first had the genome that was handed on to this place."""
+    """The first candidate with the genome that was copied to this place."""
     while True:
         genome = by_place[place].genome
         givers = [parent for parent in _parents(by_place[place], by_place) if by_place[parent].genome == genome]
@@ -218,7 +231,7 @@ def _original(place: _Place, by_place: Mapping[_Place, RecordedCandidate], left_
         place = givers[0]
 
 
-def _alone(run: Run, best: RecordedCandidate) -> str:
+def _why_alone(run: Run, best: RecordedCandidate) -> str:
     if best.parents:
         return "the parents of the best candidate are not recorded"
     if any(candidate.parents for candidate in run.candidates):
@@ -229,41 +242,44 @@ def _alone(run: Run, best: RecordedCandidate) -> str:
     return f"the candidates of {run.method} have no parents: their origin is {origins}"
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _PANEL_HEIGHT, _LINE_HEIGHT = 2.7, 0.135
 _MOST_STEPS = 12
-_LINE_LENGTH = 118
-_TEXT_SIZE = 6.0
-_LONGEST_TITLE = 90
-_LEAST_PART = 12  # characters
+_LINE_LENGTH, _LONGEST_TITLE, _LEAST_PART = 118, 90, 12  # characters
 
 
 def draw_ancestry(data: Ancestry) -> "Figure":
-    """A figure of page width: ancestors above, the main line's changes below."""
+    """Draw the ancestors above, and the changes along the main line below.
+
+    Args:
+        data: What `ancestry` returned.
+
+    Returns:
+        A figure of page width, or a sentence where there is nothing to draw.
+    """
     if not data.ancestors:
-        return sentence_figure(data.sentence, "page")
+        return style.sentence_figure(data.sentence, "page")
     lines = change_lines(data.changes(), most=_MOST_STEPS, length=_LINE_LENGTH)
     if data.sentence:
         lines.insert(0, shorten(data.sentence, _LINE_LENGTH))
     text_height = _LINE_HEIGHT * (len(lines) + 1)
-    figure = new_figure("page", _PANEL_HEIGHT + text_height)
-    with figure_style():
+    figure = style.new_figure("page", _PANEL_HEIGHT + text_height)
+    with style.figure_style():
         axes, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [_PANEL_HEIGHT, text_height]})
         below.set_axis_off()
-        text = "\n".join(map(in_figure, lines))
-        written = below.text(0, 1, text, family="DejaVu Sans Mono", fontsize=_TEXT_SIZE, va="top")
+        text = "\n".join(map(style.figure_text, lines))
+        written = below.text(0, 1, text, family="DejaVu Sans Mono", fontsize=6, va="top")
         written.set_in_layout(False)  # it is cut to fit, and must not narrow the panel above
-        axes.set_title(in_figure(shorten(f"{data.method}, {data.task}", _LONGEST_TITLE)), loc="left")
+        axes.set_title(style.figure_text(f"{data.method}, {data.task}", _LONGEST_TITLE), loc="left")
         _draw(axes, data)
         figure.legend(loc="outside upper center", ncols=4)
     return figure
 
 
 def change_lines(changes: Sequence[Change], *, most: int, length: int) -> list[str]:
-    """The steps of a main line in at most so many lines of at most that length: the first, then the last ones."""
+    """Return the steps of a main line as text: at most `most` lines of at most `length` characters.
+
+    If there are more steps, the first and the last ones are shown.
+    """
     shown: list[Change | int] = [*changes]
     if len(changes) > most:
         shown = [changes[0], len(changes) - most + 1, *changes[len(changes) - most + 2 :]]
@@ -279,7 +295,7 @@ def _line(change: Change, *, length: int) -> str:
     if not change.replaced:
         return head + shorten(change.replacement, length - len(head))
     room = length - len(head) - len(" → ")
-    # Either part may have what the other leaves, but neither takes all.
+    # Either part may use the room that the other leaves, but neither takes all.
     for_old = max(_LEAST_PART, min(len(change.replaced), room - min(len(change.replacement), room // 2)))
     return f"{head}{shorten(change.replaced, for_old)} → {shorten(change.replacement, room - for_old)}"
 
@@ -288,36 +304,33 @@ def _draw(axes: "Axes", data: Ancestry) -> None:
     from matplotlib.collections import LineCollection
 
     rows = data.ancestors
-    low, high = cut_axis(axes, [row.value for row in rows], higher_is_better=data.higher_is_better)
-    worst = low if data.higher_is_better else high
-
-    def place(row: Ancestor) -> tuple[float, float]:
-        # What has no value, or lies beyond the axis, stands at its edge.
-        return row.generation, worst if math.isnan(row.value) else min(max(row.value, low), high)
-
-    places = [place(row) for row in rows]
+    values = [row.value for row in rows]
+    low, high = style.set_metric_limits(axes, values, higher_is_better=data.higher_is_better)
+    worst, marker = (low, "v") if data.higher_is_better else (high, "^")
+    # Ancestors without a value, or beyond the axis, are drawn at its edge.
+    heights = [worst if math.isnan(value) else min(max(value, low), high) for value in values]
+    places = [(row.generation, height) for row, height in zip(rows, heights, strict=True)]
     lines = [(places[parent], places[child]) for parent, child in data.edges]
     axes.add_collection(LineCollection(lines, colors=GREY, linewidths=0.4, alpha=0.5, zorder=1))
-    is_beyond = [not low <= row.value <= high for row in rows]
-    for beyond, marker, what in (
-        (False, "o", f"{plural(len(rows) - 1, 'ancestor')} ({data.left_out} copies left out)"),
-        (True, "v" if data.higher_is_better else "^", f"{sum(is_beyond)} without a value or beyond the axis"),
-    ):
-        found = [at for at, is_so in zip(places[:-1], is_beyond[:-1], strict=True) if is_so == beyond]
-        if found:
-            axes.plot(
-                *_columns(found), color=GREY, linestyle="", marker=marker, markersize=3.5 if beyond else 2.5, zorder=2,
-                clip_on=not beyond, label=what,
-            )  # fmt: skip
-    line = [places[position] for position in data.main_line]
-    if len(line) > 1:
-        axes.plot(*_columns(line), color=BLUE, marker="o", markersize=3.5, zorder=3, label="fittest parents")
-    axes.plot(*_columns(line[-1:]), color=VERMILLION, linestyle="", marker="D", markersize=5, zorder=4, label="best")
+
+    def plot(positions: Sequence[int], **options: Any) -> None:
+        if positions:
+            axes.plot([places[at][0] for at in positions], [places[at][1] for at in positions], **options)
+
+    ancestors = range(len(rows) - 1)
+    beyond = [at for at in ancestors if not low <= values[at] <= high]
+    plot(
+        [at for at in ancestors if at not in beyond], color=GREY, linestyle="", marker="o", markersize=2.5, zorder=2,
+        label=f"{plural(len(rows) - 1, 'ancestor')} ({data.left_out} copies left out)",
+    )  # fmt: skip
+    plot(
+        beyond, color=GREY, linestyle="", marker=marker, markersize=3.5, zorder=2, clip_on=False,
+        label=f"{len(beyond)} without a value or beyond the axis",
+    )  # fmt: skip
+    if len(data.main_line) > 1:
+        plot(data.main_line, color=BLUE, marker="o", markersize=3.5, zorder=3, label="fittest parents")
+    plot([len(rows) - 1], color=VERMILLION, linestyle="", marker="D", markersize=5, zorder=4, label="best")
     axes.set_xlabel("generation")
-    axes.set_ylabel(label_of(data.metric, higher_is_better=data.higher_is_better))
+    axes.set_ylabel(style.metric_label(data.metric, higher_is_better=data.higher_is_better))
     axes.set_xlim(0.5, rows[-1].generation + 0.5)
-    counting_axis(axes)
-
-
-def _columns(places: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in places], [y for _, y in places]
+    style.whole_number_axis(axes)

@@ -1,4 +1,4 @@
-"""The best distinct losses of some runs, with their shapes."""
+"""The best distinct losses of runs, with their shapes."""
 
 import dataclasses
 import math
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from evomal.figures.data import single_precision, span, table
 from evomal.figures.front import formula_of
 from evomal.figures.loss_shape import loss_curves, shape_positions
-from evomal.figures.scans import FloatArray, single_precision
+from evomal.figures.style import FloatArray
 from evomal.losses.contract import Loss
 from evomal.runs import RecordedCandidate
 from evomal.runs.finals import Scores
@@ -23,22 +24,22 @@ _SAME = 1e-5  # of the span of the values
 
 @dataclass(frozen=True)
 class LossShapeSketch:
-    """A loss at a few positions: enough to tell it from others, and to draw it small."""
+    """A loss at a few positions: enough to tell it from others, and for a small drawing."""
 
     position_name: str
     positions: FloatArray
     values: tuple[FloatArray, ...]
-    """What a sample costs: one curve, or one for each y."""
+    """The loss of a sample: one curve, or one for each y."""
     others: tuple[FloatArray, ...]
-    """What single outputs add, where that can be told."""
+    """What single outputs add, for losses that are sums over outputs."""
 
     def is_same(self, other: "LossShapeSketch") -> bool:
-        """Whether the two lie upon each other."""
+        """Return whether the two have the same values."""
         mine, theirs = (*self.values, *self.others), (*other.values, *other.others)
         if self.position_name != other.position_name or len(mine) != len(theirs):
             return False
         return all(
-            np.allclose(one, two, rtol=0, atol=_SAME * _span(one), equal_nan=True)
+            np.allclose(one, two, rtol=0, atol=_SAME * span(one), equal_nan=True)
             for one, two in zip(mine, theirs, strict=True)
         )
 
@@ -50,29 +51,29 @@ class RankedLoss:
     run: Run
     candidate: RecordedCandidate
     formula: str
-    """Simplified, with its weights rounded; as recorded where the formula says something else."""
+    """Simplified, with rounded weights; as recorded if rounding changes the loss."""
     sketch: LossShapeSketch | None
-    """None where a stranger recorded what is no loss."""
+    """None if the record holds no valid loss."""
     again: int
-    """How many further ones are the same, among those that came before the last of the ranking."""
+    """How many equal losses come after it in the ranking."""
     scores: Scores | None = None
-    """What it came to in the final of its search; None where it was not in one."""
+    """Its scores in the final of its search; None if it was not in one."""
 
     @property
     def value(self) -> float:
-        """The metric itself."""
+        """The metric."""
         return self.run.value(self.candidate.fitness)
 
     @property
     def mean(self) -> float | None:
-        """The mean of the metric in the final; None where it was not in one, or diverged there."""
+        """The mean of the metric in the final; None if it was not in one, or diverged there."""
         if self.scores is None or not math.isfinite(self.scores.mean):
             return None
         return self.run.value(self.scores.mean)
 
     @property
     def size(self) -> int | None:
-        """Nodes of its tree; None where it cannot be told."""
+        """The number of nodes of its tree; None if it has none."""
         return self.candidate.size
 
     @property
@@ -81,7 +82,7 @@ class RankedLoss:
         return self.candidate.generation + 1
 
     def loss(self) -> Loss | None:
-        """To use again, in the units it was learned in, where it can be made."""
+        """Return the loss in the units it was learned in; None if the record holds no valid one."""
         loss = loss_of(self.run, self.candidate)
         return loss.in_units(units_of(self.run)) if loss is not None and loss.kind == "regression" else loss
 
@@ -94,31 +95,29 @@ class BestLosses:
     metric: str
     higher_is_better: bool
     trained: int
-    """How many losses were trained with in all."""
+    """How many losses were trained."""
     rows: tuple[RankedLoss, ...]
-    """Best first; none where nothing was trained."""
+    """Best first."""
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each loss."""
-        return {
-            "rank": list(range(1, len(self.rows) + 1)),
-            self.metric: [row.value for row in self.rows],
-            "size": [row.size for row in self.rows],
-            "formula": [row.formula for row in self.rows],
-            "method": [row.run.method for row in self.rows],
-            "seed": [row.run.seed for row in self.rows],
-            "generation": [row.generation for row in self.rows],
-            "final mean": [row.mean for row in self.rows],
-            "origin": [row.candidate.origin for row in self.rows],
-            "genome": [row.candidate.genome for row in self.rows],
-        }
+        """Return a table with one row per loss."""
+        return table(
+            ("rank", self.metric, "size", "formula", "method", "seed", "generation", "final mean", "origin", "genome"),
+            (
+                (
+                    rank, row.value, row.size, row.formula, row.run.method, row.run.seed, row.generation, row.mean,
+                    row.candidate.origin, row.candidate.genome,
+                )
+                for rank, row in enumerate(self.rows, 1)
+            ),
+        )  # fmt: skip
 
 
 def best_losses(runs: Runs, *, most: int = MOST) -> tuple[BestLosses, ...]:
-    """For each task first the losses that were in a final, by their mean there, then those of least fitness.
+    """Rank the losses of each task: first those that were in a final, by their mean there, then the others by fitness.
 
-    Ties go to the smaller, then the earlier. Losses whose shapes lie upon each other are one, and so are those whose
-    formulas read alike.
+    Ties go to the smaller loss, then to the earlier one. Losses with equal shapes count as one, and so do losses with
+    equal formulas.
     """
     return tuple(
         _ranked(task, metric, [run for group in methods.values() for run in group], most)
@@ -133,7 +132,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosse
     for run, candidate in found:
         row = _row(run, candidate, rows)
         if isinstance(row, int):
-            rows[row] = _seen_again(rows[row])
+            rows[row] = dataclasses.replace(rows[row], again=rows[row].again + 1)
         elif len(rows) == most:
             break
         else:
@@ -142,8 +141,8 @@ def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosse
 
 
 def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> RankedLoss | int:
-    """A new row, or the place of the one that says the same."""
-    # Texts are compared before shapes, and those before formulas, from the cheapest to the dearest.
+    """A new row, or the place of an equal one."""
+    # From the cheapest comparison to the most expensive one.
     for place, row in enumerate(rows):
         if (row.candidate.genome, row.candidate.weights) == (candidate.genome, candidate.weights):
             return place
@@ -153,7 +152,7 @@ def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> 
             return place
     formula = _formula(candidate, sketch)
     for place, row in enumerate(rows):
-        if _is_told_by_formula(candidate) and row.formula == formula:
+        if _has_numbers_in_formula(candidate) and row.formula == formula:
             return place
     return RankedLoss(run, candidate, formula, sketch, 0, _scores(run, candidate))
 
@@ -161,7 +160,7 @@ def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> 
 def _rank(run: Run, candidate: RecordedCandidate) -> tuple[float, ...]:
     scores = _scores(run, candidate)
     cost = (0.0, scores.mean) if scores is not None else (1.0, candidate.fitness)
-    return (*cost, candidate.fitness, _size(candidate), candidate.generation, candidate.index)
+    return (*cost, candidate.fitness, candidate.size or math.inf, candidate.generation, candidate.index)
 
 
 def _scores(run: Run, candidate: RecordedCandidate) -> Scores | None:
@@ -170,12 +169,8 @@ def _scores(run: Run, candidate: RecordedCandidate) -> Scores | None:
     return next((scores for row, scores in entries if (row.generation, row.index) == place), None)
 
 
-def _seen_again(row: RankedLoss) -> RankedLoss:
-    return dataclasses.replace(row, again=row.again + 1)
-
-
-def _is_told_by_formula(candidate: RecordedCandidate) -> bool:
-    """Whether its numbers stand in its formula; those of a network do not."""
+def _has_numbers_in_formula(candidate: RecordedCandidate) -> bool:
+    """Whether its formula contains its numbers; that of a network does not."""
     return "(" in candidate.genome or candidate.genome.startswith("[")
 
 
@@ -197,15 +192,6 @@ def _sketch(run: Run, candidate: RecordedCandidate) -> LossShapeSketch | None:
 def _formula(candidate: RecordedCandidate, sketch: LossShapeSketch | None) -> str:
     formula = formula_of(candidate)
     is_number = formula.replace(".", "", 1).lstrip("-").isdigit() or formula == "nan"
-    is_flat = sketch is not None and all(_span(values) == 0 for values in sketch.values)
-    # Rounded away, or a limit that does not hold: what is trained with has a shape, so it is no number.
+    is_flat = sketch is not None and all(span(values) == 0 for values in sketch.values)
+    # A loss that has a shape is not a number: rounding or the limit of ε has removed the rest.
     return candidate.genome if is_number and not is_flat else formula
-
-
-def _span(values: FloatArray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.ptp(finite)) if finite.size else 0.0
-
-
-def _size(candidate: RecordedCandidate) -> float:
-    return candidate.size or math.inf

@@ -1,6 +1,5 @@
-"""What became of candidates, generation by generation (EvoMAL, figure 5)."""
+"""The outcomes of candidates, generation by generation (EvoMAL, figure 5)."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,48 +8,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from evomal.figures.scans import FloatArray
-from evomal.figures.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    add_note,
-    counting_axis,
-    figure_style,
-    in_figure,
-    new_figure,
-    sentence_figure,
-)
+from evomal.figures import style
+from evomal.figures.data import table
+from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, FloatArray
 from evomal.methods.outcomes import State
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 @dataclass(frozen=True)
 class OutcomeShares:
-    """Shares of the candidates of a generation, elites not counted, for the searches of one method."""
+    """The shares of outcomes among the candidates of each generation, without elites, for one method."""
 
     task: str
-    """The task they searched on, or how many tasks the shares are averaged over."""
+    """The task, or the number of tasks that the shares are averaged over."""
     method: str
     generations: npt.NDArray[np.int64]
-    """From 1 on, those in which any search had something to compute."""
+    """Counted from 1; those in which any search computed something."""
     shares: Mapping[State, FloatArray]
-    """Mean over the searches that have the generation; only outcomes that occur."""
+    """The mean over the searches that have the generation; only outcomes that occur."""
     searches: npt.NDArray[np.int64]
-    """How many have it."""
+    """How many searches have the generation."""
     totals: Mapping[State, int]
-    """Candidates of all searches and generations together."""
+    """The candidates of all searches and generations."""
     total_searches: int
 
 
 @dataclass(frozen=True)
 class FilterShares:
-    """Shares by task and method."""
+    """The shares by task and method."""
 
     groups: tuple[OutcomeShares, ...]
     sentence: str
@@ -58,19 +48,20 @@ class FilterShares:
     notes: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each outcome of each generation."""
-        names = ("task", "method", "generation", "outcome", "share", "searches")
-        rows = [
-            (group.task, group.method, int(generation), str(state), float(share), int(searches))
-            for group in self.groups
-            for state, shares in group.shares.items()
-            for generation, share, searches in zip(group.generations, shares, group.searches, strict=True)
-        ]
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        """Return a table with one row per outcome and generation."""
+        return table(
+            ("task", "method", "generation", "outcome", "share", "searches"),
+            (
+                (group.task, group.method, int(generation), str(state), float(share), int(searches))
+                for group in self.groups
+                for state, shares in group.shares.items()
+                for generation, share, searches in zip(group.generations, shares, group.searches, strict=True)
+            ),
+        )
 
 
 def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
-    """Candidates by outcome: the shares of each search in a generation, then their mean.
+    """Count candidates by outcome: the shares in each generation of each search, then their mean.
 
     Args:
         runs: The searches.
@@ -79,6 +70,9 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
 
     Returns:
         One group per method, or one per task and method.
+
+    Example:
+        >>> shares = filter_shares(chosen_runs(["runs"]), across_tasks=True)  # doctest: +SKIP
     """
     by_task = runs.by_method()
     groups = [(task, group) for (task, _), methods in by_task.items() for group in methods.values()]
@@ -105,7 +99,7 @@ def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
     is_known = searches > 0
     if not is_known.any():
         return None
-    # Where a search has nothing all its counts are zero, and so is what it adds to the sum.
+    # A search without candidates in a generation has counts of zero, and adds nothing to the sum.
     means = (counts / np.maximum(sizes, 1)[:, :, None]).sum(axis=0)[is_known] / searches[is_known][:, None]
     totals = Counter(candidate.state for run in group for candidate in run.computed)
     occurring = [state for state in State if totals[state]]
@@ -115,10 +109,6 @@ def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
         {state: totals[state] for state in occurring}, len(group),
     )  # fmt: skip
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 OUTCOME_COLOURS = {
     State.EVALUATED: BLUE,
@@ -131,43 +121,42 @@ OUTCOME_COLOURS = {
 }
 """In the order in which they are stacked."""
 
-_COLUMNS = 3
-_ROW_HEIGHT, _HEIGHT_OF_THE_REST = 1.75, 0.8
 _LONGEST_TITLE, _LONGEST_NAME = 34, 20
-_CAPTION = "mean share over the searches that came so far; elites are not counted"
+_NOTE = "mean share over the searches that reached the generation; elites are not counted"
 
 
 def draw_filter_shares(data: FilterShares) -> "Figure":
-    """A figure of page width; every panel adds up to all candidates of a generation."""
+    """Draw one panel per group, in which the shares of each generation add up to 100 %.
+
+    Args:
+        data: What `filter_shares` returned.
+
+    Returns:
+        A figure of page width, or a sentence where there is nothing to draw.
+    """
     if not data.groups:
-        return sentence_figure(data.sentence, "page")
-    rows = math.ceil(len(data.groups) / _COLUMNS)
-    figure = new_figure("page", _ROW_HEIGHT * rows + _HEIGHT_OF_THE_REST)
+        return style.sentence_figure(data.sentence, "page")
     has_one_task = len({group.task for group in data.groups}) == 1
-    with figure_style():
-        columns = min(_COLUMNS, len(data.groups))
-        panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
-        for axes, group in zip(panels.flat, data.groups, strict=False):
+    with style.figure_style():
+        figure, grid = style.panels(len(data.groups), most=3, height=1.75, rest=0.8, width="page", sharey=True)
+        for axes, group in zip(grid, data.groups, strict=True):
             searches = plural(group.total_searches, "search")
             axes.set_title(
-                f"{in_figure(shorten(group.method, _LONGEST_NAME))}, {searches}"
-                + ("" if has_one_task else f"\n{in_figure(shorten(group.task, _LONGEST_TITLE))}")
+                f"{style.figure_text(group.method, _LONGEST_NAME)}, {searches}"
+                + ("" if has_one_task else f"\n{style.figure_text(group.task, _LONGEST_TITLE)}")
             )
             _draw(axes, group)
-        for axes in panels.flat[len(data.groups) :]:
-            axes.set_axis_off()
-        for axes in panels[:, 0]:
+        for axes in grid[::3]:
             axes.set_ylabel("share of candidates (%)")
-        occurring = [state for state in OUTCOME_COLOURS if any(state in group.shares for group in data.groups)]
-        about = f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " if has_one_task else ""
-        add_note(figure, f"{about}{_CAPTION}")
-        handles = _handles(occurring)
+        style.add_note(figure, (f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " * has_one_task) + _NOTE)
+        occurring = {state for group in data.groups for state in group.shares}
+        handles = style.legend_patches({s: colour for s, colour in OUTCOME_COLOURS.items() if s in occurring})
         figure.legend(handles=handles, loc="outside upper center", ncols=min(7, len(handles)), handlelength=1.0)
     return figure
 
 
 def _draw(axes: "Axes", group: OutcomeShares) -> None:
-    # Generations without anything computed leave a gap, so every one has edges of its own.
+    # Generations in which nothing was computed leave a gap, so every one has edges of its own.
     first, last = int(group.generations[0]), int(group.generations[-1])
     edges = np.arange(first, last + 2) - 0.5
     below = np.zeros(last - first + 1)
@@ -179,11 +168,5 @@ def _draw(axes: "Axes", group: OutcomeShares) -> None:
             below = below + heights
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, 100)
-    counting_axis(axes)
+    style.whole_number_axis(axes)
     axes.set_xlabel("generation")
-
-
-def _handles(states: list[State]) -> list[Any]:
-    from matplotlib.patches import Patch
-
-    return [Patch(color=OUTCOME_COLOURS[state], linewidth=0, label=str(state)) for state in states]

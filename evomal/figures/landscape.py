@@ -2,51 +2,51 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from evomal.checks import whole_number
+from evomal.checks import one_of, whole_number
 from evomal.engine.precision import matmul_precision
 from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
-from evomal.figures.scans import FloatArray
-from evomal.figures.style import (
-    Band,
-    add_legend,
-    add_note,
-    band_words,
-    draw_bands,
-    figure_style,
-    is_far_apart,
-    new_figure,
-    note_with,
-    panels,
-    sentence_figure,
-    shown_name,
+from evomal.figures import style
+from evomal.figures.data import (
+    FIRST_SEED,
+    TrainingOptions,
+    fixed_rows,
+    mean_and_deviation,
+    schedule_of,
+    table,
+    trained_models,
 )
-from evomal.figures.trained_models import FIRST_SEED, Announce, fixed_rows, mean_and_deviation, trained_models
+from evomal.figures.style import Band, FloatArray
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.tasks.task import Part, Task
 from evomal.verdict.contestants import Losses, baseline_contestant
 from evomal.verdict.words import schedule_words
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.contour import QuadContourSet
+    from matplotlib.figure import Figure
+
 Height = Literal["task", "training"]
 Direction = dict[str, Tensor]
 
-STAYING = "biases and parameters of normalisation stay as they are, as do its statistics"
-"""As Li et al. do it: parameters of one dimension have no filters."""
+UNMOVED = "biases, and the parameters and statistics of normalisation, do not move"
+"""As in Li et al.: parameters of one dimension have no filters."""
 _BATCH = 1024
 _TASK_LOSS_NAMES = {"classification": "cross-entropy", "multilabel": "cross-entropy", "regression": "squared error"}
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """The surroundings of what one loss was trained to, for each seed that did not diverge."""
+    """The heights around the weights that were trained with one loss, for each seed that did not diverge."""
 
     name: str
     seeds: tuple[int, ...]
@@ -59,7 +59,7 @@ class Landscape:
 
     @property
     def deviation(self) -> FloatArray:
-        """Over the seeds; NaN for fewer than two."""
+        """The standard deviation over the seeds; NaN for fewer than two."""
         return mean_and_deviation(self.heights)[1]
 
     @property
@@ -69,7 +69,7 @@ class Landscape:
 
     @property
     def rise(self) -> float:
-        """How much higher the edge lies than the centre, by the mean over all points of the edge."""
+        """How much higher the edge is than the centre, as the mean over all points of the edge."""
         mean = self.mean
         inside = np.zeros(mean.shape, dtype=bool)
         inside[(slice(1, -1),) * mean.ndim] = True
@@ -78,46 +78,41 @@ class Landscape:
 
 @dataclass(frozen=True)
 class Landscapes:
-    """The landscapes of several losses over the same directions."""
+    """The landscapes of several losses, with the same random directions."""
 
     task: str
     of: Height
     height_name: str
-    """`cross-entropy`, `squared error` or, where it is each model's own, `training loss`."""
+    """`cross-entropy`, `squared error` or `training loss`."""
     two_d: bool
     positions: FloatArray
-    """In multiples of a direction, every filter of which is as long as the weights' own."""
-    steps: int
+    """In multiples of a direction, whose filters are as long as those of the weights."""
+    schedule: str
+    """How long the trainings were."""
     rows: int
+    """How many training rows a height is the mean over."""
     all_rows: int
-    """Training rows that the heights are means over, and all there are."""
     losses: tuple[Landscape, ...]
     sentences: tuple[str, ...]
-    """What diverged."""
-    milestones: tuple[int, ...] = ()
-    """Steps at which the learning rate was divided by ten."""
+    """One for each training that diverged."""
 
     @property
     def row_words(self) -> str:
-        """How many rows the heights are means over."""
+        """How many training rows a height is the mean over, as text."""
         return f"{self.rows:,}{f' of {self.all_rows:,}' if self.rows < self.all_rows else ''} training rows"
 
-    def columns(self) -> dict[str, list[object]]:
-        """A row for each height."""
-        columns: dict[str, list[object]] = {"loss": [], "seed": [], "position": []}
-        if self.two_d:
-            columns["second_position"] = []
-        columns["height"] = []
-        for landscape in self.losses:
-            for seed, heights in zip(landscape.seeds, landscape.heights, strict=True):
-                for index in np.ndindex(heights.shape):
-                    columns["loss"].append(landscape.name)
-                    columns["seed"].append(seed)
-                    columns["position"].append(float(self.positions[index[-1]]))
-                    if self.two_d:
-                        columns["second_position"].append(float(self.positions[index[0]]))
-                    columns["height"].append(float(heights[index]))
-        return columns
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a table with one row per height."""
+        second = ("second_position",) if self.two_d else ()
+        return table(
+            ("loss", "seed", "position", *second, "height"),
+            (
+                (found.name, seed, *(float(self.positions[place]) for place in reversed(index)), float(heights[index]))
+                for found in self.losses
+                for seed, heights in zip(found.seeds, found.heights, strict=True)
+                for index in np.ndindex(heights.shape)
+            ),
+        )
 
 
 def landscapes(
@@ -131,43 +126,56 @@ def landscapes(
     samples: int = 1000,
     seeds: int = 5,
     seed: int = FIRST_SEED,
-    steps: int | None = None,
-    milestones: tuple[int, ...] | None = None,
-    device: str = "auto",
-    announce: Announce | None = None,
+    **options: Unpack[TrainingOptions],
 ) -> Landscapes:
-    """Train with each loss, then look around: the loss at weights + a·d (+ b·e), a and b from -radius to radius.
+    """Train with each loss, then evaluate the loss at weights + a·d (+ b·e), with a and b from -radius to radius.
 
-    The height is the task's loss, which is the same for all, or the loss that was trained with; in evaluation mode, on
-    the same `samples` rows of the training split for every model. A seed's random draw is the same for every loss.
+    Args:
+        task: The task.
+        losses: Losses, names of losses or loss files.
+        of: The height: `task`, the task's loss, which is the same for all, or `training`, the loss of the training.
+        two_d: Whether to take two directions.
+        points: The number of positions along a direction, an odd number.
+        radius: How far to go, in multiples of a direction, whose filters are as long as those of the weights.
+        samples: The number of training rows that a height is the mean over, the same for all models.
+        seeds: The number of trainings with each loss; a seed's directions are the same random draw for every loss.
+        seed: The first seed.
+        options: See `evomal.figures.data.TrainingOptions`.
+
+    Returns:
+        One landscape per loss.
+
+    Raises:
+        InputError: If an argument is wrong, or the model has no weights with filters.
+
+    Example:
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")  # doctest: +SKIP
+        >>> found = landscapes(task, ["mse"], points=5, steps=100)  # doctest: +SKIP
     """
-    if of not in get_args(Height):
-        raise InputError(f"of must be one of {', '.join(get_args(Height))} but got {of!r}")
+    one_of("of", of, get_args(Height))
     whole_number("samples", samples, at_least=1)
     positions = _positions(points, radius)
-    where = resolve_device(device)
+    where = resolve_device(options.get("device", "auto"))
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
-    for trained in trained_models(
-        task, losses, seeds=seeds, seed=seed, steps=steps, milestones=milestones, device=device, announce=announce
-    ):
+    for trained in trained_models(task, losses, seeds=seeds, seed=seed, **options):
         own = found.setdefault(trained.name, {})
         if trained.model is None:
             sentences.append(trained.sentence)
             continue
-        loss = (_own_loss(task) if of == "task" else trained.loss).to(where)
+        loss = (_task_loss(task) if of == "task" else trained.loss).to(where)
         directions = [random_direction(trained.model, trained.score.seed, number) for number in range(1 + two_d)]
         with matmul_precision("float32", where):
             own[trained.score.seed] = heights_around(trained.model, loss, part, directions, positions)
+    schedule = schedule_of(task, options)
     return Landscapes(
         task=task.name,
         of=of,
         height_name=_TASK_LOSS_NAMES[task.kind] if of == "task" else "training loss",
         two_d=two_d,
         positions=positions,
-        steps=task.recipe.steps if steps is None else steps,
-        milestones=task.recipe.schedule(steps, milestones).milestones,
+        schedule=schedule_words(schedule.steps, schedule.milestones),
         rows=len(part),
         all_rows=len(task.train),
         losses=tuple(
@@ -180,15 +188,15 @@ def landscapes(
 
 
 def random_direction(model: nn.Module, seed: int, number: int = 0) -> Direction:
-    """A normal draw, each filter of which is then scaled to the norm of the model's own (Li et al., 2018, section 4).
+    """Return a normal draw, with each filter scaled to the norm of the model's (Li et al., 2018, section 4).
 
-    A filter is what makes one output channel; in a fully connected layer it is the row of an output neuron. Parameters
-    of fewer than two dimensions, and frozen ones, do not move.
+    A filter computes one output channel; in a fully connected layer it is the row of an output neuron. Parameters of
+    fewer than two dimensions, and frozen ones, do not move.
     """
     draws = torch_generator(seed, "landscape direction", number)
     direction: Direction = {}
     for name, parameter in model.named_parameters():
-        # Drawn even where it is not used, and on the CPU: one layer's draw depends on no other's kind, nor on a device.
+        # Drawn even if not used, and on the CPU, so that a draw depends neither on other layers' kinds nor on a device.
         draw = torch.randn(parameter.shape, generator=draws, dtype=torch.float64)
         if parameter.dim() > 1 and parameter.requires_grad:
             direction[name] = _filter_normalised(draw, parameter.detach().to("cpu", torch.float64)).to(parameter)
@@ -206,9 +214,9 @@ def _filter_normalised(draw: Tensor, weights: Tensor) -> Tensor:
 def heights_around(
     model: nn.Module, loss: nn.Module, part: Part, directions: Sequence[Direction], positions: FloatArray
 ) -> FloatArray:
-    """The loss on the part at the model's weights plus multiples of one direction, or of two.
+    """Return the loss on the part at the model's weights plus multiples of one direction, or of two.
 
-    The model is called in the mode it is in, and left as it was.
+    The model is called in its current mode and not changed.
     """
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     heights = np.empty((len(positions),) * len(directions))
@@ -224,63 +232,69 @@ def heights_around(
     return heights
 
 
-def _own_loss(task: Task) -> nn.Module:
+def _task_loss(task: Task) -> nn.Module:
     (compared,) = baseline_contestant(task).losses
-    assert compared is not None  # a given loss is there
+    assert compared is not None  # only a search can fail to give a loss
     return compared.loss
 
 
 def _positions(points: int, radius: float) -> FloatArray:
     whole_number("points", points, at_least=3)
     if points % 2 == 0:
-        raise InputError(f"points must be odd, for the trained weights to be one of them, but got {points}")
+        raise InputError(f"points must be odd, so that the trained weights are one of them, but got {points}")
     if not 0 < radius < np.inf:
         raise InputError(f"radius must be more than 0 but got {radius}")
     return np.linspace(-radius, radius, points)
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.contour import QuadContourSet
-    from matplotlib.figure import Figure
-
 _POSITION = "position along a direction (filter norms)"
 _FIRST, _SECOND = "first direction (filter norms)", "second direction (filter norms)"
 _LEVELS = 13
-_FAR_APART = 1000.0  # times: a bowl should look like one as long as it can
+_FAR_APART = 1000.0  # a bowl should look like one, so the axis stays linear longer than elsewhere
 _MOST_BESIDE = 3
 
 
 def draw_landscapes(data: Landscapes) -> "Figure":
-    """One axis for all losses where their heights are of one kind; a panel for each where they are not, and in 2-D."""
+    """Draw the landscapes as lines, or as contours in two dimensions.
+
+    Args:
+        data: What `landscapes` returned.
+
+    Returns:
+        A figure with one panel for all losses if their heights can be compared, else with one panel per loss; a
+        sentence if every training diverged.
+    """
     if not data.losses:
-        return sentence_figure("; ".join(data.sentences))
-    with figure_style():
+        return style.sentence_figure("; ".join(data.sentences))
+    with style.figure_style():
         if data.two_d:
             figure = _contours(data)
         elif data.of == "training" and len(data.losses) > 1:
             figure = _apart(data)
         else:
             figure = _together(data)
-        add_note(figure, _note(data))
+        seeds = max(len(landscape.seeds) for landscape in data.losses)
+        averaged = style.band_words(seeds) if not data.two_d or seeds == 1 else f"mean of {seeds} seeds"
+        diverged = style.diverged_words(data.sentences)
+        style.add_note(figure, f"{data.task}, {data.schedule}, {data.row_words}", averaged, diverged)
     return figure
 
 
 def _together(data: Landscapes) -> "Figure":
-    figure = new_figure("column", 2.7)
+    figure = style.new_figure("column", 2.7)
     axes = figure.subplots()
     _draw_lines(axes, data, data.losses)
     axes.set_ylabel(data.height_name)
     axes.set_xlabel(_POSITION)
-    add_legend(figure, axes)
+    style.add_legend(figure, axes)
     return figure
 
 
 def _apart(data: Landscapes) -> "Figure":
-    figure, grid = panels(len(data.losses), most=_MOST_BESIDE, height=1.9, sharex=True)
+    figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=1.9, sharex=True)
     for number, (axes, landscape) in enumerate(zip(grid, data.losses, strict=True)):
         _draw_lines(axes, data, [landscape], first=number)
-        axes.set_title(shown_name(landscape.name))
+        axes.set_title(style.shown_name(landscape.name))
     grid[0].set_ylabel(data.height_name)
     for axes in grid[-_MOST_BESIDE:]:
         axes.set_xlabel("position (filter norms)")
@@ -289,13 +303,13 @@ def _apart(data: Landscapes) -> "Figure":
 
 def _draw_lines(axes: "Axes", data: Landscapes, found: Sequence[Landscape], first: int = 0) -> None:
     bands = [Band(landscape.name, data.positions, landscape.mean, landscape.deviation) for landscape in found]
-    draw_bands(axes, bands, first=first, far_apart=_FAR_APART)
+    style.draw_bands(axes, bands, first=first, far_apart=_FAR_APART)
     axes.set_xlim(data.positions[0], data.positions[-1])
     axes.locator_params(axis="x", nbins=4)
 
 
 def _contours(data: Landscapes) -> "Figure":
-    figure, grid = panels(
+    figure, grid = style.panels(
         len(data.losses),
         most=_MOST_BESIDE,
         height=2.4 if len(data.losses) < _MOST_BESIDE else 2.05,
@@ -307,7 +321,7 @@ def _contours(data: Landscapes) -> "Figure":
     filled = None
     for axes, landscape in zip(grid, data.losses, strict=True):
         filled = _draw_contours(axes, data.positions, landscape.mean, _levels(everything if shared else landscape.mean))
-        axes.set_title(shown_name(landscape.name))
+        axes.set_title(style.shown_name(landscape.name))
         axes.set_xlabel(_FIRST)
         axes.label_outer()
         if not shared and filled is not None:
@@ -319,11 +333,12 @@ def _contours(data: Landscapes) -> "Figure":
 
 
 def _draw_contours(axes: "Axes", positions: FloatArray, heights: FloatArray, levels: FloatArray) -> "QuadContourSet":
+    from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    # One colour a step, so that equal colours are equal heights whatever the scale.
+    # One colour per level, so that equal colours are equal heights whatever the scale.
     steps = len(levels) - 1
-    colours = ListedColormap(_perceptual(np.linspace(0.05, 0.95, steps)))
+    colours = ListedColormap(colormaps["viridis"](np.linspace(0.05, 0.95, steps)))
     finite = np.ma.masked_invalid(heights)
     norm = BoundaryNorm(levels, steps)
     filled = axes.contourf(positions, positions, finite, levels=levels, cmap=colours, norm=norm)
@@ -332,13 +347,6 @@ def _draw_contours(axes: "Axes", positions: FloatArray, heights: FloatArray, lev
     axes.set_aspect("equal")
     axes.locator_params(nbins=4)
     return filled
-
-
-def _perceptual(places: FloatArray) -> FloatArray:
-    from matplotlib import colormaps
-
-    found: FloatArray = colormaps["viridis"](places)
-    return found
 
 
 def _add_colour_bar(figure: "Figure", filled: "QuadContourSet", grid: list["Axes"], label: str) -> None:
@@ -356,15 +364,7 @@ def _levels(heights: FloatArray) -> FloatArray:
     low, high = float(found.min()), float(found.max())
     if low == high:
         return np.linspace(low - 0.5, high + 0.5, _LEVELS)
-    spaced = np.geomspace if is_far_apart(found) else np.linspace
+    spaced = np.geomspace if style.is_far_apart(found) else np.linspace
     levels: FloatArray = spaced(low, high, _LEVELS)
-    levels[[0, -1]] = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)  # rounding must not leave out an end
+    levels[[0, -1]] = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)  # rounding must not exclude an end
     return levels
-
-
-def _note(data: Landscapes) -> str:
-    most = max(len(landscape.seeds) for landscape in data.losses)
-    words = band_words(most) if not data.two_d or most == 1 else f"mean of {most} seeds"
-    return note_with(
-        data.sentences, f"{data.task}, {schedule_words(data.steps, data.milestones)}, {data.row_words}", words
-    )

@@ -11,22 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evomal.errors import InputError
-from evomal.figures.style import (
-    Band,
-    add_legend,
-    add_note,
-    draw_bands,
-    figure_style,
-    in_figure,
-    line_style,
-    new_figure,
-    sentence_figure,
-)
-from evomal.figures.trained_models import metric_scale, metric_words
+from evomal.figures import style
+from evomal.figures.data import metric_scale, metric_words, table
+from evomal.figures.style import Band
 from evomal.text import plural
 from evomal.verdict import tables
 from evomal.verdict.learning_rates import RateCurve
 from evomal.verdict.words import schedule_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FILE_NAME = "learning-rates.json"
 
@@ -39,7 +34,12 @@ class RateTraining:
     """Which of a method's searches found the loss; 0 for a loss that was given."""
     seed: int
     test: float
-    """NaN where it diverged."""
+    """NaN if it diverged."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the training diverged."""
+        return math.isnan(self.test)
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class RatePoint:
     @property
     def diverged(self) -> int:
         """How many trainings diverged."""
-        return sum(math.isnan(training.test) for training in self.trainings)
+        return sum(training.diverged for training in self.trainings)
 
     @property
     def values(self) -> list[float]:
         """What is averaged: the trainings that did not diverge; of several searches, each one's mean over its seeds."""
         by_search: dict[int, list[float]] = {}
         for training in self.trainings:
-            if not math.isnan(training.test):
+            if not training.diverged:
                 by_search.setdefault(training.search, []).append(training.test)
         if self.searches > 1:
             return [sum(found) / len(found) for found in by_search.values()]
@@ -112,17 +112,16 @@ class RateCurves:
         return min(sound, key=lambda point: sign * point.mean) if sound else None
 
     def columns(self) -> dict[str, list[object]]:
-        """A row for each training."""
-        names = ("loss", "learning_rate", "search", "seed", "test", "outcome")
-        columns: dict[str, list[object]] = {name: [] for name in names}
-        for line in self.lines:
-            for point in line.points:
-                for training in point.trainings:
-                    outcome = "diverged" if math.isnan(training.test) else "trained"
-                    row = (line.name, point.rate, training.search, training.seed, training.test, outcome)
-                    for name, value in zip(names, row, strict=True):
-                        columns[name].append(value)
-        return columns
+        """Return a table with one row per training."""
+        return table(
+            ("loss", "learning_rate", "search", "seed", "test", "outcome"),
+            (
+                (line.name, point.rate, one.search, one.seed, one.test, "diverged" if one.diverged else "trained")
+                for line in self.lines
+                for point in line.points
+                for one in point.trainings
+            ),
+        )
 
 
 def recorded_rate_curves(folder: Path) -> RateCurves:
@@ -217,30 +216,26 @@ def _sentence(name: str, point: RatePoint) -> str:
     return f"{name} at {point.rate:g}: {point.diverged} of {plural(len(point.trainings), 'training')} diverged"
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _LINE_OF_MARKERS = 0.055  # of the panel's height
 
 
 def draw_rate_curves(data: RateCurves) -> "Figure":
     """A figure of column width; a line is over the trainings that did not diverge, a cross says that some did."""
     if not data.lines:
-        return sentence_figure("; ".join(data.sentences))
-    figure = new_figure("column", 2.8)
-    with figure_style():
+        return style.sentence_figure("; ".join(data.sentences))
+    figure = style.new_figure("column", 2.8)
+    with style.figure_style():
         axes = figure.subplots()
         axes.set_xscale("log")
         _set_rate_ticks(axes, data)
         axes.set_xlabel("base learning rate")
-        axes.set_ylabel(f"test {in_figure(metric_words(data.metric))}")
-        draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
+        axes.set_ylabel(f"test {style.figure_text(metric_words(data.metric))}")
+        style.draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
         _make_room(axes, data)
         for row, number in enumerate(_crossed(data)):
             _draw_diverged(axes, data.lines[number], number, 1 - _LINE_OF_MARKERS * (row + 0.5))
-        add_legend(figure, axes)
-        add_note(figure, _note(data))
+        style.add_legend(figure, axes)
+        style.add_note(figure, _note(data))
     return figure
 
 
@@ -270,7 +265,7 @@ def _crossed(data: RateCurves) -> list[int]:
 
 def _draw_diverged(axes: "Axes", line: RateLine, number: int, height: float) -> None:
     """Crosses near the top edge, at a height of their own so that none covers another; how many, where not all did."""
-    colour, _ = line_style(number)
+    colour, _ = style.line_style(number)
     across = axes.get_xaxis_transform()
     crossed = [point for point in line.points if point.diverged]
     axes.plot(

@@ -1,4 +1,4 @@
-"""The shape of a loss: value with gradient, over the probability or the error."""
+"""The shape of a loss: its value and gradient over the probability or the error, beside the task loss."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,12 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.errors import InputError
-from evomal.figures.scans import FloatArray, Line, Property, properties_of, scanned, single_precision, with_gradient
-from evomal.figures.style import GREY, LINE_STYLES, figure_style, new_figure
+from evomal.checks import whole_number
+from evomal.figures import style
+from evomal.figures.data import single_precision, with_gradient
+from evomal.figures.loss_properties import Line, Property, properties_of, scanned
+from evomal.figures.style import GREY, FloatArray
 from evomal.losses.contract import Kind, Loss
 from evomal.losses.elementwise import ElementwiseLoss
 from evomal.losses.standard import CrossEntropyLoss, SquaredErrorLoss
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _TARGETS = (-1.0, 0.0, 1.0)
 _LARGEST_ERROR = 3.0
@@ -32,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class LossShape:
-    """What one sample costs, without class weights."""
+    """The loss of one sample, without class weights."""
 
     kind: Kind
     classes: int
@@ -41,8 +47,8 @@ class LossShape:
     curves: tuple[Curve, ...]
     """The loss with its gradient by the target's logit, or by f: one curve, or one for each y."""
     outputs: tuple[Curve, ...]
-    """What an output of probability p adds as target and as any other class, with the gradient by p; of classification
-    losses that are sums over outputs."""
+    """For classification losses that are sums over outputs: what an output of probability p adds as the target and as
+    any other class, with the gradient by p."""
     references: tuple[Curve, ...]
     """The task loss: cross-entropy or squared error."""
     range_of_validity: tuple[Property, ...]
@@ -55,7 +61,7 @@ class LossShape:
         return "f - y" if self.kind == "regression" else "p"
 
     def columns(self) -> dict[str, list[float]]:
-        """All curves as columns of a table."""
+        """Return all curves as columns of a table."""
         columns = {self.position_name: self.positions.tolist()}
         for curve in (*self.curves, *self.outputs, *self.references):
             columns[f"{curve.name}: value"] = curve.value.tolist()
@@ -64,11 +70,26 @@ class LossShape:
 
 
 def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape:
-    """Sample a loss in double precision.
+    """Sample a loss in double precision and find its properties.
 
-    Classification: over the target's probability p from 0.001 to 0.999, the other classes sharing the rest equally.
-    Multilabel: over the label's probability, at y of 1 and 0. Regression: over f - y from -3 to 3, at y of -1, 0 and 1,
-    all of them standardised where the loss has units.
+    Args:
+        loss: The loss. Classification is sampled over the target's probability p from 0.001 to 0.999, where the other
+            classes share the rest equally; multilabel over the label's probability, at y = 1 and 0; regression over
+            f - y from -3 to 3, at y = -1, 0 and 1, all standardised if the loss has units.
+        points: The number of positions.
+        classes: The number of classes.
+
+    Returns:
+        The curves, those of the task loss beside them, and the properties.
+
+    Raises:
+        InputError: If there are too few points or classes.
+
+    Example:
+        >>> from evomal.losses import named_loss
+        >>> shape = loss_shape(named_loss("mse"), points=3)
+        >>> shape.curves[1].value.tolist()  # at y = 0, over the errors -3, 0 and 3
+        [9.0, 0.0, 9.0]
     """
     positions = shape_positions(loss.kind, points=points, classes=classes)
     places, lines = _places(loss.kind, positions), _lines(loss, classes)
@@ -86,30 +107,28 @@ def loss_shape(loss: Loss, *, points: int = 201, classes: int = 10) -> LossShape
 
 
 def loss_curves(loss: Loss, positions: FloatArray, *, classes: int = 10) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
-    """The curves of a shape and those of its outputs alone, without the properties, which take far longer."""
+    """Return the curves of a shape and those of single outputs, without the properties, which take far longer."""
     places = _places(loss.kind, positions)
     curves = tuple(Curve(line.name, *line.evaluated(places)) for line in _lines(loss, classes))
     return curves, _outputs(loss, positions)
 
 
 def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
-    """The probabilities, or errors, at which losses of a kind are sampled."""
-    if points < 3:
-        raise InputError(f"points must be at least 3 but got {points}")
-    if classes < 2:
-        raise InputError(f"classes must be at least 2 but got {classes}")
+    """Return the probabilities, or errors, at which losses of a kind are sampled."""
+    whole_number("points", points, at_least=3)
+    whole_number("classes", classes, at_least=2)
     if kind == "regression":
         return np.linspace(-_LARGEST_ERROR, _LARGEST_ERROR, points)
     return np.linspace(_SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY, points)
 
 
-def error_curves(loss: Loss, errors: FloatArray) -> tuple[Curve, ...]:
-    """A regression loss over the error: one curve for each of three targets."""
-    return tuple(Curve(line.name, *line.evaluated(errors)) for line in _lines(loss, classes=0))
+def are_equal(curves: Sequence[Curve]) -> bool:
+    """Return whether all curves have the same values."""
+    return all(np.allclose(curve.value, curves[0].value, equal_nan=True) for curve in curves)
 
 
 def _places(kind: Kind, positions: FloatArray) -> FloatArray:
-    """Where lines are evaluated that belong to the positions: errors, or log-odds."""
+    """The positions as lines take them: errors, or log-odds."""
     return positions if kind == "regression" else np.log(positions) - np.log1p(-positions)
 
 
@@ -159,15 +178,9 @@ def _output(loss: ElementwiseLoss, target: float) -> Callable[[Tensor], Tensor]:
     return lambda probability: loss.value(probability, torch.full_like(probability, target))
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _HEIGHT = 2.5
 _UNLIKE = 10.0  # times: from here on one of the two lines would look flat beside the other
 _FAR_OFF = 2.0  # times the loss's span
-_FAR_OUT = 4.0  # times the span of all but the outermost values
-_MARGIN = 0.06
 
 _POSITION = {
     "classification": "probability $p$ of the target class",
@@ -189,13 +202,24 @@ _REFERENCE_STYLES: tuple[tuple[str, Any], ...] = ((GREY, "-"), (GREY, (0, (4, 1.
 
 
 def draw_loss(shape: LossShape) -> "Figure":
-    """A figure of page width; where the scales differ tenfold, the task loss is drawn times a power of ten."""
-    figure = new_figure("page", _HEIGHT)
+    """Draw a loss and its gradient beside the task loss.
+
+    Args:
+        shape: What `loss_shape` returned.
+
+    Returns:
+        A figure of page width. If the scales differ tenfold, the task loss is multiplied by a power of ten.
+
+    Example:
+        >>> from evomal.losses import named_loss
+        >>> figure = draw_loss(loss_shape(named_loss("focal")))
+    """
+    figure = style.new_figure("page", _HEIGHT)
     learned, scale = _distinct(shape), _reference_scale(shape)
     references = [
         Curve(_scaled(curve.name, scale), curve.value * scale, curve.gradient * scale) for curve in shape.references
     ]
-    with figure_style():
+    with style.figure_style():
         of_value, of_gradient = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
         of_value.set_ylabel(_VALUE[shape.kind])
         of_gradient.set_ylabel(_in_units(_GRADIENT[shape.kind], shape))
@@ -213,11 +237,11 @@ def _in_units(label: str, shape: LossShape) -> str:
 
 
 def _distinct(shape: LossShape) -> list[Curve]:
-    """The curves under the names the legend gives them, and one for all where they lie upon each other."""
-    if len(shape.curves) == 1:
-        return [Curve("this loss", shape.curves[0].value, shape.curves[0].gradient)]
+    """The curves under their names in the legend; a single one if all are equal."""
     first = shape.curves[0]
-    if all(np.allclose(curve.value, first.value, equal_nan=True) for curve in shape.curves):
+    if len(shape.curves) == 1:
+        return [Curve("this loss", first.value, first.gradient)]
+    if are_equal(shape.curves):
         return [Curve("this loss, any $y$", first.value, first.gradient)]
     names = [curve.name.replace("y = ", "$y$ = ").replace("-", "−") for curve in shape.curves]
     return [
@@ -227,7 +251,7 @@ def _distinct(shape: LossShape) -> list[Curve]:
 
 
 def _reference_scale(shape: LossShape) -> float:
-    """The power of ten that brings the task loss to the size of the loss, where the two are far apart."""
+    """The power of ten that brings the task loss to the scale of the loss, if the two are far apart."""
     ratio = _largest_span(shape.curves) / _largest_span(shape.references)
     if ratio == 0 or 1 / _UNLIKE < ratio < _UNLIKE:
         return 1.0
@@ -235,7 +259,7 @@ def _reference_scale(shape: LossShape) -> float:
 
 
 def _lowered(curves: Sequence[Curve], span: float) -> list[Curve]:
-    """The curves, each moved down or up to zero if it lies so far off that the span would look flat."""
+    """The curves, each moved to zero if it lies so far off that it would look flat."""
     moved = []
     for curve in curves:
         finite = _finite(curve.value)
@@ -253,7 +277,7 @@ def _scaled(name: str, scale: float) -> str:
 
 def _draw(axes: "Axes", shape: LossShape, quantity: str, curves: Sequence[Curve], references: Sequence[Curve]) -> None:
     drawn = []
-    styled = (*zip(curves, LINE_STYLES, strict=False), *zip(references, _REFERENCE_STYLES, strict=False))
+    styled = (*zip(curves, style.LINE_STYLES, strict=False), *zip(references, _REFERENCE_STYLES, strict=False))
     for curve, (colour, dashes) in styled:
         drawn.append(single_precision(getattr(curve, quantity)))
         # References lie below, though the legend names them last.
@@ -262,18 +286,7 @@ def _draw(axes: "Axes", shape: LossShape, quantity: str, curves: Sequence[Curve]
         )
     axes.axhline(0, color=GREY, linewidth=0.4, zorder=0)
     axes.set_xlim(np.round(shape.positions[0], 2), np.round(shape.positions[-1], 2))
-    axes.set_ylim(*_limits(np.concatenate(drawn)))
-
-
-def _limits(values: FloatArray) -> tuple[float, float]:
-    """All values, or all but the outermost where those lie so far out that the rest would be a flat line."""
-    values = _finite(values)
-    low, high = values.min(), values.max()
-    inner_low, inner_high = np.quantile(values, (0.02, 0.98))
-    if high - low > _FAR_OUT * (inner_high - inner_low) > 0:
-        low, high = inner_low, inner_high
-    margin = _MARGIN * ((high - low) or 1.0)
-    return float(low - margin), float(high + margin)
+    axes.set_ylim(*style.axis_limits(np.concatenate(drawn)))
 
 
 def _largest_span(curves: Sequence[Curve]) -> float:

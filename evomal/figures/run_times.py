@@ -1,4 +1,4 @@
-"""Seconds of a search, by method with the stages it spends them in (EvoMAL, table 5)."""
+"""The time that searches take, by method and stage (EvoMAL, table 5)."""
 
 import math
 import statistics
@@ -6,49 +6,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evomal.figures.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    SKY,
-    add_note,
-    figure_style,
-    in_figure,
-    new_figure,
-    sentence_figure,
-)
+from evomal.figures import style
+from evomal.figures.data import table
+from evomal.figures.style import BLUE, GREY, INK, ORANGE, SKY
 from evomal.methods.judging import TIMED_AS
 from evomal.runs.reading import Run, Runs
-from evomal.text import plural, shorten
+from evomal.text import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 OTHER = "other"
-_LONGEST = 1e100  # seconds; sums of such still are numbers, and nobody waited longer
+_LONGEST = 1e100  # seconds; larger numbers in a record cannot be times, and their sum would not be finite
 _STAGES = tuple(dict.fromkeys(TIMED_AS.values()))
 
 
 @dataclass(frozen=True)
 class MethodTimes:
-    """What the searches of one method on one task took, as far as they are recorded."""
+    """The recorded times of the searches of one method on one task."""
 
     task: str
     method: str
     hardware: str
     stages: Mapping[str, float]
-    """Mean seconds of a search."""
+    """Mean seconds of a search by stage."""
     total: float
     deviation: float
-    """Standard deviation of the total; NaN where there is one search alone."""
+    """The standard deviation of the total; NaN for a single search."""
     searches: int
     complete: int
-    """How many of them came to their end; a budget or an interruption ended the others."""
+    """How many searches are complete; a budget or an interruption ended the others."""
     generations: tuple[int, int]
     """The fewest and the most of a search."""
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Times by task and method."""
+    """The times by task and method."""
 
     groups: tuple[MethodTimes, ...]
     sentence: str
@@ -57,37 +52,44 @@ class RunTimes:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """All that occur, in the order in which a candidate comes through them."""
+        """All stages that occur, in the order in which a candidate passes them."""
         found = {stage for group in self.groups for stage in group.stages}
         return tuple(stage for stage in (*_STAGES, OTHER) if stage in found)
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each stage of each method, with the total beside it."""
+        """Return a table with one row per stage of each method, with the total beside it."""
         names = (
             "task", "method", "hardware", "stage", "mean seconds", "mean total", "standard deviation of total",
             "searches", "complete", "fewest generations", "most generations",
         )  # fmt: skip
-        rows = [
+        rows = (
             (
                 group.task, group.method, group.hardware, stage, seconds, group.total, group.deviation,
                 group.searches, group.complete, *group.generations,
             )
             for group in self.groups
             for stage, seconds in group.stages.items()
-        ]  # fmt: skip
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        )  # fmt: skip
+        return table(names, rows)
 
 
 def run_times(runs: Runs) -> RunTimes:
-    """Seconds of the stages as recorded: what candidates took, not what starting or drawing did."""
-    groups = []
-    for methods in runs.by_method().values():
-        for found in methods.values():
-            begun = [run for run in found if run.candidates]
-            if begun:
-                groups.append(_times(begun))
+    """Average the recorded times of candidates; the time to start a search or to draw its figures is not recorded.
+
+    Args:
+        runs: The searches.
+
+    Returns:
+        One group per task and method.
+
+    Example:
+        >>> times = run_times(chosen_runs(["runs"]))  # doctest: +SKIP
+    """
+    found = [group for methods in runs.by_method().values() for group in methods.values()]
+    begun = [[run for run in group if run.candidates] for group in found]
+    groups = tuple(_times(group) for group in begun if group)
     sentence = runs.sentence or ("" if groups else "nothing is recorded yet in these runs")
-    return RunTimes(tuple(groups), sentence, runs.notes)
+    return RunTimes(groups, sentence, runs.notes)
 
 
 def _times(group: Sequence[Run]) -> MethodTimes:
@@ -116,50 +118,52 @@ def _seconds(run: Run) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for candidate in run.computed:
         for stage, seconds in candidate.seconds.items():
-            # Records of others may name stages as they like, and a figure has few colours.
+            # A record may name any stage, and a figure has few colours.
             found.setdefault(stage if stage in _STAGES else OTHER, []).append(min(seconds, _LONGEST))
     return {stage: math.fsum(seconds) for stage, seconds in found.items()}
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_BAR_HEIGHT, _HEIGHT_OF_A_TASK, _HEIGHT_OF_THE_REST = 0.34, 0.6, 0.55
+_BAR_HEIGHT, _TASK_HEIGHT, _REST_HEIGHT = 0.34, 0.6, 0.55
 _COLOURS = {"filter": ORANGE, "optimise": SKY, "evaluate": BLUE}
 _UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
-"""From so many seconds on, what a unit holds of them, and its name."""
+"""The fewest seconds that a unit is used for, its length in seconds, and its name."""
 _LONGEST_TITLE = 80
-_CAPTION = "mean of the searches; line: ±1 standard deviation of the total"
 
 
 def draw_run_times(data: RunTimes) -> "Figure":
-    """A figure of page width, the tasks below each other, each with an axis of its own."""
+    """Draw one stacked bar per method, with a panel for each task.
+
+    Args:
+        data: What `run_times` returned.
+
+    Returns:
+        A figure of page width, or a sentence where there is nothing to draw.
+    """
     if not data.groups:
-        return sentence_figure(data.sentence, "page")
+        return style.sentence_figure(data.sentence, "page")
     tasks: dict[str, list[MethodTimes]] = {}
     for group in data.groups:
         tasks.setdefault(group.task, []).append(group)
-    heights = [_BAR_HEIGHT * len(groups) + _HEIGHT_OF_A_TASK for groups in tasks.values()]
-    figure = new_figure("page", sum(heights) + _HEIGHT_OF_THE_REST)
-    with figure_style():
-        panels = figure.subplots(len(tasks), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-        for axes, (task, groups) in zip(panels, tasks.items(), strict=True):
-            axes.set_title(in_figure(shorten(task, _LONGEST_TITLE)), loc="left")
+    heights = [_BAR_HEIGHT * len(groups) + _TASK_HEIGHT for groups in tasks.values()]
+    figure = style.new_figure("page", sum(heights) + _REST_HEIGHT)
+    with style.figure_style():
+        grid = figure.subplots(len(tasks), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+        for axes, (task, groups) in zip(grid, tasks.items(), strict=True):
+            axes.set_title(style.figure_text(task, _LONGEST_TITLE), loc="left")
             _draw(axes, groups, data.stages)
-        add_note(figure, _CAPTION)
-        if handles := _handles(data.stages):
+        style.add_note(figure, "mean of the searches; line: ±1 standard deviation of the total")
+        if handles := style.legend_patches({stage: _COLOURS.get(stage, GREY) for stage in data.stages}):
             figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.0)
     return figure
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """How many seconds the unit holds in which such a time is best said, and its name."""
+    """Return the length in seconds, and the name, of the unit in which such a time is best given."""
     return next((length, name) for least, length, name in _UNITS if seconds >= least)
 
 
 def described(group: MethodTimes) -> str:
-    """How many searches a bar is the mean of, and how far they came."""
+    """Return how many searches the times are the mean of, and how many generations these have."""
     fewest, most = group.generations
     generations = plural(most, "generation") if fewest == most else f"{fewest} to {most} generations"
     ended = "" if group.complete == group.searches else f" ({group.complete} complete)"
@@ -168,30 +172,24 @@ def described(group: MethodTimes) -> str:
 
 def _draw(axes: "Axes", groups: Sequence[MethodTimes], stages: Sequence[str]) -> None:
     length, unit = unit_of(max(group.total for group in groups))
+    right = 0.0
     for place, group in enumerate(groups):
         left = 0.0
-        for stage in stages:
-            if stage in group.stages:
-                width = group.stages[stage] / length
-                axes.barh(place, width, left=left, height=0.62, color=_COLOURS.get(stage, GREY))
-                left += width
+        for stage in filter(group.stages.__contains__, stages):
+            width = group.stages[stage] / length
+            axes.barh(place, width, left=left, height=0.62, color=_COLOURS.get(stage, GREY))
+            left += width
         spread = 0.0 if math.isnan(group.deviation) else group.deviation / length
         if spread:
             axes.errorbar(left, place, xerr=[[min(spread, left)], [spread]], color=INK, linewidth=0.8, capsize=2)
-        text = f"{group.total / length:.3g} {unit}\n{described(group)}"
+        right = max(right, left + spread)
         axes.annotate(
-            text, (left + spread, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=6.5
-        )
-    longest = max(group.total + (0.0 if math.isnan(group.deviation) else group.deviation) for group in groups)
-    axes.set_xlim(0, 1.6 * longest / length or 1.0)  # room for what stands behind the bars
-    axes.set_yticks(range(len(groups)), [in_figure(shorten(group.method, 20)) for group in groups])
+            f"{group.total / length:.3g} {unit}\n{described(group)}", (left + spread, place), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=6.5,
+        )  # fmt: skip
+    axes.set_xlim(0, 1.6 * right or 1.0)  # room for the text behind the bars
+    axes.set_yticks(range(len(groups)), [style.figure_text(group.method, 20) for group in groups])
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     hardware = "; ".join(dict.fromkeys(group.hardware for group in groups))
-    axes.set_xlabel(f"{unit} a search ({in_figure(shorten(hardware, _LONGEST_TITLE))})")
-
-
-def _handles(stages: Sequence[str]) -> list[Any]:
-    from matplotlib.patches import Patch
-
-    return [Patch(color=_COLOURS.get(stage, GREY), linewidth=0, label=stage) for stage in stages]
+    axes.set_xlabel(f"{unit} per search ({style.figure_text(hardware, _LONGEST_TITLE)})")

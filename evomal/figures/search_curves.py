@@ -1,39 +1,31 @@
-"""Meta-training curves: the best so far against generations, or against evaluations (EvoMAL, figure 4)."""
+"""Search curves: the best value so far against generations, and against evaluations (EvoMAL, figure 4)."""
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from evomal.figures.scans import FloatArray
-from evomal.figures.style import (
-    add_note,
-    counting_axis,
-    cut_axis,
-    drawable,
-    figure_style,
-    in_figure,
-    label_of,
-    line_style,
-    new_figure,
-    sentence_figure,
-    shown_name,
-)
+from evomal.figures import style
+from evomal.figures.data import table
+from evomal.figures.style import FloatArray
 from evomal.methods import METHODS
 from evomal.methods.outcomes import State
 from evomal.runs.reading import Run, Runs
-from evomal.text import shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Axis = Literal["generation", "evaluations"]
 
 
 @dataclass(frozen=True)
 class SearchCurve:
-    """The best so far, of the searches of one method on one task."""
+    """The best value so far of the searches of one method on one task."""
 
     task: str
     metric: str
@@ -41,38 +33,38 @@ class SearchCurve:
     method: str
     against: Axis
     positions: npt.NDArray[np.int64]
-    """From 1 on, those at which any search has a value."""
+    """Counted from 1; those at which any search has a value."""
     mean: FloatArray
-    """Of the searches that had trained something by then. One that is complete keeps its best to the end of the curve,
-    as it is over; one that is not leaves the mean where its record ends, as it might have found better."""
+    """Over the searches that had trained something by then. A complete search keeps its best value to the end of the
+    curve; an incomplete one, which might have found better, leaves the mean where its record ends."""
     deviation: FloatArray
-    """Standard deviation; NaN where there is one search alone."""
+    """The standard deviation; NaN for a single search."""
     searches: npt.NDArray[np.int64]
-    """How many the mean is of, at each position."""
+    """The number of searches in the mean at each position."""
     carried: npt.NDArray[np.int64]
-    """How many of them were over by then."""
+    """How many of them had ended by then."""
     total: int
-    """How many there are at all."""
+    """The number of searches."""
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """A standard deviation below the mean, and one above."""
+        """One standard deviation below the mean, and one above."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.mean - self.deviation, self.mean + self.deviation
 
 
 @dataclass(frozen=True)
 class RivalLevel:
-    """What training with a known loss came to under the protocol of candidates, over the searches on one task."""
+    """The value of a known loss, trained in the same way as candidates, over the searches on one task."""
 
     task: str
     metric: str
     name: str
     is_baseline: bool
     mean: float
-    """Of the searches in which it did not diverge."""
+    """Over the searches in which it did not diverge."""
     deviation: float
-    """Standard deviation; NaN where there is one search alone."""
+    """The standard deviation; NaN for a single search."""
     searches: int
 
 
@@ -88,69 +80,40 @@ class SearchCurves:
     """The baseline of each task first, then its rivals."""
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each position of each curve, and one for each rival, which has no position."""
-        columns: dict[str, list[Any]] = {
-            name: []
-            for name in (
-                "task",
-                "metric",
-                "method",
-                "against",
-                "position",
-                "mean",
-                "standard deviation",
-                "searches",
-                "carried on",
-            )
-        }
+        """Return a table with one row per position of each curve, and one per rival, which has no position."""
+        rows: list[tuple[Any, ...]] = []
         for curve in self.curves:
-            rows = zip(
-                *(
-                    values.tolist()
-                    for values in (curve.positions, curve.mean, curve.deviation, curve.searches, curve.carried)
-                ),
-                strict=True,
-            )
-            for row in rows:
-                described = (curve.task, curve.metric, curve.method, curve.against, *row)
-                for column, value in zip(columns.values(), described, strict=True):
-                    column.append(value)
-        for rival in self.rivals:
-            row = (rival.mean, rival.deviation, rival.searches, 0)
-            described = (rival.task, rival.metric, rival.name, "rival", None, *row)
-            for column, value in zip(columns.values(), described, strict=True):
-                column.append(value)
-        return columns
+            parts = (curve.positions, curve.mean, curve.deviation, curve.searches, curve.carried)
+            for row in zip(*(part.tolist() for part in parts), strict=True):
+                rows.append((curve.task, curve.metric, curve.method, curve.against, *row))
+        for level in self.rivals:
+            row = (None, level.mean, level.deviation, level.searches, 0)
+            rows.append((level.task, level.metric, level.name, "rival", *row))
+        names = (
+            "task", "metric", "method", "against", "position", "mean", "standard deviation", "searches", "carried on"
+        )  # fmt: skip
+        return table(names, rows)
 
 
 def search_curves(runs: Runs) -> SearchCurves:
-    """Curves against generations and against evaluations, one of each for every task and method.
+    """Average the best values of searches, for each task and method, against generations and against evaluations.
 
-    An evaluation is a training that was paid for, also one that diverged. Those of a generation were done together and
-    count in the order of their places.
+    An evaluation is a training that was computed, even if it diverged. Those of one generation, which were computed
+    together, count in the order of their places.
     """
-    best: dict[Axis, Callable[[Run], FloatArray]] = {
-        "generation": best_by_generation,
-        "evaluations": best_by_evaluation,
-    }
-    curves = [
-        curve
-        for methods in runs.by_method().values()
-        for against, best_by in best.items()
-        for group in methods.values()
-        if (curve := _curve(group, against, [best_by(run) for run in group])) is not None
-    ]
+    curves, rivals = [], []
+    for methods in runs.by_method().values():
+        for against, best_by in (("generation", best_by_generation), ("evaluations", best_by_evaluation)):
+            for group in methods.values():
+                curve = _curve(group, against, [best_by(run) for run in group])  # type: ignore[arg-type]
+                curves += [] if curve is None else [curve]
+        rivals += _levels([run for group in methods.values() for run in group])
     sentence = runs.sentence or ("" if curves else "nothing was trained in these runs")
-    rivals = [
-        level
-        for methods in runs.by_method().values()
-        for level in _levels([run for group in methods.values() for run in group])
-    ]
     return SearchCurves(tuple(curves), sentence, runs.notes, tuple(rivals) if curves else ())
 
 
 def best_by_generation(run: Run) -> FloatArray:
-    """The best value after each generation; NaN where nothing had been trained by then."""
+    """Return the best value after each generation; NaN until something is trained."""
     least = np.full(run.generations, np.inf)
     for candidate in run.candidates:
         if candidate.state is State.EVALUATED:
@@ -159,30 +122,13 @@ def best_by_generation(run: Run) -> FloatArray:
 
 
 def best_by_evaluation(run: Run) -> FloatArray:
-    """The best value after each training; NaN where all had diverged by then."""
-    paid = [
-        candidate for candidate in run.computed if candidate.state is State.EVALUATED or "evaluate" in candidate.seconds
+    """Return the best value after each training; NaN until one does not diverge."""
+    fitnesses = [
+        candidate.fitness if candidate.state is State.EVALUATED else math.inf
+        for candidate in run.computed
+        if candidate.state is State.EVALUATED or "evaluate" in candidate.seconds
     ]
-    return _best_so_far(
-        run, np.array([row.fitness if row.state is State.EVALUATED else math.inf for row in paid], dtype=np.float64)
-    )
-
-
-def _levels(runs: Sequence[Run]) -> list[RivalLevel]:
-    """Of each rival that any of these runs on one task recorded, without those that diverged everywhere."""
-    found: dict[str, list[float]] = {}
-    for run in runs:
-        for name, fitness in run.rivals.items():
-            found.setdefault(name, []).extend([run.value(fitness)] if math.isfinite(fitness) else [])
-    baseline, first = next(iter(found), None), runs[0]
-    return [
-        RivalLevel(
-            first.task, first.metric, name, name == baseline, statistics.fmean(values),
-            statistics.stdev(values) if len(values) > 1 else math.nan, len(values),
-        )
-        for name, values in found.items()
-        if values
-    ]  # fmt: skip
+    return _best_so_far(run, np.array(fitnesses, dtype=np.float64))
 
 
 def _best_so_far(run: Run, fitnesses: FloatArray) -> FloatArray:
@@ -215,78 +161,82 @@ def _curve(group: Sequence[Run], against: Axis, values: Sequence[FloatArray]) ->
     )  # fmt: skip
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+def _levels(runs: Sequence[Run]) -> list[RivalLevel]:
+    """The rivals that any of these runs on one task recorded, without those that always diverged."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for name, fitness in run.rivals.items():
+            found.setdefault(name, []).extend([run.value(fitness)] if math.isfinite(fitness) else [])
+    baseline, first = next(iter(found), None), runs[0]
+    return [
+        RivalLevel(
+            first.task, first.metric, name, name == baseline, statistics.fmean(values),
+            statistics.stdev(values) if len(values) > 1 else math.nan, len(values),
+        )
+        for name, values in found.items()
+        if values
+    ]  # fmt: skip
 
-_ROW_HEIGHT, _HEIGHT_OF_THE_REST = 2.1, 0.65
-_LEGEND_COLUMNS = 5
+
+_ROW_HEIGHT, _REST_HEIGHT = 2.1, 0.65
 _LONGEST_TITLE = 60
-_FAR_OUT = 2.5  # times the span of what must be seen
-_LABEL = {"generation": "generation", "evaluations": "losses trained with"}
-_CAPTION = (
+_FLATTENING = 2.5  # times the span of the later values
+_LABELS: dict[Axis, str] = {"generation": "generation", "evaluations": "losses trained with"}
+_NOTE = (
     "mean of the searches, band: ±1 standard deviation; "
     "complete searches keep their best, others leave the mean at a dot"
 )
 _LEVEL_COLOUR = "0.35"
-_CUT = "; the worst values lie beyond the axis"
 
 
 def draw_search_curves(data: SearchCurves) -> "Figure":
-    """A figure of page width: a line for each method, the same in every panel."""
+    """Draw one line per method, in a row of two panels for each task; rivals are horizontal lines."""
     if not data.curves:
-        return sentence_figure(data.sentence, "page")
+        return style.sentence_figure(data.sentence, "page")
     tasks = list(dict.fromkeys((curve.task, curve.metric) for curve in data.curves))
     styles = method_styles([curve.method for curve in data.curves])
-    figure = new_figure("page", _ROW_HEIGHT * len(tasks) + _HEIGHT_OF_THE_REST)
+    figure = style.new_figure("page", _ROW_HEIGHT * len(tasks) + _REST_HEIGHT)
     is_cut = False
-    with figure_style():
-        panels = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
-        for row, task in zip(panels, tasks, strict=True):
-            of_task = [curve for curve in data.curves if (curve.task, curve.metric) == task]
-            levels = _shown_rivals(data.rivals, task, higher_is_better=of_task[0].higher_is_better)
-            for axes, against in zip(row, _LABEL, strict=True):
-                axes.set_xlabel(_LABEL[against])
-                _draw(axes, [curve for curve in of_task if curve.against == against], styles)
+    with style.figure_style():
+        grid = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
+        for row, task in zip(grid, tasks, strict=True):
+            curves = [curve for curve in data.curves if (curve.task, curve.metric) == task]
+            higher_is_better = curves[0].higher_is_better
+            levels = _shown_rivals(data.rivals, task, higher_is_better=higher_is_better)
+            for axes, (against, label) in zip(row, _LABELS.items(), strict=True):
+                axes.set_xlabel(label)
+                _draw(axes, [curve for curve in curves if curve.against == against], styles)
                 _draw_levels(axes, levels)
-            row[0].set_ylabel(label_of(task[1], higher_is_better=of_task[0].higher_is_better))
-            row[0].set_title(in_figure(shorten(task[0], _LONGEST_TITLE)), loc="left")
-            shown = np.concatenate([_shown(of_task), [level.mean for level in levels]])
-            low, high = cut_axis(row[0], shown, higher_is_better=of_task[0].higher_is_better)
-            drawn = _finite([edge for curve in of_task for edge in (curve.mean, *curve.band)])
+            row[0].set_ylabel(style.metric_label(task[1], higher_is_better=higher_is_better))
+            row[0].set_title(style.figure_text(task[0], _LONGEST_TITLE), loc="left")
+            shown = np.concatenate([_shown_values(curves), [level.mean for level in levels]])
+            low, high = style.set_metric_limits(row[0], shown, higher_is_better=higher_is_better)
+            drawn = _finite(edge for curve in curves for edge in (curve.mean, *curve.band))
             is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
-        add_note(figure, _CAPTION + (_CUT if is_cut else ""))
-        handles = [*_handles(data.curves, styles), *_level_handles(data.rivals)]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(_LEGEND_COLUMNS, len(handles)))
+        style.add_note(figure, _NOTE, "the worst values lie beyond the axis" * is_cut)
+        handles = _legend_lines(data, styles)
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
     return figure
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """Colour and dashes of each method: those of evomal the same in every figure, any others behind them."""
+    """Return colour and dashes of each method; those of evomal's own methods are the same in every figure."""
     unknown = [method for method in dict.fromkeys(methods) if method not in METHODS]
     order = [*METHODS, *unknown]
-    return {method: line_style(place) for place, method in enumerate(order) if method in methods}
+    return {method: style.line_style(place) for place, method in enumerate(order) if method in methods}
 
 
 def _draw(axes: "Axes", curves: Sequence[SearchCurve], styles: dict[str, tuple[str, Any]]) -> None:
     for curve in curves:
         colour, dashes = styles[curve.method]
-        marker = "o" if len(curve.positions) == 1 else ""
-        axes.plot(
-            curve.positions,
-            drawable(curve.mean),
-            color=colour,
-            linestyle=dashes,
-            label=shown_name(curve.method),
-            marker=marker,
-        )
-        low, high = (drawable(edge) for edge in curve.band)
+        mean, marker = style.drawable(curve.mean), "o" if len(curve.positions) == 1 else ""
+        label = style.shown_name(curve.method)
+        axes.plot(curve.positions, mean, color=colour, linestyle=dashes, label=label, marker=marker)
+        low, high = (style.drawable(edge) for edge in curve.band)
         axes.fill_between(curve.positions, low, high, color=colour, alpha=0.12, linewidth=0)
         ends = np.flatnonzero(np.diff(curve.searches) < 0)
-        axes.plot(
-            curve.positions[ends], drawable(curve.mean[ends]), color=colour, linestyle="", marker="o", markersize=3
-        )
-    counting_axis(axes)
+        axes.plot(curve.positions[ends], mean[ends], color=colour, linestyle="", marker="o", markersize=3)
+    style.whole_number_axis(axes)
 
 
 def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher_is_better: bool) -> list[RivalLevel]:
@@ -300,56 +250,44 @@ def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher
 
 def _draw_levels(axes: "Axes", levels: Sequence[RivalLevel]) -> None:
     for level in levels:
-        axes.axhline(level.mean, color=_LEVEL_COLOUR, linestyle=_level_dashes(level), linewidth=0.9, zorder=1)
+        dashes = "--" if level.is_baseline else ":"
+        axes.axhline(level.mean, color=_LEVEL_COLOUR, linestyle=dashes, linewidth=0.9, zorder=1)
         if not level.is_baseline:
-            place = axes.get_yaxis_transform()
-            name = in_figure(shorten(level.name, _LONGEST_TITLE))
-            axes.text(0.99, level.mean, name, transform=place, ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR)
+            axes.text(
+                0.99, level.mean, style.figure_text(level.name, _LONGEST_TITLE), transform=axes.get_yaxis_transform(),
+                ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR,
+            )  # fmt: skip
 
 
-def _level_dashes(level: RivalLevel) -> str:
-    return "--" if level.is_baseline else ":"
-
-
-def _level_handles(rivals: Sequence[RivalLevel]) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    names = list(dict.fromkeys(level.name for level in rivals if level.is_baseline))
-    if not names:
-        return []
-    own = f"own loss ({', '.join(map(shown_name, names))})"
-    handles = [Line2D([], [], color=_LEVEL_COLOUR, linestyle="--", label=own)]
-    if any(not level.is_baseline for level in rivals):
-        handles.append(Line2D([], [], color=_LEVEL_COLOUR, linestyle=":", label="best rival"))
-    return handles
-
-
-def _shown(curves: Sequence[SearchCurve]) -> FloatArray:
-    """What the axis must hold: all of the bands, or where some would flatten the rest, what comes after the first
-    quarter without the bands' worse edges."""
-    whole: list[FloatArray] = []
+def _shown_values(curves: Sequence[SearchCurve]) -> FloatArray:
+    """What the axis must hold: all values, or the better ones after the first quarter if the others flatten them."""
+    everything: list[FloatArray] = []
     later: list[FloatArray] = []
     for curve in curves:
         better, worse = reversed(curve.band) if curve.higher_is_better else curve.band
         begin = len(curve.positions) // 4
-        whole += [curve.mean, better, worse]
+        everything += [curve.mean, better, worse]
         later += [curve.mean[begin:], better[begin:]]
-    of_whole, of_later = _finite(whole), _finite(later)
-    return of_whole if np.ptp(of_whole) <= _FAR_OUT * np.ptp(of_later) else of_later
+    of_all, of_later = _finite(everything), _finite(later)
+    return of_all if np.ptp(of_all) <= _FLATTENING * np.ptp(of_later) else of_later
 
 
-def _finite(parts: Sequence[FloatArray]) -> FloatArray:
-    values = drawable(np.concatenate(parts))
+def _finite(parts: Iterable[FloatArray]) -> FloatArray:
+    values = style.drawable(np.concatenate(list(parts)))
     return values[np.isfinite(values)]
 
 
-def _handles(curves: Sequence[SearchCurve], styles: dict[str, tuple[str, Any]]) -> list[Any]:
+def _legend_lines(data: SearchCurves, styles: dict[str, tuple[str, Any]]) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    handles = []
+    lines = []
     for method, (colour, dashes) in styles.items():
-        totals = sorted({curve.total for curve in curves if curve.method == method})
+        totals = sorted({curve.total for curve in data.curves if curve.method == method})
         counts = str(totals[0]) if len(totals) == 1 else f"{totals[0]} to {totals[-1]}"
-        label = f"{shown_name(method)} (n = {counts})"
-        handles.append(Line2D([], [], color=colour, linestyle=dashes, label=label))
-    return handles
+        lines.append((colour, dashes, f"{style.shown_name(method)} (n = {counts})"))
+    baselines = list(dict.fromkeys(style.shown_name(level.name) for level in data.rivals if level.is_baseline))
+    if baselines:
+        lines.append((_LEVEL_COLOUR, "--", f"own loss ({', '.join(baselines)})"))
+        if any(not level.is_baseline for level in data.rivals):
+            lines.append((_LEVEL_COLOUR, ":", "best rival"))
+    return [Line2D([], [], color=colour, linestyle=dashes, label=label) for colour, dashes, label in lines]

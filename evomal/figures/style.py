@@ -1,8 +1,9 @@
-"""One look for all figures, for print as for the screen.
+"""One style for all figures, for print and for the screen, and the drawing helpers that figures share.
 
 Figures are 3.4 or 7 inches wide, a column or a page of a paper, with text that is readable at that size. Colours are
-those of Okabe and Ito, told apart by nearly everybody. Letters in SVG are drawn as paths, so that a file looks the same
-where the font is missing; in PDF the font is embedded.
+those of Okabe and Ito, which colour-blind readers can tell apart. Letters in SVG are drawn as paths, so that a file
+looks the same where the font is missing; in PDF the font is embedded. matplotlib is imported only when something is
+drawn, and pyplot never.
 """
 
 import csv
@@ -19,16 +20,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from evomal.checks import one_of
 from evomal.errors import InputError
-from evomal.figures.scans import FloatArray
 from evomal.files import write_whole
 from evomal.text import printable, shorten
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FloatArray = npt.NDArray[np.float64]
+Width = Literal["column", "page"]
+
 WIDTHS = {"column": 3.4, "page": 7.0}
-"""Inches."""
+"""In inches."""
 
 INK, GREY = "#1b1f24", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
@@ -36,7 +41,7 @@ COLOUR_NAMES = {
     BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple", ORANGE: "orange", SKY: "sky",
     GREY: "grey",
 }  # fmt: skip
-"""By which a page may give them other values, where it is dark."""
+"""The names under which a page can replace the colours, for a dark theme."""
 LINE_STYLES: tuple[tuple[str, Any], ...] = (
     (BLUE, "-"),
     (VERMILLION, (0, (4, 1.6))),
@@ -48,7 +53,7 @@ LINE_STYLES: tuple[tuple[str, Any], ...] = (
 """Colour and dashes together, so that lines also differ in black and white."""
 
 _PNG_DOTS_PER_INCH = 300
-_CHARACTERS_PER_INCH = 14  # of a sentence in the font's size
+_CHARACTERS_PER_INCH = 14
 _LAST_LATIN, _ALSO_DRAWN = "ſ", "αβγδεζηθλμνξπρστφχψωΔΣΦΩ–—‘’“”…−×·±≤≥≈→∞∂"
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
@@ -86,35 +91,66 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
     "png": {"Software": None},
 }
-"""Nothing about when and by which version, so that equal figures are equal files."""
+"""No date and no version, so that equal figures are equal files."""
+
+FAR_APART = 30.0
+"""The ratio of the largest to the smallest value from which an axis is logarithmic."""
+_BELOW_ALL = 1.3  # a logarithmic axis begins this factor below the smallest mean
+_FAR_OUT = 4.0  # times the span of the inner values
+_MARGIN = 0.05
+_FARTHEST = 1e100
+_LONGEST_NAME, _LONGEST_METRIC = 26, 24
+_NOTE_SIZE, _NOTE_CHARACTERS_PER_INCH = 6.5, 17
+_HANDLE = 7  # characters that a line takes in the legend, with the space around it
 
 
 def figure_style() -> AbstractContextManager[None]:
-    """The look, within a `with` statement only and whatever the user's own settings of matplotlib are."""
+    """Return a context in which matplotlib draws in this style, whatever the user's own settings are."""
     import matplotlib.style
 
     return matplotlib.style.context(["default", _RC])
 
 
-def new_figure(width: Literal["column", "page"] = "column", height: float = 2.4) -> "Figure":
-    """An empty figure of that width, `height` inches high; draw on it within `figure_style()`."""
+def new_figure(width: Width = "column", height: float = 2.4) -> "Figure":
+    """Return an empty figure; draw on it within `figure_style()`.
+
+    Args:
+        width: `column` (3.4 inches) or `page` (7 inches).
+        height: The height in inches.
+
+    Returns:
+        A figure that no window manager knows, so that nothing has to be closed.
+
+    Raises:
+        InputError: If the width is neither.
+
+    Example:
+        >>> new_figure("page", 2.0).get_size_inches().tolist()
+        [7.0, 2.0]
+    """
     from matplotlib.figure import Figure
 
-    if width not in WIDTHS:
-        raise InputError(f"width must be one of {', '.join(WIDTHS)} but got {width!r}")
+    one_of("width", width, WIDTHS)
     with figure_style():
         return Figure(figsize=(WIDTHS[width], height), layout="constrained")
 
 
-def in_figure(text: str) -> str:
-    """A stranger's text to stand in a figure: no mathematics, and a question mark for what the font may not have."""
-    known = (character if character <= _LAST_LATIN or character in _ALSO_DRAWN else "?" for character in text)
-    return printable("".join(known)).replace("$", r"\$")
+def panels(
+    count: int, *, most: int, height: float, rest: float = 0.45, width: Width | None = None, **options: Any
+) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with `count` panels, at most `most` side by side; one alone is as wide as a column."""
+    columns = min(count, most)
+    rows = math.ceil(count / columns)
+    figure = new_figure(width or ("column" if count == 1 else "page"), rest + rows * height)
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    for unused in grid.flat[count:]:
+        unused.set_axis_off()
+    return figure, list(grid.flat[:count])
 
 
-def sentence_figure(sentence: str, width: Literal["column", "page"] = "column") -> "Figure":
-    """What stands in for a figure where there is nothing to draw: a sentence that says why."""
-    lines = textwrap.wrap(in_figure(sentence), round(_CHARACTERS_PER_INCH * WIDTHS[width]))
+def sentence_figure(sentence: str, width: Width = "column") -> "Figure":
+    """Return what stands in for a figure where there is nothing to draw: a sentence that says why."""
+    lines = textwrap.wrap(figure_text(sentence), round(_CHARACTERS_PER_INCH * WIDTHS[width]))
     figure = new_figure(width, 0.3 + 0.15 * len(lines))
     with figure_style():
         figure.text(0.5, 0.5, "\n".join(lines), ha="center", va="center")
@@ -122,7 +158,22 @@ def sentence_figure(sentence: str, width: Literal["column", "page"] = "column") 
 
 
 def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, Sequence[Any]]) -> list[Path]:
-    """Write the figure as SVG, PDF and PNG, and its data, columns by name, as CSV."""
+    """Write a figure as SVG, PDF and PNG, and its data as CSV.
+
+    Args:
+        figure: The figure.
+        path_without_suffix: The path of the files, to which `.svg`, `.pdf`, `.png` and `.csv` are added.
+        data: The columns of the data by name, all of one length; NaN is written as an empty cell.
+
+    Returns:
+        The paths of the four files. Equal figures are written as equal files.
+
+    Raises:
+        InputError: If the columns differ in length.
+
+    Example:
+        >>> files = save_figure(new_figure(), Path("front"), {"size": [1, 3]})  # doctest: +SKIP
+    """
     paths = []
     for suffix in _METADATA:
         paths.append(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"))
@@ -133,21 +184,24 @@ def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, 
 
 
 def inline_svg(figure: "Figure", description: str, prefix: str = "") -> str:
-    """The figure as an element to stand in a page: without background, its ink in the colour of the page's text.
+    """Return the figure as an SVG element for a page, without background and with its ink in the page's text colour.
 
-    Several on one page need prefixes of their own for the names inside them.
+    Args:
+        figure: The figure.
+        description: What a screen reader says.
+        prefix: Put before the names inside the element; several figures on one page need different ones.
     """
     text = _rendered(figure, "svg", facecolor="none").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text, flags=re.DOTALL)
-    text = _renamed(text.replace("xlink:href", "href"), prefix).replace(INK, "currentColor")
+    text = _with_prefix(text.replace("xlink:href", "href"), prefix).replace(INK, "currentColor")
     for colour, name in COLOUR_NAMES.items():
         text = text.replace(colour, f"var(--{name}, {colour})")
     return text.replace("<svg", f'<svg role="img" aria-label="{description}"', 1).strip()
 
 
-def _renamed(text: str, prefix: str) -> str:
-    """Only names that something refers to, under the prefix."""
+def _with_prefix(text: str, prefix: str) -> str:
+    """The SVG with the prefix before each name that is referred to, and without the other names."""
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", text)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
@@ -167,26 +221,45 @@ def _as_csv(data: Mapping[str, Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(data)
-    writer.writerows([_entry(value) for value in row] for row in zip(*data.values(), strict=True))
+    for row in zip(*data.values(), strict=True):
+        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
     return text.getvalue()
 
 
-def _entry(value: Any) -> Any:
-    return "" if isinstance(value, float) and math.isnan(value) else value
+def figure_text(text: str, longest: int | None = None) -> str:
+    """Return text from outside for a figure: no mathematics, and a question mark for what the font may lack."""
+    text = text if longest is None else shorten(text, longest)
+    known = (character if character <= _LAST_LATIN or character in _ALSO_DRAWN else "?" for character in text)
+    return printable("".join(known)).replace("$", r"\$")
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_FAR_OUT = 4.0  # times the span of all but the worst
-_INNER = 0.9
-_MARGIN = 0.05
-_LONGEST_METRIC = 24
-_FARTHEST = 1e100
+def shown_name(name: str) -> str:
+    """Return the name of a loss or a method for a legend or a title."""
+    shown = figure_text(name, _LONGEST_NAME)
+    return f" {shown}" if shown.startswith("_") else shown  # matplotlib leaves out labels that begin so
 
 
-def counting_axis(axes: "Axes") -> None:
-    """Whole numbers to the right, also where there is one alone."""
+def metric_label(metric: str, *, higher_is_better: bool) -> str:
+    """Return the label of an axis that shows a validation metric, with the direction that is better."""
+    better = "more" if higher_is_better else "less"
+    return f"validation {figure_text(metric.replace('_', ' '), _LONGEST_METRIC)}\n({better} is better)"
+
+
+def line_style(number: int) -> tuple[str, Any]:
+    """Return colour and dashes by the order of the lines; the first 36 pairs differ."""
+    kinds = len(LINE_STYLES)
+    return LINE_STYLES[number % kinds][0], LINE_STYLES[(number + number // kinds) % kinds][1]
+
+
+def legend_patches(colours: Mapping[Any, str]) -> list[Any]:
+    """Return one coloured patch per label, for a legend."""
+    from matplotlib.patches import Patch
+
+    return [Patch(color=colour, linewidth=0, label=str(label)) for label, colour in colours.items()]
+
+
+def whole_number_axis(axes: "Axes") -> None:
+    """Give the x axis whole numbers as ticks, even if it shows a single one."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
@@ -195,51 +268,35 @@ def counting_axis(axes: "Axes") -> None:
         axes.set_xlim((low + high) / 2 - 0.5, (low + high) / 2 + 0.5)
 
 
-def label_of(metric: str, *, higher_is_better: bool) -> str:
-    """What the axis shows, and which way is good."""
-    better = "more" if higher_is_better else "less"
-    return f"validation {in_figure(shorten(metric.replace('_', ' '), _LONGEST_METRIC))}\n({better} is better)"
-
-
-def drawable(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The values, those brought nearer that are too far out for matplotlib to compute with."""
+def drawable(values: npt.ArrayLike) -> FloatArray:
+    """Return the values, clipped to what matplotlib can compute with."""
     return np.clip(np.asarray(values, dtype=np.float64), -_FARTHEST, _FARTHEST)
 
 
-def cut_axis(axes: "Axes", values: npt.ArrayLike, *, higher_is_better: bool) -> tuple[float, float]:
-    """Give the axis limits that hold all values, or all but the worst where those lie far out; the limits."""
+def axis_limits(values: npt.ArrayLike, inner: tuple[float, float] = (0.02, 0.98)) -> tuple[float, float]:
+    """Return limits that hold all finite values, or the inner quantiles if the others would flatten the rest."""
     found = drawable(values)
     found = found[np.isfinite(found)]
-    if not len(found):
-        return axes.get_ylim()
-    costs = -found if higher_is_better else found
-    best, worst, inner = costs.min(), costs.max(), np.quantile(costs, _INNER)
-    if worst - best > _FAR_OUT * (inner - best) > 0:
-        worst = inner
-    margin = _MARGIN * (worst - best) or _MARGIN * max(abs(best), 1.0)
-    low, high = float(best - margin), float(worst + margin)
-    limits = (-high, -low) if higher_is_better else (low, high)
+    if not found.size:
+        return 0.0, 1.0
+    low, high = float(found.min()), float(found.max())
+    inner_low, inner_high = (float(bound) for bound in np.quantile(found, inner))
+    if high - low > _FAR_OUT * (inner_high - inner_low) > 0:
+        low, high = inner_low, inner_high
+    margin = _MARGIN * (high - low) or _MARGIN * max(abs(low), 1.0)
+    return low - margin, high + margin
+
+
+def set_metric_limits(axes: "Axes", values: npt.ArrayLike, *, higher_is_better: bool) -> tuple[float, float]:
+    """Limit the y axis to all values, or all but the worst tenth if that lies far out; return the limits."""
+    limits = axis_limits(values, (0.1, 1.0) if higher_is_better else (0.0, 0.9))
     axes.set_ylim(*limits)
     return limits
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-FAR_APART = 30.0
-"""Times: from here on a linear axis would show the largest values only."""
-_BELOW_ALL = 1.3  # times that a logarithmic axis begins below the least mean
-_LONGEST_NAME = 26
-_NOTE_SIZE = 6.5
-_NOTE_CHARACTERS_PER_INCH = 17
-_LEGEND_CHARACTERS_PER_INCH = 14
-_HANDLE = 7  # characters that a line takes in the legend, with the space around it
-
-
 @dataclass(frozen=True)
 class Band:
-    """A mean and its standard deviation along some positions; no deviation is NaN."""
+    """A mean and its standard deviation along some positions; NaN where there is no deviation."""
 
     name: str
     positions: Sequence[float] | FloatArray
@@ -247,24 +304,17 @@ class Band:
     deviation: FloatArray
 
 
-def shown_name(name: str) -> str:
-    """A loss's name for a legend or a title."""
-    shown = in_figure(shorten(name, _LONGEST_NAME))
-    return f" {shown}" if shown.startswith("_") else shown  # matplotlib leaves out labels that begin so
-
-
-def line_style(number: int) -> tuple[str, Any]:
-    """Colour and dashes of the losses by their order, in pairs that do not come back before the thirty-seventh."""
-    kinds = len(LINE_STYLES)
-    return LINE_STYLES[number % kinds][0], LINE_STYLES[(number + number // kinds) % kinds][1]
-
-
 def draw_bands(
     axes: "Axes", bands: Sequence[Band], *, first: int = 0, far_apart: float = FAR_APART, marker: str | None = None
 ) -> None:
-    """The means as lines, in the styles from number `first` on, each with a standard deviation to either side.
+    """Draw the means as lines, each with a band of one standard deviation to either side.
 
-    The axis is logarithmic where the means are positive and far apart; a band then ends where the axis does.
+    Args:
+        axes: Where to draw; the y axis becomes logarithmic if the means are positive and far apart.
+        bands: The means; a band ends where a logarithmic axis does.
+        first: The number of the first line's style.
+        far_apart: The ratio of the largest to the smallest mean from which the axis is logarithmic.
+        marker: The marker of each point.
     """
     means = np.concatenate([band.mean for band in bands])
     floor = -np.inf
@@ -273,7 +323,7 @@ def draw_bands(
         floor = float(means[np.isfinite(means)].min()) / _BELOW_ALL
     for number, band in enumerate(bands, first):
         colour, dashes = line_style(number)
-        # What is not finite would make an empty picture of the whole.
+        # One value that is not finite would leave the whole panel empty.
         mean = np.where(np.isfinite(band.mean), band.mean, np.nan)
         axes.plot(
             band.positions, mean, color=colour, linestyle=dashes, label=shown_name(band.name), marker=marker,
@@ -286,45 +336,32 @@ def draw_bands(
         axes.set_ylim(bottom=floor)
 
 
+def is_far_apart(values: FloatArray, ratio: float = FAR_APART) -> bool:
+    """Return whether all finite values are positive and the largest is more than `ratio` times the smallest."""
+    found = values[np.isfinite(values)]
+    return bool(found.size and found.min() > 0 and found.max() > ratio * found.min())
+
+
 def band_words(seeds: int) -> str:
-    """What the line and the band are."""
+    """Return what lines and bands show."""
     return "one seed" if seeds == 1 else f"mean of {seeds} seeds, band: ±1 standard deviation"
 
 
-def is_far_apart(values: FloatArray, times: float = FAR_APART) -> bool:
-    """Whether the values are all positive, and one is so many times another."""
-    found = values[np.isfinite(values)]
-    return bool(found.size and found.min() > 0 and found.max() > times * found.min())
-
-
-def panels(count: int, *, most: int, height: float, **options: Any) -> tuple["Figure", list["Axes"]]:
-    """A figure with so many panels, at most `most` beside each other: one is of column width, several of page width."""
-    columns = min(count, most)
-    rows = math.ceil(count / columns)
-    figure = new_figure("column" if count == 1 else "page", 0.45 + rows * height)
-    grid = figure.subplots(rows, columns, squeeze=False, **options)
-    for unused in grid.flat[count:]:
-        unused.set_axis_off()
-    return figure, list(grid.flat[:count])
-
-
 def add_legend(figure: "Figure", axes: "Axes") -> None:
-    """The lines' names above everything, in as many columns as fit."""
+    """Add the names of the lines above everything, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
-    room = figure.get_size_inches()[0] * _LEGEND_CHARACTERS_PER_INCH
+    room = figure.get_size_inches()[0] * _CHARACTERS_PER_INCH
     columns = max(1, int(room // (_HANDLE + max(map(len, labels)))))
     figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)))
 
 
-def add_note(figure: "Figure", note: str) -> None:
-    """What was averaged over what, below everything."""
-    width = figure.get_size_inches()[0]
-    assert width in WIDTHS.values()
-    lines = textwrap.wrap(in_figure(note), round(width * _NOTE_CHARACTERS_PER_INCH))
+def add_note(figure: "Figure", *parts: str) -> None:
+    """Add a note below everything, such as what was averaged; empty parts are left out."""
+    characters = round(figure.get_size_inches()[0] * _NOTE_CHARACTERS_PER_INCH)
+    lines = textwrap.wrap(figure_text("; ".join(part for part in parts if part)), characters)
     figure.supxlabel("\n".join(lines), fontsize=_NOTE_SIZE, color=GREY)
 
 
-def note_with(sentences: Sequence[str], *parts: str) -> str:
-    """The parts of a note, and that there is something that diverged."""
-    lacking = f"{len(sentences)} of the trainings diverged" if sentences else ""
-    return "; ".join(part for part in (*parts, lacking) if part)
+def diverged_words(sentences: Sequence[str]) -> str:
+    """Return how many trainings diverged, each of which has a sentence; empty for none."""
+    return f"{len(sentences)} of the trainings diverged" if sentences else ""

@@ -1,70 +1,65 @@
-"""Training curves of several losses: the validation metric with the training loss, step by step."""
+"""Training curves of several losses: the validation metric and the training loss, step by step."""
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
 from evomal.engine import Score
-from evomal.figures.scans import FloatArray
-from evomal.figures.style import (
-    Band,
-    add_legend,
-    add_note,
-    band_words,
-    draw_bands,
-    figure_style,
-    in_figure,
-    new_figure,
-    note_with,
-    sentence_figure,
-)
-from evomal.figures.trained_models import (
+from evomal.figures import style
+from evomal.figures.data import (
     FIRST_SEED,
+    TrainingOptions,
     mean_and_deviation,
     metric_scale,
     metric_words,
+    schedule_of,
+    span,
+    table,
     trained_models,
 )
-from evomal.progress import Announce
+from evomal.figures.style import Band, FloatArray
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 
-Quantity = Literal["validation", "training_loss"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class TrainingCurve:
-    """The trainings with one loss, a score for each seed."""
+    """The trainings with one loss, one score per seed."""
 
     name: str
     scores: tuple[Score, ...]
 
     @property
     def trained(self) -> tuple[Score, ...]:
-        """Those that did not diverge."""
+        """The trainings that did not diverge; all means are over these."""
         return tuple(score for score in self.scores if not score.diverged)
 
     @property
     def steps(self) -> list[int]:
-        """After how many steps the curve was noted; empty where every training diverged."""
+        """The steps of the curve's points; empty if every training diverged."""
         return [point.step for point in self.trained[0].curve] if self.trained else []
 
-    def over_seeds(self, quantity: Quantity) -> tuple[FloatArray, FloatArray]:
-        """Mean and deviation at each step, over the trainings that did not diverge; no deviation (NaN) of one alone."""
+    def over_seeds(self, quantity: Literal["validation", "training_loss"]) -> tuple[FloatArray, FloatArray]:
+        """Return mean and standard deviation at each step; the latter is NaN for a single training."""
         rows = [[getattr(point, quantity) for point in score.curve] for score in self.trained]
         return mean_and_deviation(np.array(rows).reshape(len(rows), len(self.steps)))
 
     @property
     def test(self) -> float:
-        """The mean metric on the test split, over the trainings that did not diverge; NaN where all did."""
+        """The mean metric on the test split; NaN if every training diverged."""
         return statistics.fmean(score.test for score in self.trained) if self.trained else math.nan
 
     @property
     def test_deviation(self) -> float:
-        """The sample's deviation of that; NaN for fewer than two."""
+        """The standard deviation of the metric on the test split; NaN for fewer than two trainings."""
         return statistics.stdev(score.test for score in self.trained) if len(self.trained) > 1 else math.nan
 
 
@@ -78,24 +73,21 @@ class TrainingCurves:
     seeds: tuple[int, ...]
     losses: tuple[TrainingCurve, ...]
     sentences: tuple[str, ...]
-    """What diverged."""
+    """One for each training that diverged."""
     milestones: tuple[int, ...] = ()
     """Steps at which the learning rate was divided by ten."""
 
-    def columns(self) -> dict[str, list[object]]:
-        """A row for each step noted, with what the training came to in the end."""
-        names = ("loss", "seed", "step", "validation", "training_loss", "outcome", "test")
-        columns: dict[str, list[object]] = {name: [] for name in names}
-        for curve in self.losses:
-            for score in curve.scores:
-                for point in score.curve:
-                    row = (
-                        curve.name, score.seed, point.step, point.validation, point.training_loss, score.outcome,
-                        score.test,
-                    )  # fmt: skip
-                    for name, value in zip(names, row, strict=True):
-                        columns[name].append(value)
-        return columns
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a table with one row per point of each training, and the result of the training."""
+        return table(
+            ("loss", "seed", "step", "validation", "training_loss", "outcome", "test"),
+            (
+                (curve.name, score.seed, at.step, at.validation, at.training_loss, score.outcome, score.test)
+                for curve in self.losses
+                for score in curve.scores
+                for at in score.curve
+            ),
+        )
 
 
 def training_curves(
@@ -105,89 +97,85 @@ def training_curves(
     points: int = 50,
     seeds: int = 5,
     seed: int = FIRST_SEED,
-    steps: int | None = None,
-    milestones: tuple[int, ...] | None = None,
-    device: str = "auto",
-    announce: Announce | None = None,
+    **options: Unpack[TrainingOptions],
 ) -> TrainingCurves:
-    """Train with each loss; its curve is noted at about so many points, the training loss being that of one batch."""
+    """Train with each loss and record its curve.
+
+    Args:
+        task: The task.
+        losses: Losses, names of losses or loss files.
+        points: About how many points a curve has; the training loss at a point is that of one batch.
+        seeds: The number of trainings with each loss.
+        seed: The first seed.
+        options: See `evomal.figures.data.TrainingOptions`.
+
+    Returns:
+        One curve per loss.
+
+    Example:
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")  # doctest: +SKIP
+        >>> curves = training_curves(task, ["mse", "huber"], steps=100)  # doctest: +SKIP
+    """
     scores: dict[str, list[Score]] = {}
     sentences = []
-    for trained in trained_models(
-        task,
-        losses,
-        seeds=seeds,
-        seed=seed,
-        steps=steps,
-        milestones=milestones,
-        device=device,
-        curve_points=points,
-        announce=announce,
-    ):
+    for trained in trained_models(task, losses, seeds=seeds, seed=seed, curve_points=points, **options):
         scores.setdefault(trained.name, []).append(trained.score)
         sentences += [trained.sentence] if trained.sentence else []
+    schedule = schedule_of(task, options)
     return TrainingCurves(
         task=task.name,
         metric=task.metric.name,
-        steps=task.recipe.steps if steps is None else steps,
-        milestones=task.recipe.schedule(steps, milestones).milestones,
+        steps=schedule.steps,
+        milestones=schedule.milestones,
         seeds=tuple(range(seed, seed + seeds)),
         losses=tuple(TrainingCurve(name, tuple(found)) for name, found in scores.items()),
         sentences=tuple(sentences),
     )
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_UNLIKE = 10.0  # times: from here on one of the lines would look flat beside another
+_UNLIKE = 10.0  # a line whose range is so many times smaller would look flat beside another
 
 
 def draw_training_curves(data: TrainingCurves) -> "Figure":
-    """A figure of page width, its lines over the trainings that did not diverge."""
+    """Draw the validation metric on the left and the training loss on the right.
+
+    Args:
+        data: What `training_curves` returned.
+
+    Returns:
+        A figure of page width, or a sentence if every training diverged.
+    """
     curves = [curve for curve in data.losses if curve.trained]
     if not curves:
-        return sentence_figure("; ".join(data.sentences))
-    figure = new_figure("page", 2.7)
-    with figure_style():
-        of_validation, of_loss = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
-        _draw_validation(of_validation, data, curves)
-        _draw_training_loss(of_loss, curves)
-        for axes in (of_validation, of_loss):
+        return style.sentence_figure("; ".join(data.sentences))
+    figure = style.new_figure("page", 2.7)
+    with style.figure_style():
+        left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
+        scale = metric_scale(data.metric)
+        found = [(curve, *curve.over_seeds("validation")) for curve in curves]
+        bands = [Band(curve.name, curve.steps, scale * mean, scale * spread) for curve, mean, spread in found]
+        style.draw_bands(left, bands)
+        left.set_ylabel(f"validation {style.figure_text(metric_words(data.metric))}")
+        _draw_training_loss(right, curves)
+        for axes in (left, right):
             axes.set_xlabel("training step")
             axes.set_xlim(0, data.steps)
-        add_legend(figure, of_validation)
-        add_note(figure, note_with(data.sentences, data.task, band_words(len(data.seeds))))
+        style.add_legend(figure, left)
+        diverged = style.diverged_words(data.sentences)
+        style.add_note(figure, data.task, style.band_words(len(data.seeds)), diverged)
     return figure
 
 
-def _draw_validation(axes: "Axes", data: TrainingCurves, curves: list[TrainingCurve]) -> None:
-    scale = metric_scale(data.metric)
-    found = [(curve, *curve.over_seeds("validation")) for curve in curves]
-    draw_bands(axes, [Band(curve.name, curve.steps, scale * mean, scale * spread) for curve, mean, spread in found])
-    axes.set_ylabel(f"validation {in_figure(metric_words(data.metric))}")
-
-
-def _draw_training_loss(axes: "Axes", curves: list[TrainingCurve]) -> None:
-    """As it is, or each loss from its least to its most where one scale cannot hold them."""
+def _draw_training_loss(axes: "Axes", curves: Sequence[TrainingCurve]) -> None:
+    """The training losses, each from its least to its most if one scale cannot show them all."""
     found = [curve.over_seeds("training_loss") for curve in curves]
-    comparable = _are_comparable([mean for mean, _ in found])
+    lows = [float(np.min(mean[np.isfinite(mean)], initial=math.inf)) for mean, _ in found]
+    lows = [low if math.isfinite(low) else 0.0 for low in lows]
+    spans = [span(mean) or 1.0 for mean, _ in found]
+    is_comparable = max(spans) < _UNLIKE * min(spans) and max(lows) - min(lows) < _UNLIKE * min(spans)
     bands = []
-    for curve, (mean, deviation) in zip(curves, found, strict=True):
-        low, span = (0.0, 1.0) if comparable else _range(mean)
-        bands.append(Band(curve.name, curve.steps, (mean - low) / span, deviation / span))
-    draw_bands(axes, bands)
-    axes.set_ylabel("training loss of a batch" + ("" if comparable else "\n(each: 0 least, 1 most)"))
-
-
-def _are_comparable(means: list[FloatArray]) -> bool:
-    ranges = [_range(mean) for mean in means]
-    smallest, largest = min(span for _, span in ranges), max(span for _, span in ranges)
-    lows = [low for low, _ in ranges]
-    return largest < _UNLIKE * smallest and max(lows) - min(lows) < _UNLIKE * smallest
-
-
-def _range(values: FloatArray) -> tuple[float, float]:
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(np.ptp(finite)) or 1.0) if finite.size else (0.0, 1.0)
+    for curve, (mean, deviation), low, width in zip(curves, found, lows, spans, strict=True):
+        shift, scale = (0.0, 1.0) if is_comparable else (low, width)
+        bands.append(Band(curve.name, curve.steps, (mean - shift) / scale, deviation / scale))
+    style.draw_bands(axes, bands)
+    axes.set_ylabel("training loss of a batch" + ("" if is_comparable else "\n(each: 0 least, 1 most)"))

@@ -29,8 +29,8 @@ from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, PREDICTION
 from evomal.expression.symbolic import PREDICTION_SYMBOL, is_readable, rounded
-from evomal.figures.loss_families import OUTPUT_LOSSES, SYMBOLS, output_loss
-from evomal.figures.style import BLUE, GREY, VERMILLION, figure_style, in_figure, new_figure, sentence_figure
+from evomal.figures.shape_panels import OPTION_SYMBOLS, OUTPUT_LOSSES, output_loss
+from evomal.figures.style import BLUE, GREY, VERMILLION, figure_style, figure_text, new_figure, sentence_figure
 from evomal.losses.catalogue import name_of
 from evomal.losses.contract import Loss
 from evomal.losses.elementwise import ElementwiseLoss
@@ -236,7 +236,8 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
         return None
     symbolic = _symbolic_options(loss)
     options = {
-        option: SYMBOLS[option] if option in symbolic else _as_number(value) for option, value in _options(loss).items()
+        option: OPTION_SYMBOLS[option] if option in symbolic else _as_number(value)
+        for option, value in _options(loss).items()
     }
     return output_loss(name, functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, options)
 
@@ -290,11 +291,11 @@ def _options(loss: Loss) -> dict[str, Any]:
 
 
 def _symbolic_options(loss: Loss) -> list[str]:
-    return [option for option, value in _options(loss).items() if option in SYMBOLS and value not in _NEUTRAL]
+    return [option for option, value in _options(loss).items() if option in OPTION_SYMBOLS and value not in _NEUTRAL]
 
 
 def _option_values(loss: Loss) -> dict[Any, float]:
-    return {SYMBOLS[option]: getattr(loss, option) for option in _symbolic_options(loss)}
+    return {OPTION_SYMBOLS[option]: getattr(loss, option) for option in _symbolic_options(loss)}
 
 
 def _way(regime: Regime, output: Output, classes: int, exponent: int) -> dict[Any, Any]:
@@ -406,7 +407,7 @@ def draw_behaviour(data: Behaviours) -> "Figure":
         _draw_headings(axes, data.classes)
         for place, loss in enumerate(data.losses):
             axes.axhline(place, color=GREY, linewidth=0.4)
-            axes.text(0.02, place + 0.5, in_figure(shorten(loss.name, _LONGEST_NAME)), va="center", fontsize=7.5)
+            axes.text(0.02, place + 0.5, figure_text(shorten(loss.name, _LONGEST_NAME)), va="center", fontsize=7.5)
             for column, (regime, output) in enumerate(cases):
                 _draw_cell(axes, _NAME_WIDTH + column * _CELL_WIDTH, place, loss.at(regime, output))
         axes.axhline(len(data.losses), color=GREY, linewidth=0.4)

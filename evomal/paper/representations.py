@@ -1,7 +1,7 @@
-"""What trained models make of the test rows before their last layer, in two dimensions by t-SNE."""
+"""Representations: the inputs of trained models' last layer for the test rows, in two dimensions by t-SNE."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -10,33 +10,45 @@ from torch import Tensor, nn
 
 from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
-from evomal.figures.scans import FloatArray
-from evomal.figures.style import GREY, INK, add_note, figure_style, in_figure, panels, sentence_figure, shown_name
-from evomal.figures.trained_models import FIRST_SEED, TrainedModel, fixed_rows, shown_metric, trained_models
-from evomal.progress import Announce
+from evomal.figures import style
+from evomal.figures.data import (
+    FIRST_SEED,
+    TrainedModel,
+    TrainingOptions,
+    fixed_rows,
+    schedule_of,
+    shown_metric,
+    table,
+    trained_models,
+)
+from evomal.figures.style import GREY, INK, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 from evomal.verdict.words import schedule_words
 
-LEAST_ROWS = 10  # fewer make no picture
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEAST_ROWS = 10
 _PERPLEXITY = 30.0
 _LAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
 class Representation:
-    """One model's picture of the rows."""
+    """The rows as one trained model represents them."""
 
     name: str
     layer: str
-    """The last layer, whose inputs these are."""
+    """The name of the last layer, whose inputs these are."""
     features: int
     places: FloatArray
     """(rows, 2)."""
     same_class_neighbours: float | None
-    """Share of rows whose nearest row, in the layer and not in the picture, is of the same class; of classification."""
+    """For classification: the share of rows whose nearest row in the layer, not in the picture, has the same class."""
     test: float
     """The task's metric on the whole test split."""
 
@@ -48,65 +60,64 @@ class Representations:
     task: str
     kind: Kind
     metric: str
-    steps: int
+    schedule: str
+    """How long the trainings were."""
     seed: int
     rows: int
     all_rows: int
     classes: int
     colours: FloatArray
-    """Of each row: its class, its (first) target value, or the number of its labels."""
+    """The class of each row, its (first) target value, or the number of its labels."""
     losses: tuple[Representation, ...]
     sentences: tuple[str, ...]
-    """What could not be drawn."""
-    milestones: tuple[int, ...] = ()
-    """Steps at which the learning rate was divided by ten."""
+    """Why there is no picture of a loss."""
 
     @property
     def colour_name(self) -> str:
         """What the colours stand for."""
         return {"classification": "class", "regression": "target", "multilabel": "labels"}[self.kind]
 
-    def columns(self) -> dict[str, list[object]]:
-        """A row for each point of each picture."""
-        columns: dict[str, list[object]] = {"loss": [], "row": [], self.colour_name: [], "x": [], "y": []}
-        for found in self.losses:
-            columns["loss"] += [found.name] * self.rows
-            columns["row"] += range(self.rows)
-            columns[self.colour_name] += self._plain_colours()
-            columns["x"] += found.places[:, 0].tolist()
-            columns["y"] += found.places[:, 1].tolist()
-        return columns
-
-    def _plain_colours(self) -> list[object]:
-        return [value if self.kind == "regression" else int(value) for value in self.colours.tolist()]
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a table with one row per point of each picture."""
+        colours = self.colours.tolist() if self.kind == "regression" else self.colours.astype(np.int64).tolist()
+        return table(
+            ("loss", "row", self.colour_name, "x", "y"),
+            (
+                (found.name, row, colours[row], *found.places[row].tolist())
+                for found in self.losses
+                for row in range(self.rows)
+            ),
+        )
 
 
 def representations(
-    task: Task,
-    losses: Losses,
-    *,
-    samples: int = 1000,
-    seed: int = FIRST_SEED,
-    steps: int | None = None,
-    milestones: tuple[int, ...] | None = None,
-    device: str = "auto",
-    announce: Announce | None = None,
+    task: Task, losses: Losses, *, samples: int = 1000, seed: int = FIRST_SEED, **options: Unpack[TrainingOptions]
 ) -> Representations:
-    """Train with each loss from one seed, and lay out the same test rows by what the last layer is given of them.
+    """Train with each loss from one seed, and lay out test rows by the inputs of the last layer.
 
-    t-SNE is van der Maaten and Hinton's (2008), from the principal components, with a perplexity of 30 or a third of
-    the rows, as scikit-learn has it.
+    Args:
+        task: The task.
+        losses: Losses, names of losses or loss files.
+        samples: The number of test rows, the same for every loss.
+        seed: The seed of the trainings and of t-SNE.
+        options: See `evomal.figures.data.TrainingOptions`.
+
+    Returns:
+        One picture per loss. t-SNE is scikit-learn's (van der Maaten and Hinton, 2008), from the principal components,
+        with a perplexity of 30 or a third of the rows.
+
+    Raises:
+        InputError: If there are fewer than ten rows.
     """
     if samples < LEAST_ROWS or len(task.test) < LEAST_ROWS:
         what, number = ("samples", samples) if samples < LEAST_ROWS else ("test rows", len(task.test))
         raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
     part = fixed_rows(task.test, samples, "representation")
     classes = part.targets if task.kind == "classification" else None
+    announce = options.get("announce")
     pictures: list[Representation] = []
     sentences: list[str] = []
-    for trained in trained_models(
-        task, losses, seed=seed, steps=steps, milestones=milestones, device=device, announce=announce
-    ):
+    for trained in trained_models(task, losses, seed=seed, **options):
         if announce is not None and trained.model is not None:
             announce(f"laying out {len(part):,} rows by t-SNE")
         found = _pictured(trained, part.inputs, classes, seed)
@@ -114,12 +125,12 @@ def representations(
             sentences.append(found)
         else:
             pictures.append(found)
+    schedule = schedule_of(task, options)
     return Representations(
         task=task.name,
         kind=task.kind,
         metric=task.metric.name,
-        steps=task.recipe.steps if steps is None else steps,
-        milestones=task.recipe.schedule(steps, milestones).milestones,
+        schedule=schedule_words(schedule.steps, schedule.milestones),
         seed=seed,
         rows=len(part),
         all_rows=len(task.test),
@@ -131,9 +142,9 @@ def representations(
 
 
 def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | None:
-    """What the last linear or convolutional layer is given, a flat row for each input, and that layer's name.
+    """Return the inputs of the last linear or convolutional layer, one flat row per row, and that layer's name.
 
-    The last is the one called last. None where the model calls no such layer, or not once for each batch.
+    The last layer is the one called last. None if the model calls no such layer, or not once per batch.
     """
     names: dict[nn.Module, str] = {
         module: name for name, module in model.named_modules() if isinstance(module, _LAST_LAYERS)
@@ -161,7 +172,7 @@ def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | No
 
 
 def laid_out(features: FloatArray, *, seed: int) -> FloatArray:
-    """The rows in two dimensions: neighbours stay neighbours."""
+    """Return the rows in two dimensions, where neighbours stay neighbours."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -170,22 +181,22 @@ def laid_out(features: FloatArray, *, seed: int) -> FloatArray:
         perplexity=min(_PERPLEXITY, (len(features) - 1) / 3), init=start,
         random_state=derived_seed(seed, "t-SNE") % 2**32,
     )  # fmt: skip
-    with threadpool_limits(1):  # threads add up in whatever order they come, and the picture would depend on it
+    with threadpool_limits(1):  # threads add up in any order, on which the picture would depend
         places: npt.NDArray[Any] = method.fit_transform(features)
     return places.astype(np.float64)
 
 
 def same_class_neighbours(features: FloatArray, classes: npt.NDArray[Any]) -> float:
-    """Share of rows whose nearest other row is of the same class."""
+    """Return the share of rows whose nearest other row has the same class."""
     from sklearn.neighbors import NearestNeighbors
 
-    # Asked for no rows in particular, it leaves out each row itself.
+    # Without an argument, kneighbors excludes each row itself.
     nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)[:, 0]
     return float((classes[nearest] == classes).mean())
 
 
 def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None, seed: int) -> Representation | str:
-    """The picture, or why there is none."""
+    """The picture, or a sentence that says why there is none."""
     if trained.model is None:
         return trained.sentence
     parameter = next(trained.model.parameters())
@@ -208,23 +219,16 @@ def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None, see
 
 
 def _colours(targets: Tensor, kind: Kind) -> FloatArray:
-    values = targets.double().numpy()
-    if kind == "multilabel":
-        values = values.sum(axis=1)
-    elif kind == "regression":
-        values = values[:, 0]
-    found: FloatArray = values
-    return found
+    values: FloatArray = targets.double().numpy()
+    if kind == "classification":
+        return values
+    return values.sum(axis=1) if kind == "multilabel" else values[:, 0]
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 CLASS_COLOURS = (
     "#332288", "#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499", GREY,
 )  # fmt: skip
-"""Paul Tol's scheme `muted`, told apart by nearly everybody, and grey."""
+"""Paul Tol's scheme `muted`, which colour-blind readers can tell apart, and grey."""
 _MOST_LABELS = 20
 _MOST_BESIDE = 4
 _LABEL_DISTANCE = 0.085  # of a panel's side
@@ -232,16 +236,16 @@ _HEIGHTS = {1: 3.2, 2: 3.2, 3: 2.4, 4: 1.9}
 
 
 def draw_representations(data: Representations) -> "Figure":
-    """The axes of t-SNE have no unit, so that they have no ticks: only who is near whom says something."""
+    """Draw one picture per loss, without ticks: in t-SNE only neighbourhood has a meaning."""
     if not data.losses:
-        return sentence_figure("; ".join(data.sentences))
+        return style.sentence_figure("; ".join(data.sentences))
     beside = min(len(data.losses), _MOST_BESIDE)
-    with figure_style():
-        figure, grid = panels(len(data.losses), most=_MOST_BESIDE, height=_HEIGHTS[beside])
+    with style.figure_style():
+        figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=_HEIGHTS[beside])
         for axes, found in zip(grid, data.losses, strict=True):
             points = _draw_points(axes, data, found)
-            axes.set_title(shown_name(found.name))
-            metric = in_figure(data.metric.replace("_", " "))
+            axes.set_title(style.shown_name(found.name))
+            metric = style.figure_text(data.metric.replace("_", " "))
             axes.set_xlabel(f"test {metric} {shown_metric(found.test, data.metric)}")
             axes.set_xticks([])
             axes.set_yticks([])
@@ -251,7 +255,12 @@ def draw_representations(data: Representations) -> "Figure":
             label = "number of labels" if data.kind == "multilabel" else "target value"
             bar = figure.colorbar(points, ax=grid, label=label, shrink=0.9)
             bar.outline.set_linewidth(0)
-        add_note(figure, _note(data))
+        rows = f"{data.rows:,}{'' if data.rows == data.all_rows else f' of {data.all_rows:,}'} test rows"
+        about = f"{data.task}, {data.schedule}, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"
+        is_labelled = data.kind == "classification" and data.classes <= _MOST_LABELS
+        labels = "numbers: classes, near the medians of their rows" if is_labelled else ""
+        repeated = f"colours repeat every {len(CLASS_COLOURS)} classes" if data.classes > len(CLASS_COLOURS) else ""
+        style.add_note(figure, about, labels, repeated, *data.sentences)
     return figure
 
 
@@ -285,7 +294,7 @@ def _draw_labels(
 
 
 def _spread(spots: FloatArray) -> FloatArray:
-    """The spots, moved apart where labels on them would overlap, and within the panel."""
+    """The spots, moved apart if labels on them would overlap, and within the panel."""
     spots = spots.copy()
     for _ in range(200):
         gaps = spots[:, None] - spots[None]
@@ -300,14 +309,3 @@ def _spread(spots: FloatArray) -> FloatArray:
         spots[first] += shift
         spots[second] -= shift
     return np.clip(spots, 0.04, 0.96)
-
-
-def _note(data: Representations) -> str:
-    rows = f"{data.rows:,} test rows" if data.rows == data.all_rows else f"{data.rows:,} of {data.all_rows:,} test rows"
-    schedule = schedule_words(data.steps, data.milestones)
-    parts = [f"{data.task}, {schedule}, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"]
-    if data.kind == "classification" and data.classes <= _MOST_LABELS:
-        parts.append("numbers: classes, near the medians of their rows")
-    if data.classes > len(CLASS_COLOURS):
-        parts.append(f"colours come again every {len(CLASS_COLOURS)} classes")
-    return "; ".join([*parts, *data.sentences])

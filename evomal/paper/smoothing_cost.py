@@ -1,4 +1,7 @@
-"""Run times taken in turns, as a busy machine then slows all alike."""
+"""The run time of label smoothing against sparse label smoothing (EvoMAL, appendix A.10).
+
+What is compared is timed in turns, so that a busy machine slows everything alike.
+"""
 
 import math
 import platform
@@ -14,19 +17,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evomal.checks import whole_number
 from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
-from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION, figure_style, in_figure, new_figure, sentence_figure
+from evomal.figures import style
+from evomal.figures.data import table
+from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION
 from evomal.losses import LabelSmoothingLoss, SparseLabelSmoothingLoss
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.threads import thread_count
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Run = Callable[[], object]
 
 
 def hardware(device: torch.device | str | None = None) -> str:
-    """What the device is, or all that is there, with torch's version."""
+    """Return the name of the device, or of all devices, with torch's version."""
     threads = torch.get_num_threads()
     cpu = f"{_processor()}, {threads} thread{'s' * (threads != 1)}"
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -36,7 +45,7 @@ def hardware(device: torch.device | str | None = None) -> str:
 
 
 def seconds(run: Run, count: int = 1) -> float:
-    """Seconds a call, over so many calls, device included."""
+    """Return the mean seconds of `count` calls, including the work of the accelerator."""
     synchronise()
     began = time.perf_counter()
     for _ in range(count):
@@ -46,7 +55,7 @@ def seconds(run: Run, count: int = 1) -> float:
 
 
 def in_turns(runs: Sequence[Run], *, rounds: int, seconds_a_round: float) -> list[list[float]]:
-    """Seconds a call, a list of rounds for each run; each is called a few times before, to warm up."""
+    """Return the seconds per call in each round, one list per run; each is called three times before, to warm up."""
     repeats = []
     for run in runs:
         seconds(run)
@@ -59,7 +68,7 @@ def in_turns(runs: Sequence[Run], *, rounds: int, seconds_a_round: float) -> lis
 
 
 def differentiated(step: Callable[[], Tensor], leaf: Tensor) -> Callable[[], None]:
-    """Forward and backward: the step, and the gradient of what it returns by the leaf."""
+    """Return a function that runs the step and its backward pass."""
 
     def run() -> None:
         leaf.grad = None
@@ -69,13 +78,13 @@ def differentiated(step: Callable[[], Tensor], leaf: Tensor) -> Callable[[], Non
 
 
 def synchronise() -> None:
-    """Wait for the accelerator, where there is one."""
+    """Wait for the accelerator, if there is one."""
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
 
 
 def _processor() -> str:
-    """The processor's name where the system tells it, else its kind."""
+    """The processor's name if the system gives it, else its kind."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -108,26 +117,25 @@ class Timing:
 
 @dataclass(frozen=True)
 class SmoothingCost:
-    """Run times of one machine."""
+    """The run times on one machine."""
 
     hardware: str
     rounds: int
     timings: tuple[Timing, ...]
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row for each loss, part and number of classes."""
-        names = ("part", "name", "classes", "lower", "median", "upper")
-        columns: dict[str, list[Any]] = {
-            {"name": "loss"}.get(name, name): [getattr(timing, name) for timing in self.timings] for name in names
-        }
-        return {**columns, "hardware": [self.hardware] * len(self.timings), "rounds": [self.rounds] * len(self.timings)}
+        """Return a table with one row per loss, part and number of classes."""
+        return table(
+            ("part", "loss", "classes", "lower", "median", "upper", "hardware", "rounds"),
+            ((t.part, t.name, t.classes, t.lower, t.median, t.upper, self.hardware, self.rounds) for t in self.timings),
+        )
 
     def line(self, part: str, name: str) -> list[Timing]:
-        """One loss over the number of classes."""
+        """Return the times of one loss over the number of classes."""
         return [timing for timing in self.timings if (timing.part, timing.name) == (part, name)]
 
     def names(self, part: str) -> list[str]:
-        """The losses timed in a part."""
+        """Return the losses that were timed in a part."""
         return list(dict.fromkeys(timing.name for timing in self.timings if timing.part == part))
 
 
@@ -141,38 +149,42 @@ def smoothing_cost(
     seed: int = 0,
     progress: bool = False,
 ) -> SmoothingCost:
-    """Time label smoothing for a batch of 100 random logits with random targets (EvoMAL, appendix A.10), ξ = 0.1.
+    """Time label smoothing with ξ = 0.1 for a batch of 100 random logits and targets, forward and backward.
 
-    Within one number of classes all losses are timed in turns, round by round. With log-softmax the input is logits;
-    without it, log-probabilities that are there already. Both include the gradient by that input, which has an entry
-    for every class: what the sparse loss saves is the arithmetic, not the memory of its gradient.
+    Args:
+        classes: The numbers of classes; for each, all losses are timed in turns.
+        device: auto, cpu or cuda.
+        rounds: The number of rounds that the median is taken over.
+        seconds_a_round: About how long a loss is called in one round.
+        threads: The threads of the processor; None for all.
+        seed: The seed of logits and targets.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The times with log-softmax, from logits, and without it, from log-probabilities that exist already. Both
+        include the gradient by that input, which has an entry for every class: the sparse loss saves arithmetic, but
+        not the memory of its gradient.
+
+    Raises:
+        InputError: If a number is out of range.
     """
     for count in classes:
-        if not 2 <= count <= _MOST_CLASSES:
-            raise InputError(f"classes must be from 2 to {_MOST_CLASSES} but got {count}")
+        whole_number("classes", count, at_least=2, at_most=_MOST_CLASSES)
     if not classes:
         raise InputError("classes must be at least one number")
-    if rounds < 1:
-        raise InputError(f"rounds must be at least 1 but got {rounds}")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads must be at least 1 but got {threads}")
+    whole_number("rounds", rounds, at_least=1)
+    if threads is not None:
+        whole_number("threads", threads, at_least=1)
     place = resolve_device(device)
-    with thread_count(threads):
-        timings = _timed(classes, place, rounds, seconds_a_round, seed, progress)
-        return SmoothingCost(hardware(place), rounds, tuple(timings))
-
-
-def _timed(
-    classes: Sequence[int], place: torch.device, rounds: int, seconds_a_round: float, seed: int, progress: bool
-) -> list[Timing]:
     timings: list[Timing] = []
-    for count in tracked(classes, "timing", total=len(classes), shown=progress):
-        steps = _steps(count, place, seed)
-        times = in_turns([step for *_, step in steps], rounds=rounds, seconds_a_round=seconds_a_round)
-        for (part, name, _), series in zip(steps, times, strict=True):
-            lower, median, upper = (float(bound) for bound in np.quantile(series, (0.25, 0.5, 0.75)))
-            timings.append(Timing(part, name, count, lower, median, upper))
-    return timings
+    with thread_count(threads):
+        for count in tracked(classes, "timing", total=len(classes), shown=progress):
+            steps = _steps(count, place, seed)
+            times = in_turns([step for *_, step in steps], rounds=rounds, seconds_a_round=seconds_a_round)
+            for (part, name, _), series in zip(steps, times, strict=True):
+                lower, median, upper = (float(bound) for bound in np.quantile(series, (0.25, 0.5, 0.75)))
+                timings.append(Timing(part, name, count, lower, median, upper))
+        return SmoothingCost(hardware(place), rounds, tuple(timings))
 
 
 def dense_of_log_probabilities(log_probabilities: Tensor, target: Tensor, smoothing: float = SMOOTHING) -> Tensor:
@@ -209,9 +221,6 @@ def _steps(classes: int, device: torch.device, seed: int) -> list[tuple[str, str
     ]
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _HEIGHT = 2.7
 _MICRO = 1e6
 _STYLES = {
@@ -223,11 +232,11 @@ _STYLES = {
 
 
 def draw_smoothing_cost(cost: SmoothingCost) -> "Figure":
-    """Page wide: with log-softmax on the left, without on the right; median with the quartiles as a band."""
+    """Draw the medians, with quartiles as bands: with log-softmax on the left, without on the right."""
     if not cost.timings:
-        return sentence_figure("nothing was timed", "page")
-    figure = new_figure("page", _HEIGHT)
-    with figure_style():
+        return style.sentence_figure("nothing was timed", "page")
+    figure = style.new_figure("page", _HEIGHT)
+    with style.figure_style():
         panels = figure.subplots(1, 2, sharey=True)
         for axes, part in zip(panels, (WITH, WITHOUT), strict=True):
             for name in cost.names(part):
@@ -244,7 +253,7 @@ def draw_smoothing_cost(cost: SmoothingCost) -> "Figure":
             axes.set_title(part, loc="left")
         panels[0].set_ylabel("forward and backward (µs)")
         said = f"batch {BATCH}, float32, median of {cost.rounds} rounds in turns, band: quartiles; {cost.hardware}"
-        figure.supxlabel("\n".join(textwrap.wrap(in_figure(said), 110)), fontsize=7, x=0.01, ha="left")
+        figure.supxlabel("\n".join(textwrap.wrap(style.figure_text(said), 110)), fontsize=7, x=0.01, ha="left")
         found = [axes.get_legend_handles_labels() for axes in panels]
         entries = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
         figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries), fontsize=7)

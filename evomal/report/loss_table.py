@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
-from evomal.figures.scans import FloatArray
+from evomal.figures.style import FloatArray
 from evomal.report.formulas import formula_text, mathml, mathtext, symbols_of
 from evomal.report.page import in_code, scrolling
 from evomal.runs.reading import Run

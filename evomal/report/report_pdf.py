@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evomal.figures.best_losses import LossShapeSketch
-from evomal.figures.style import BLUE, INK, figure_style, in_figure
+from evomal.figures.style import BLUE, INK, figure_style, figure_text
 from evomal.report.loss_table import ShownFormula, metric_words, shown_value, table_sentence
 from evomal.report.run_report import RunReport, ShownFigure
 from evomal.text import shorten
@@ -119,7 +119,7 @@ def _markdown_lines(text: str) -> Iterator[_Line]:
         if line.startswith("|"):
             cells = zip(next(waiting), (min(width, _WIDEST_COLUMN) for width in widths), strict=False)
             shown = "  ".join(f"{shorten(cell, width):<{width}}" for cell, width in cells)
-            yield _Line("table", in_figure(shorten(shown, _CHARACTERS["table"])))
+            yield _Line("table", figure_text(shorten(shown, _CHARACTERS["table"])))
         else:
             yield from _wrapped("small", line, above=0.06)
 
@@ -153,7 +153,7 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
 def _wrapped(kind: str, text: str, *, above: float = 0.0) -> Iterator[_Line]:
     """Lines that fit the paper."""
     for number, line in enumerate(textwrap.wrap(shorten(text, _LONGEST_TEXT), _CHARACTERS[kind])):
-        yield _Line(kind, in_figure(line), 0.0 if number else above)
+        yield _Line(kind, figure_text(line), 0.0 if number else above)
 
 
 def _paged(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
@@ -214,7 +214,7 @@ def _titled(shown: ShownFigure) -> "Bbox":
     width, height = shown.figure.get_size_inches()
     side = (_PAPER[0] - width) / 2
     shown.figure.text(
-        (_MARGIN - side) / width, 1 + 0.2 / height, in_figure(shorten(shown.title, _CHARACTERS["heading"])),
+        (_MARGIN - side) / width, 1 + 0.2 / height, figure_text(shorten(shown.title, _CHARACTERS["heading"])),
         fontsize=_SIZES["heading"], fontweight="bold", color=INK,
     ).set_in_layout(False)  # fmt: skip
     return Bbox.from_extents(-side, -_MARGIN / 2, width + side, height + _MARGIN)

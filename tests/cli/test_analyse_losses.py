@@ -162,10 +162,10 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, told, tmp_path):  # noqa: F8
          "reduction"),
         (["shapes", "focal", "focal"], "focal is named twice"),
         (["shapes", "--family", "focals"], "there is no family named 'focals': did you mean 'focal'?"),
-        (["shapes", "ce", "mse"], "a figure of shapes is of losses of one kind, but ce is for classification, mse is "
+        (["shapes", "ce", "mse"], "the losses of one figure must be of one kind, but ce is for classification, mse is "
          "for regression"),
         (["shapes", "--surface"], "--surface is of regression losses that are named, and of no family"),
-        (["shapes", "ce", "--surface"], "a surface over y and f is of regression losses, but ce is for classification"),
+        (["shapes", "ce", "--surface"], "a surface over y and f needs a regression loss, but ce is for classification"),
         (["shapes", "{folder}"], "{folder}: is a folder, but a loss file was expected"),
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
         (["behaviour", "--classes", "1"], "classes must be at least 2 but got 1"),

@@ -59,7 +59,7 @@ def test_a_landscape_says_how_high_it_is(run, tasks, tmp_path):  # noqa: F811
     assert lines[0] == "squared error after 20 steps on own, 60 training rows"
     assert [line.split(":")[0] for line in lines[1:3]] == ["mse", "mae"]
     assert lines[1].endswith(" at a distance of 1 (2 seeds)")
-    assert lines[3] == "biases and parameters of normalisation stay as they are, as do its statistics"
+    assert lines[3] == "biases, and the parameters and statistics of normalisation, do not move"
     assert lines[4:] == written(tmp_path / "f", "landscape")
     assert err.splitlines() == ["training with mse, 2 seeds", "training with mae, 2 seeds"]
     rows = rows_of(tmp_path / "f" / "landscape.csv")
@@ -148,7 +148,10 @@ def test_rates_are_drawn_alike_from_a_record_and_from_trainings_now(run, tasks, 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["landscape", "{task}:regression", "--points", "4"], "points must be odd, for the trained weights to be one"),
+        (
+            ["landscape", "{task}:regression", "--points", "4"],
+            "points must be odd, so that the trained weights are one",
+        ),
         (["landscape", "{task}:regression", "--of", "x"], "of must be one of task, training but got 'x'"),
         (["landscape", "{task}:none"], "{task}:none: {task} has no function 'none'"),
         (["training", "{task}:regression", "--losses", ","], "at least one loss must be given but got none"),

@@ -137,7 +137,7 @@ def test_centre_and_rise_are_those_of_the_mean():
 def test_the_centre_is_the_loss_of_the_trained_model():
     task = regression(normalised)
     found = landscapes(task, ["mae"], points=3, seeds=2, **FAST)
-    assert (found.height_name, found.rows, found.all_rows, found.steps) == ("squared error", 120, 120, 20)
+    assert (found.height_name, found.rows, found.all_rows, found.schedule) == ("squared error", 120, 120, "20 steps")
     kept = []
     for seed in found.losses[0].seeds:
         evomal.train(task, "mae", seed=seed, keep=kept.append, **FAST)
@@ -196,7 +196,7 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"points": 4}, "points must be odd, for the trained weights to be one of them, but got 4"),
+        ({"points": 4}, "points must be odd, so that the trained weights are one of them, but got 4"),
         ({"points": 1}, "points must be at least 3 but got 1"),
         ({"radius": 0.0}, "radius must be more than 0 but got 0.0"),
         ({"samples": 0}, "samples must be at least 1 but got 0"),

@@ -15,7 +15,7 @@ BOWL = 1 + POSITIONS**2
 def data(*heights, two_d=False, of="task", sentences=()):
     losses = tuple(Landscape(f"loss {number}", tuple(range(len(one))), one) for number, one in enumerate(heights))
     name = "squared error" if of == "task" else "training loss"
-    return Landscapes("own", of, name, two_d, POSITIONS, 20, 50, 120, losses, sentences)
+    return Landscapes("own", of, name, two_d, POSITIONS, "20 steps", 50, 120, losses, sentences)
 
 
 def texts(figure):

@@ -23,7 +23,7 @@ def test_a_bar_is_made_of_its_stages(tmp_path):
         "6 seconds\n2 searches (1 complete) of 1 generation",
         "2 seconds\n1 search of 1 generation",
     ]
-    assert axes.get_xlabel() == "seconds a search (cpu, 1 thread)"
+    assert axes.get_xlabel() == "seconds per search (cpu, 1 thread)"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["filter", "evaluate"]
     (spread,) = (line.get_segments() for line in axes.collections)
@@ -37,7 +37,7 @@ def test_each_task_has_an_axis_of_its_own_in_a_unit_that_suits_it(tmp_path):
     figure = drawn(tmp_path)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["long, linear", "short, linear"]
     assert [axes.patches[0].get_width() for axes in figure.axes] == [10, 5]
-    assert figure.axes[0].get_xlabel().startswith("hours a search")
+    assert figure.axes[0].get_xlabel().startswith("hours per search")
     assert [unit_of(seconds)[1] for seconds in (0, 599, 600, 7199, 7200)] == [
         "seconds", "seconds", "minutes", "minutes", "hours",
     ]  # fmt: skip

@@ -114,15 +114,15 @@ def test_nothing_given_is_nothing_drawn():
     [
         (
             lambda: shape_panels({"a": named_loss("ce"), "b": named_loss("mse")}),
-            "a figure of shapes is of losses of one kind, but a is for classification, b is for regression",
+            "the losses of one figure must be of one kind, but a is for classification, b is for regression",
         ),
         (
             lambda: shape_panels({"b": named_loss("mse")}, ["focal"]),
-            "a figure of shapes is of losses of one kind, but b is for regression, focal is for classification",
+            "the losses of one figure must be of one kind, but b is for regression, focal is for classification",
         ),
         (
             lambda: loss_surfaces({"a": named_loss("ce")}),
-            "a surface over y and f is of regression losses, but a is for classification",
+            "a surface over y and f needs a regression loss, but a is for classification",
         ),
         (lambda: loss_surfaces({}, points=2), "points must be at least 3 but got 2"),
         (lambda: shape_panels({}, classes=1), "classes must be at least 2 but got 1"),

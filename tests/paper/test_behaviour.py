@@ -11,7 +11,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.operators import EPSILON
 from evomal.expression.symbolic import PREDICTION_SYMBOL
-from evomal.figures.loss_families import SYMBOLS
+from evomal.figures.shape_panels import OPTION_SYMBOLS as SYMBOLS
 from evomal.losses import (
     AbsoluteCrossEntropyLoss,
     CrossEntropyLoss,

@@ -11,7 +11,9 @@ from evomal.paper.representations import CLASS_COLOURS, Representation, Represen
 def data(places, colours, *, kind="classification", pictures=1, sentences=(), metric="error_rate"):
     losses = tuple(Representation(f"loss {n}", "head", 8, places + n, 0.9, 0.125) for n in range(pictures))
     classes = int(colours.max()) + 1 if kind == "classification" else 0
-    return Representations("own", kind, metric, 20, 1000, len(places), 5000, classes, colours, losses, sentences)
+    return Representations(
+        "own", kind, metric, "20 steps", 1000, len(places), 5000, classes, colours, losses, sentences
+    )
 
 
 def circle(number, rows=12):
@@ -64,7 +66,7 @@ def test_many_classes_share_colours_and_have_no_labels():
     places, colours = circle(30, rows=2)
     figure = draw_representations(data(places, colours))
     assert len(figure.axes[0].texts) == 0
-    assert "colours come again every 10 classes" in " ".join(figure.get_supxlabel().split())
+    assert "colours repeat every 10 classes" in " ".join(figure.get_supxlabel().split())
 
 
 @pytest.mark.parametrize(("kind", "label"), [("regression", "target value"), ("multilabel", "number of labels")])

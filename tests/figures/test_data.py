@@ -6,7 +6,7 @@ import torch
 
 import evomal
 from evomal.errors import InputError
-from evomal.figures.trained_models import (
+from evomal.figures.data import (
     fixed_rows,
     mean_and_deviation,
     metric_words,

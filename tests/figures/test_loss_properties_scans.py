@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from evomal.figures.scans import LADDER, WIDE, Line, scanned, single_precision, with_gradient
+from evomal.figures.data import single_precision, with_gradient
+from evomal.figures.loss_properties import LADDER, WIDE, Line, scanned
 
 PLACES = np.linspace(-3, 3, 201)
 

@@ -1,4 +1,4 @@
-"""A loss along one line, scanned from end to end."""
+"""Properties of a loss, such as a minimum at the right place: measured along lines and said in sentences."""
 
 import itertools
 import math
@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
+from evomal.figures.data import single_precision, span, with_gradient
+from evomal.figures.style import FloatArray
 from evomal.losses.contract import Kind
 
-FloatArray = npt.NDArray[np.float64]
-
 WIDE = 1e3
-"""How far to either side the lowest value is looked for."""
+"""The lowest value is searched for up to this distance to either side."""
 
 # The exponents double from rung to rung. A loss that falls without bound then falls by no less from each rung to the
 # next, even as slowly as -log(log(x)), and one that falls to a limit by half at most, even as slowly as 1/log(x).
 LADDER = 10.0 ** np.array([0.75, 1.5, 3.0, 6.0])
-"""Places, to either side, that show whether a loss keeps falling."""
+"""Positions, to either side, that show whether a loss keeps falling."""
 _KEEPS_FALLING = 0.75
 
 SAME = 1e-6  # of the spread of the values
@@ -34,16 +33,16 @@ class Line:
     name: str
     loss_at: Callable[[Tensor], Tensor]
     goal: float
-    """Where a faithful loss is lowest."""
+    """Where the loss should be lowest."""
 
     def evaluated(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Values, gradients."""
+        """Return values and gradients."""
         return with_gradient(self.loss_at, places)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What was found along a line; NaN where the loss is not finite."""
+    """A loss along a line; NaN where it is not finite."""
 
     line: Line
     places: FloatArray
@@ -52,52 +51,38 @@ class Scan:
     lowest_at: float
     lowest: float
     fall: tuple[FloatArray, FloatArray] | None
-    """Rungs and values towards the end where it keeps falling, if there is one."""
+    """Positions and values towards the end where the loss keeps falling; None if it does not."""
 
     @property
     def spread(self) -> float:
-        """From the lowest finite value to the highest."""
-        return _spread(self.values)
+        """The difference of the highest and the lowest finite value."""
+        return span(self.values)
 
     @property
     def usual_gradient(self) -> float:
-        """The size of the larger gradients, but for a few that may be far larger."""
+        """The size of the larger gradients, without the largest tenth."""
         sizes = np.abs(self.gradients[np.isfinite(self.gradients)])
         return float(np.quantile(sizes, 0.9)) if sizes.size else 0.0
 
     @property
     def leaves_the_range(self) -> bool:
-        """Whether the lowest value is at an end of all that was looked at, or beyond."""
+        """Whether the lowest value is at an end of the whole range, or beyond."""
         return self.fall is not None or abs(self.lowest_at) >= WIDE
 
 
 def scanned(line: Line, places: FloatArray) -> Scan:
-    """The line at these places, with its lowest value anywhere and its fall towards either end."""
+    """Return the line at these positions, with its lowest value anywhere and its fall towards either end."""
     values, gradients = map(single_precision, line.evaluated(places))
     beyond = np.geomspace(np.abs(places).max(), WIDE, 61)[1:]
     around = np.concatenate((-beyond[::-1], places, beyond))
     lowest_at, lowest = _lowest(line, around)
-    falls = (_fall(line, side * LADDER, _spread(values)) for side in (-1, 1))
+    falls = (_fall(line, side * LADDER, span(values)) for side in (-1, 1))
     fall = next((found for found in falls if found is not None), None)
     return Scan(line, places, values, gradients, lowest_at, lowest, fall)
 
 
-def with_gradient(function: Callable[[Tensor], Tensor], places: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The function's values at the places, each with its derivative, even where gradients are switched off."""
-    with torch.enable_grad():
-        line = torch.tensor(places, requires_grad=True)
-        values = function(line)
-        (gradients,) = torch.autograd.grad(values.sum(), line)
-    return values.detach().numpy(), gradients.numpy()
-
-
-def single_precision(values: FloatArray) -> FloatArray:
-    """The values with NaN for what overflows where losses are trained, though it is finite in double precision."""
-    return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
-
-
 def _lowest(line: Line, places: FloatArray) -> tuple[float, float]:
-    """The place of the lowest value, and the value: the goal's where it is as low as any."""
+    """The position of the lowest value, and that value; the goal if its value is as low."""
     for _ in range(4):
         values = single_precision(line.evaluated(places)[0])
         if not np.isfinite(values).any():
@@ -113,7 +98,7 @@ def _lowest(line: Line, places: FloatArray) -> tuple[float, float]:
 
 
 def _fall(line: Line, rungs: FloatArray, spread: float) -> tuple[FloatArray, FloatArray] | None:
-    """The rungs with their values, if the loss falls to the last one with no sign of stopping."""
+    """The rungs with their values, if the loss falls up to the last one and does not slow down."""
     values = line.evaluated(rungs)[0]
     known = np.isnan(values).argmax() if np.isnan(values).any() else len(values)
     rungs, values = rungs[:known], values[:known]
@@ -128,11 +113,6 @@ def _fall(line: Line, rungs: FloatArray, spread: float) -> tuple[FloatArray, Flo
     return (rungs, values) if drops[-1] > noise and drops[-1] >= _KEEPS_FALLING * drops[-2] else None
 
 
-def _spread(values: FloatArray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.ptp(finite)) if finite.size else 0.0
-
-
 _AT_THE_GOAL, _UNNOTICED = 0.01, 5e-4  # units of the error
 _FLAT = 1e-6  # of the larger gradients
 _SHOWN_PLACES = 3
@@ -140,7 +120,7 @@ _SHOWN_PLACES = 3
 
 @dataclass(frozen=True)
 class Property:
-    """Something a loss does or does not, as measured."""
+    """A property that a loss has or lacks, as measured."""
 
     name: str
     holds: bool
@@ -148,7 +128,7 @@ class Property:
 
 
 def properties_of(kind: Kind, classes: int, scans: Sequence[Scan]) -> Iterator[Property]:
-    """What the scans of a loss show; all but the first cannot be judged where one of them is finite nowhere."""
+    """Return the properties that scans show; if a line is finite nowhere, only the first can be judged."""
     words = _Words(kind, classes)
     yield _finiteness(words, scans)
     judged = [_boundedness, _sign, _minimum, _gradient]
@@ -177,7 +157,7 @@ class _Words:
         return f"p = {self.coordinate(place)}" if abs(place) < WIDE else f"log-odds of {_number(place)}"
 
     def near(self, place: float) -> str:
-        """A place up to the ends of the wide range, where p is 0 or 1 in double precision."""
+        """A position up to the ends of the wide range, where p is 0 or 1 in double precision."""
         return self.place(place) if self.kind == "regression" else f"p = {self.coordinate(place)}"
 
     def coordinate(self, place: float) -> str:
@@ -190,7 +170,7 @@ class _Words:
         return f" (y = {', '.join(scan.line.name.removeprefix('y = ') for scan in scans)})"
 
     def together(self, findings: Sequence[tuple[str, Scan]], scans: Sequence[Scan]) -> list[str]:
-        """Each finding once, with those lines behind it that it is about unless it is about all."""
+        """Each finding once, followed by the lines it was made on unless those are all lines."""
         about: dict[str, list[Scan]] = {}
         for finding, scan in findings:
             about.setdefault(finding, []).append(scan)
@@ -295,7 +275,7 @@ def _flat_stretches(scan: Scan) -> Iterator[tuple[int, int]]:
 
 
 def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """First and last index of the stretches of at least two."""
+    """First and last index of each stretch of at least two."""
     for is_set, group in itertools.groupby(enumerate(mask), key=lambda pair: bool(pair[1])):
         indices = [index for index, _ in group]
         if is_set and len(indices) > 1:
@@ -303,7 +283,7 @@ def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def _turns(scan: Scan) -> Iterator[float]:
-    """Where the gradient changes its sign, but for the change at the minimum."""
+    """Where the gradient changes its sign, except at the minimum."""
     moving = np.flatnonzero(np.abs(scan.gradients) > ROUNDING * scan.usual_gradient)
     places, gradients = scan.places[moving], scan.gradients[moving]
     for index in np.flatnonzero(np.sign(gradients[1:]) != np.sign(gradients[:-1])):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from evomal.figures.style import (
-    counting_axis,
-    cut_axis,
     drawable,
     figure_style,
-    in_figure,
-    label_of,
+    figure_text,
+    metric_label,
     new_figure,
     sentence_figure,
+    set_metric_limits,
+    whole_number_axis,
 )
 
 
@@ -34,12 +34,12 @@ def axes():
     ],
 )
 def test_the_worst_are_cut_off_where_they_lie_far_out(axes, values, higher_is_better, limits):
-    assert cut_axis(axes, values, higher_is_better=higher_is_better) == pytest.approx(limits)
+    assert set_metric_limits(axes, values, higher_is_better=higher_is_better) == pytest.approx(limits)
     assert axes.get_ylim() == pytest.approx(limits)
 
 
 def test_without_a_value_the_axis_stays_as_it_is(axes):
-    assert cut_axis(axes, [np.nan], higher_is_better=False) == (0, 1)
+    assert set_metric_limits(axes, [np.nan], higher_is_better=False) == (0, 1)
 
 
 def test_values_beyond_computing_are_brought_nearer():
@@ -49,19 +49,19 @@ def test_values_beyond_computing_are_brought_nearer():
 
 def test_counts_have_whole_ticks(axes):
     axes.plot([4], [1])
-    counting_axis(axes)
+    whole_number_axis(axes)
     assert axes.get_xlim() == (3.5, 4.5)
     assert [tick for tick in axes.get_xticks() if 3.5 <= tick <= 4.5] == [4]
 
 
 def test_labels_say_which_way_is_better():
-    assert label_of("error_rate", higher_is_better=False) == "validation error rate\n(less is better)"
-    assert label_of("$" * 30, higher_is_better=True) == "validation " + r"\$" * 23 + "…\n(more is better)"
+    assert metric_label("error_rate", higher_is_better=False) == "validation error rate\n(less is better)"
+    assert metric_label("$" * 30, higher_is_better=True) == "validation " + r"\$" * 23 + "…\n(more is better)"
 
 
 def test_texts_of_strangers_are_no_mathematics_and_have_glyphs(axes):
-    assert in_figure("a$b^$ é α…\x1b漢\n") == r"a\$b^\$ é α…???"
-    axes.set_title(in_figure("".join(map(chr, range(1, 0x600)))))
+    assert figure_text("a$b^$ é α…\x1b漢\n") == r"a\$b^\$ é α…???"
+    axes.set_title(figure_text("".join(map(chr, range(1, 0x600)))))
     axes.figure.draw_without_rendering()  # a missing glyph would be a warning, and so an error
 
 

@@ -8,7 +8,7 @@ import torch
 
 from evomal.errors import InputError
 from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-from evomal.figures.loss_families import FAMILIES, OUTPUT_LOSSES, families_named, output_loss
+from evomal.figures.shape_panels import FAMILIES, OUTPUT_LOSSES, output_loss, shape_panels
 from evomal.losses import (
     AbsoluteCrossEntropyLoss,
     CrossEntropyLoss,
@@ -58,7 +58,7 @@ def test_the_outputs_of_a_sample_add_up_to_its_loss(loss):
 
 
 def test_families_vary_one_option_each_and_start_at_cross_entropy_or_near():
-    varied = {name: [(row.option, dict(row.others)) for row in families_named(name)] for name in FAMILIES}
+    varied = {name: [(family.option, dict(family.fixed)) for family in rows] for name, rows in FAMILIES.items()}
     assert varied == {
         "absolute-ce": [("phi1", {})],
         "label-smoothing": [("smoothing", {})],
@@ -66,13 +66,13 @@ def test_families_vary_one_option_each_and_start_at_cross_entropy_or_near():
         "focal": [("gamma", {})],
         "focal-sparse": [("gamma", {"smoothing": 0.2}), ("smoothing", {"gamma": 2.0})],
     }
-    (family,) = families_named("absolute-ce")
-    labels, losses = zip(*family.members(), strict=True)
+    (family,) = FAMILIES["absolute-ce"]
+    labels, losses = zip(*family.members().items(), strict=True)
     assert labels == ("φ1 = 1", "φ1 = 1.1", "φ1 = 1.25", "φ1 = 1.5", "φ1 = 1.9")
     assert [loss.phi1 for loss in losses] == [1, 1.1, 1.25, 1.5, 1.9]
-    assert families_named("focal-sparse")[1].title == "focal-sparse-label-smoothing, γ = 2"
+    assert FAMILIES["focal-sparse"][1].title == "focal-sparse-label-smoothing, γ = 2"
 
 
 def test_an_unknown_family_gets_the_nearest_name():
     with pytest.raises(InputError, match=r"^there is no family named 'focals': did you mean 'focal'\?$"):
-        families_named("focals")
+        shape_panels({}, ["focals"])
