@@ -13,9 +13,9 @@ from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import PopulationMode
 from evomal.engine.precision import Precision
 from evomal.errors import InputError
+from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
 from evomal.losses.expression_loss import ACTIVATIONS
 from evomal.methods import FILTERS
-from evomal.methods.random_search import RampedTrees
 from evomal.runs.executors import EXECUTORS
 from evomal.settings import PRESETS, Filter, SearchSettings
 
@@ -82,9 +82,11 @@ def test_defaults_and_choices_agree_with_the_parts_that_use_them():
 
 
 def test_height_limits_are_those_of_the_trees():
-    assert RampedTrees((12, 12), 32).max_height == SearchSettings(max_height=32, initial_height=(12, 12)).max_height
-    for heights, cap in [((2, 4), 33), ((12, 13), 32), ((2, 4), 3), ((4, 2), 10), ((-1, 2), 10), ((0, 0), 0)]:
-        refusal(RampedTrees, heights, cap)
+    # A crossover can double a tree's height before the cap is applied, and a full binary tree may be drawn at first.
+    highest, fullest = MAX_HEIGHT // 2, (MAX_SIZE + 1).bit_length() - 2
+    SearchSettings(max_height=highest, initial_height=(fullest, fullest))
+    refused = [((2, 4), highest + 1), ((12, fullest + 1), 32), ((2, 4), 3), ((4, 2), 10), ((-1, 2), 10), ((0, 0), 0)]
+    for heights, cap in refused:
         refusal(SearchSettings, initial_height=heights, max_height=cap)
 
 

@@ -23,8 +23,8 @@ from evomal.cli.options import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
-from evomal.methods.proposals import size_of
-from evomal.runs import genome_text, runs_in
+from evomal.methods.candidates import genome_text, size_of
+from evomal.runs import runs_in
 from evomal.runs.estimates import Estimate, estimate
 from evomal.runs.finals import Scores
 from evomal.runs.recorded_run import read_run

@@ -13,7 +13,7 @@ from evomal.expression.prefix import end_of_subtree
 from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY, VERMILLION
-from evomal.runs import RecordedCandidate
+from evomal.methods.candidates import Candidate
 from evomal.runs.reading import UNKNOWN, Run, Runs
 from evomal.text import plural, shorten
 
@@ -172,7 +172,7 @@ def _arguments(tree: Expression, position: int) -> list[int]:
     return found
 
 
-def _best(run: Run) -> RecordedCandidate | None:
+def _best(run: Run) -> Candidate | None:
     """The final's winner, else the candidate that an archive ranks first: by fitness, then size, then age."""
     if run.final is not None:
         return run.final.winner[0]
@@ -181,7 +181,7 @@ def _best(run: Run) -> RecordedCandidate | None:
     )
 
 
-def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], int]:
+def _traced(run: Run, best: Candidate) -> tuple[tuple[Ancestor, ...], int]:
     by_place = {(candidate.generation, candidate.index): candidate for candidate in run.candidates}
     parents: dict[_Place, list[_Place]] = {}
     left_out: set[_Place] = set()
@@ -214,13 +214,13 @@ def _traced(run: Run, best: RecordedCandidate) -> tuple[tuple[Ancestor, ...], in
     return tuple(rows), len(left_out)
 
 
-def _parents(candidate: RecordedCandidate, by_place: Mapping[_Place, RecordedCandidate]) -> list[_Place]:
+def _parents(candidate: Candidate, by_place: Mapping[_Place, Candidate]) -> list[_Place]:
     """The recorded parents that exist: a record that others wrote may name any."""
     places = [(candidate.generation - 1, index) for index in candidate.parents]
     return [place for place in places if place in by_place]
 
 
-def _original(place: _Place, by_place: Mapping[_Place, RecordedCandidate], left_out: set[_Place]) -> _Place:
+def _original(place: _Place, by_place: Mapping[_Place, Candidate], left_out: set[_Place]) -> _Place:
     """The first candidate with the genome that was copied to this place."""
     while True:
         genome = by_place[place].genome
@@ -231,7 +231,7 @@ def _original(place: _Place, by_place: Mapping[_Place, RecordedCandidate], left_
         place = givers[0]
 
 
-def _why_alone(run: Run, best: RecordedCandidate) -> str:
+def _why_alone(run: Run, best: Candidate) -> str:
     if best.parents:
         return "the parents of the best candidate are not recorded"
     if any(candidate.parents for candidate in run.candidates):

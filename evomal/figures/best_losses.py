@@ -13,7 +13,7 @@ from evomal.figures.front import formula_of
 from evomal.figures.loss_shape import loss_curves, shape_positions
 from evomal.figures.style import FloatArray
 from evomal.losses.contract import Loss
-from evomal.runs import RecordedCandidate
+from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
 from evomal.runs.reading import Run, Runs, classes_of, loss_of, units_of
 
@@ -49,7 +49,7 @@ class RankedLoss:
     """One of the best, as first recorded."""
 
     run: Run
-    candidate: RecordedCandidate
+    candidate: Candidate
     formula: str
     """Simplified, with rounded weights; as recorded if rounding changes the loss."""
     sketch: LossShapeSketch | None
@@ -140,7 +140,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosse
     return BestLosses(task, metric, runs[0].higher_is_better, len(found), tuple(rows))
 
 
-def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> RankedLoss | int:
+def _row(run: Run, candidate: Candidate, rows: Sequence[RankedLoss]) -> RankedLoss | int:
     """A new row, or the place of an equal one."""
     # From the cheapest comparison to the most expensive one.
     for place, row in enumerate(rows):
@@ -157,24 +157,24 @@ def _row(run: Run, candidate: RecordedCandidate, rows: Sequence[RankedLoss]) -> 
     return RankedLoss(run, candidate, formula, sketch, 0, _scores(run, candidate))
 
 
-def _rank(run: Run, candidate: RecordedCandidate) -> tuple[float, ...]:
+def _rank(run: Run, candidate: Candidate) -> tuple[float, ...]:
     scores = _scores(run, candidate)
     cost = (0.0, scores.mean) if scores is not None else (1.0, candidate.fitness)
     return (*cost, candidate.fitness, candidate.size or math.inf, candidate.generation, candidate.index)
 
 
-def _scores(run: Run, candidate: RecordedCandidate) -> Scores | None:
+def _scores(run: Run, candidate: Candidate) -> Scores | None:
     entries = () if run.final is None else run.final.candidates
     place = (candidate.generation, candidate.index)
     return next((scores for row, scores in entries if (row.generation, row.index) == place), None)
 
 
-def _has_numbers_in_formula(candidate: RecordedCandidate) -> bool:
+def _has_numbers_in_formula(candidate: Candidate) -> bool:
     """Whether its formula contains its numbers; that of a network does not."""
     return "(" in candidate.genome or candidate.genome.startswith("[")
 
 
-def _sketch(run: Run, candidate: RecordedCandidate) -> LossShapeSketch | None:
+def _sketch(run: Run, candidate: Candidate) -> LossShapeSketch | None:
     loss = loss_of(run, candidate)
     if loss is None:
         return None
@@ -189,7 +189,7 @@ def _sketch(run: Run, candidate: RecordedCandidate) -> LossShapeSketch | None:
     )
 
 
-def _formula(candidate: RecordedCandidate, sketch: LossShapeSketch | None) -> str:
+def _formula(candidate: Candidate, sketch: LossShapeSketch | None) -> str:
     formula = formula_of(candidate)
     is_number = formula.replace(".", "", 1).lstrip("-").isdigit() or formula == "nan"
     is_flat = sketch is not None and all(span(values) == 0 for values in sketch.values)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, FloatArray
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
 
@@ -90,7 +90,7 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
 def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
     longest = max(run.generations for run in group)
     counts = np.zeros((len(group), longest, len(State)))
-    places = {state: place for place, state in enumerate(State)}
+    places: dict[State | None, int] = {state: place for place, state in enumerate(State)}
     for number, run in enumerate(group):
         for candidate in run.computed:
             counts[number, candidate.generation, places[candidate.state]] += 1

@@ -8,8 +8,7 @@ from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY
 from evomal.methods import readable
-from evomal.runs import RecordedCandidate
-from evomal.runs.candidates import genome_from
+from evomal.methods.candidates import Candidate, genome_from
 from evomal.runs.reading import UNKNOWN, Runs
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class FrontPoint:
     """The number of nodes of a tree, or of numbers of a polynomial; 1 for any other form."""
     value: float
     """The metric."""
-    candidate: RecordedCandidate
+    candidate: Candidate
     is_on_front: bool
 
     @property
@@ -105,7 +104,7 @@ def front(runs: Runs) -> Front:
     return Front(run.task, run.method, run.metric, run.higher_is_better, tuple(points), unsized, sentence)
 
 
-def formula_of(candidate: RecordedCandidate) -> str:
+def formula_of(candidate: Candidate) -> str:
     """Return the simplified formula of a candidate, or its recorded text."""
     try:
         return readable(genome_from(candidate.genome), candidate.weights)

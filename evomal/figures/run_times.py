@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY, INK, ORANGE, SKY
-from evomal.methods.judging import TIMED_AS
+from evomal.methods.evaluation import TIMED_AS
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural
 

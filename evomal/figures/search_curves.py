@@ -13,7 +13,7 @@ from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import FloatArray
 from evomal.methods import METHODS
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
 
 if TYPE_CHECKING:

@@ -1,24 +1,29 @@
-"""Methods: the paper's compositions of representation, strategy, filters and weight optimisation."""
+"""Methods: strategies that propose candidates, evaluators that give them a fitness, and the paper's six methods."""
 
-from evomal.methods.catalogue import METHODS, method_named
-from evomal.methods.filters import FILTERS, FilteringJudge
-from evomal.methods.judging import Executor, Failure, Judge, Raised, Stage
-from evomal.methods.learned_losses import learned_loss, readable
-from evomal.methods.method import Method, SearchContext, Workload
+from evomal.methods.candidates import Candidate, State, best_of, front_of, genome_from, genome_text, trained
+from evomal.methods.catalogue import METHODS, learned_loss, method_named, readable
+from evomal.methods.evaluation import Evaluator, Executor, Failure, Raised, SearchContext, Stage
+from evomal.methods.filters import FILTERS
+from evomal.methods.method import Method
 
 __all__ = [
     "FILTERS",
     "METHODS",
+    "Candidate",
+    "Evaluator",
     "Executor",
     "Failure",
-    "FilteringJudge",
-    "Judge",
     "Method",
     "Raised",
     "SearchContext",
     "Stage",
-    "Workload",
+    "State",
+    "best_of",
+    "front_of",
+    "genome_from",
+    "genome_text",
     "learned_loss",
     "method_named",
     "readable",
+    "trained",
 ]

@@ -1,99 +1,46 @@
-"""The memory of a search: every outcome, the best candidate, and the front of size against fitness.
+"""The memory of a search: results by genome and by gradients, the best candidate, and the front.
 
 The lookups are those of EvoMAL's symbolic and gradient equivalence filters (sections 3.5.1 and 3.5.3), both by hashing.
 """
 
-from dataclasses import dataclass
-
-from evomal.expression import Expression
-from evomal.methods.outcomes import Outcome, State
-from evomal.methods.proposals import Genome, key_of, size_of
-from evomal.text import shorten
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A genome that was trained, with its weights, its fitness and its place in the search."""
-
-    genome: Genome
-    weights: tuple[float, ...]
-    fitness: float
-    generation: int
-    index: int
-
-    def __repr__(self) -> str:
-        place = f"{self.generation}:{self.index}"
-        return f"Candidate({place} {shorten(str(self.genome), 60)!r}, fitness={self.fitness:.4g})"
-
-    @property
-    def expression(self) -> Expression | None:
-        """The tree; None for a genome of numbers."""
-        return self.genome if isinstance(self.genome, Expression) else None
-
-    @property
-    def size(self) -> int:
-        """Nodes of the tree, or how many numbers there are."""
-        return size_of(self.genome)
-
-    @property
-    def rank(self) -> tuple[float, int, int, int]:
-        """Smaller is better: fitness, then the smaller tree, then the earlier."""
-        return (self.fitness, self.size, self.generation, self.index)
+from evomal.methods.candidates import Candidate, State, best_of, front_of
 
 
 class Archive:
-    """Outcomes by tree and by gradient fingerprint; only fitness that was measured makes a best or a front.
-
-    A cached fitness is no news, and one taken over from a candidate with equal gradients is a guess: good enough to
-    spare a training, not to put an untrained loss in the place of the trained one.
-    """
+    """Every candidate that was evaluated; the first of equal genomes or equal fingerprints is kept."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, Outcome] = {}
-        self._by_fingerprint: dict[str, Outcome] = {}
-        self._best_by_size: dict[int, Candidate] = {}
-        self._best: Candidate | None = None
+        self._by_genome: dict[str, Candidate] = {}
+        self._by_fingerprint: dict[str, Candidate] = {}
+        self._evaluated: list[Candidate] = []
 
     def __len__(self) -> int:
-        """How many different genomes were seen."""
-        return len(self._by_key)
+        """Number of different genomes."""
+        return len(self._by_genome)
 
     @property
     def best(self) -> Candidate | None:
-        """The best candidate ever seen; None while none has a fitness."""
-        return self._best
+        """The best candidate that was trained; None if there is none."""
+        return best_of(self._evaluated)
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """Candidates that no other beats in size without losing in fitness, smallest first."""
-        front: list[Candidate] = []
-        for _, candidate in sorted(self._best_by_size.items()):
-            if not front or candidate.fitness < front[-1].fitness:
-                front.append(candidate)
-        return tuple(front)
+        """Trained candidates that are better than all that are as small or smaller, smallest first."""
+        return front_of(self._evaluated)
 
-    def seen(self, genome: Genome) -> Outcome | None:
-        """The outcome of the same genome seen before, as a cached one; a rejection is an outcome too."""
-        outcome = self._by_key.get(key_of(genome))
-        return None if outcome is None else outcome.seen_again()
+    def same_genome(self, candidate: Candidate) -> Candidate | None:
+        """The first candidate with this genome, whatever became of it; None if there is none."""
+        return self._by_genome.get(candidate.genome)
 
-    def twin(self, fingerprint: str, *, weights: tuple[float, ...] = ()) -> Outcome | None:
-        """The fitness of an earlier candidate with the same gradients, for a candidate that has these weights."""
-        outcome = self._by_fingerprint.get(fingerprint)
-        return None if outcome is None else outcome.of_twin(weights)
+    def same_gradients(self, candidate: Candidate) -> Candidate | None:
+        """The first candidate that was trained and has the same gradients; None if there is none."""
+        return None if candidate.fingerprint is None else self._by_fingerprint.get(candidate.fingerprint)
 
-    def record(self, genome: Genome, outcome: Outcome, *, generation: int, index: int) -> None:
-        """Remember what became of a candidate; of equal genomes and equal fingerprints the first recorded stays."""
-        self._by_key.setdefault(key_of(genome), outcome)
-        # Whoever was rejected or failed never came to a training, so its gradients foretell no fitness.
-        if outcome.fingerprint is not None and outcome.state in (State.EVALUATED, State.DIVERGED):
-            self._by_fingerprint.setdefault(outcome.fingerprint, outcome)
-        if outcome.state is State.EVALUATED:
-            self._rank(Candidate(genome, outcome.weights, outcome.fitness, generation, index))
-
-    def _rank(self, candidate: Candidate) -> None:
-        rival = self._best_by_size.get(candidate.size)
-        if rival is None or candidate.rank < rival.rank:
-            self._best_by_size[candidate.size] = candidate
-        if self._best is None or candidate.rank < self._best.rank:
-            self._best = candidate
+    def add(self, candidate: Candidate) -> None:
+        """Remember an evaluated candidate."""
+        self._by_genome.setdefault(candidate.genome, candidate)
+        # A rejected or failed candidate was never trained, so its gradients predict no fitness.
+        if candidate.fingerprint is not None and candidate.state in (State.EVALUATED, State.DIVERGED):
+            self._by_fingerprint.setdefault(candidate.fingerprint, candidate)
+        if candidate.state is State.EVALUATED:
+            self._evaluated.append(candidate)

@@ -1,36 +1,80 @@
-"""The baseline: the task's own loss in an ordinary training loop, nothing learned (EvoMAL, section 4.1)."""
+"""The baseline and its rivals: known losses in an ordinary training loop, nothing learned (EvoMAL, section 4.1).
+
+The baseline is the task's own loss. It and the rivals are trained under the protocol of candidates, so that a learned
+loss can be compared with them.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
+from evomal.engine import Fitness
+from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
-from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
-from evomal.methods.method import Method, SearchContext, Workload
-from evomal.methods.outcomes import Outcome
-from evomal.methods.proposals import Proposal
-from evomal.methods.rivals import RIVALS
+from evomal.losses.contract import Kind
+from evomal.methods.candidates import Candidate
+from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, Stage, still_open
+from evomal.methods.method import Method
 from evomal.methods.strategy import FixedForm
 from evomal.progress import StageStepsDone
+from evomal.tasks.metrics import Metric
+from evomal.users_code import place_of_function
+
+RIVALS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("ce", "label-smoothing", "sparse-label-smoothing", "focal", "focal-sparse-label-smoothing"),
+    "multilabel": ("ce", "label-smoothing", "focal"),
+    "regression": ("mse", "mae", "huber"),
+}
+"""The known losses by kind of task, the baseline first. Absolute cross-entropy is not among them: with its default
+weights it is cross-entropy."""
 
 TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
-"""What a task is judged by while a loss is learned for it."""
+"""The baseline by kind of task."""
 
 
-class _TrainingJudge(Judge):
-    """Trains with the losses of those names."""
+def train_rivals(
+    names: Sequence[str],
+    executor: Executor,
+    kind: Kind,
+    *,
+    seed: int | None = None,
+    report: StageStepsDone | None = None,
+) -> list[Fitness | Failure]:
+    """The results of training with each of these losses, with the seed of the search or another."""
+    losses = [named_loss(name, kind=kind) for name in names]
+    return executor.run("evaluate_losses", losses, seed=seed, report=report)
 
-    def __init__(self, context: SearchContext, executor: Executor) -> None:
-        super().__init__(executor)
-        self._kind = context.kind
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
-        cases = [Case(proposal, []) for proposal in proposals]
-        self._trained(cases, report)
-        return concluded(cases)
+def require_baseline(name: str, result: Fitness | Failure, metric: Metric) -> None:
+    """Stop if training or measuring with the task's own loss raises: then no candidate would do better.
 
-    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
-        return "evaluate_losses", [[named_loss(str(genome), kind=self._kind) for genome, _ in losses]]
+    A baseline that diverges is no reason to stop, since another loss may not diverge.
+
+    Raises:
+        EvomalError: The model, the metric or a library raised; the sentence has the type, the message and the place.
+        InputError: The metric has no finite value for a trained model whose outputs are finite.
+    """
+    if isinstance(result, Failure):
+        sentence = f"the task cannot be trained with its own loss, {name}: {result.raised or result.sentence}"
+        raise EvomalError(sentence) from (None if result.raised is None else result.raised.error)
+    if result.is_undefined:
+        place = place_of_function(metric.function)
+        where = f" ({place})" if place else ""
+        raise InputError(
+            f"the metric {metric.name}{where} must be a finite number for a model trained with the task's own loss, "
+            f"{name}, but {result.sentence}"
+        )
+
+
+class _NamedLossEvaluator(Evaluator):
+    """Trains with the losses of the names that are proposed."""
+
+    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
+        self._train(candidates, still_open(candidates), report)
+
+    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
+        kind = self._context.kind
+        return "evaluate_losses", [[named_loss(candidate.genome, kind=kind) for candidate in candidates]]
 
 
 def _task_loss(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
@@ -38,6 +82,10 @@ def _task_loss(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
 
 
 BASELINE = Method(
-    "baseline", "trains with the task's own loss and learns nothing", _task_loss, _TrainingJudge,
-    Workload({"evaluate_losses": None}), of_expressions=False,
-)  # fmt: skip
+    "baseline",
+    "trains with the task's own loss and learns nothing",
+    _task_loss,
+    _NamedLossEvaluator,
+    {"evaluate_losses": None},
+    searches_expressions=False,
+)

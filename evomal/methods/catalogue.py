@@ -1,10 +1,22 @@
-"""Methods by name."""
+"""Methods by name, and the losses that their candidates stand for."""
+
+from collections.abc import Sequence
+
+import sympy
 
 from evomal.checks import unknown_name
+from evomal.expression import Expression
+from evomal.expression.symbolic import rounded
+from evomal.losses.catalogue import CATALOGUE, named_loss
+from evomal.losses.contract import Kind, Loss
+from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.taylor import TaylorLoss
 from evomal.methods.baseline import BASELINE
-from evomal.methods.evolution import EVOMAL, GP_LFL, RANDOM
+from evomal.methods.candidates import Genome
+from evomal.methods.genetic import EVOMAL, GP_LFL
 from evomal.methods.method import Method
-from evomal.methods.ml3 import ML3, ML3_SINGLE
+from evomal.methods.ml3 import ML3, ML3_SINGLE, NETWORK, network_loss
+from evomal.methods.random_search import RANDOM
 from evomal.methods.taylorglo import TAYLORGLO
 
 METHODS: dict[str, Method] = {
@@ -13,7 +25,27 @@ METHODS: dict[str, Method] = {
 
 
 def method_named(name: str) -> Method:
-    """The method of that name, or an error with the nearest one."""
+    """The method of that name, or an error that suggests the nearest one."""
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     return METHODS[name]
+
+
+def learned_loss(genome: Genome, weights: Sequence[float], *, kind: Kind, activation: str = "identity") -> Loss:
+    """The loss module: an expression with its weights, a polynomial, a network, or the loss of that name."""
+    if isinstance(genome, Expression):
+        return ExpressionLoss(genome, weights=weights, kind=kind, activation=activation)
+    if isinstance(genome, tuple):
+        return TaylorLoss(genome, kind=kind)
+    if genome == NETWORK:
+        return network_loss(weights, kind)
+    return named_loss(genome, kind=kind)
+
+
+def readable(genome: Genome, weights: Sequence[float]) -> str:
+    """A formula for people."""
+    if isinstance(genome, Expression):
+        return genome.formula(weights)
+    if isinstance(genome, tuple):
+        return str(rounded(sympy.expand(TaylorLoss(genome).sympy())))
+    return "softplus(W3·relu(W2·relu(W1·(f, y))))" if genome == NETWORK else CATALOGUE[genome].formula

@@ -1,13 +1,16 @@
-"""ML³: the loss is a small network, trained by unrolled differentiation alone (Bechtle et al., 2021).
+"""ML³: the loss is a small network, trained by unrolled differentiation alone.
 
-One generation is a pass of meta steps, from the weights that the last one ended with, then a training to measure its
-fitness. The specification's ML³ is a single pass (`ml3-single`), which moves each weight by a quarter at most; `ml3`
-makes as many passes as other methods have generations, and the best of them is the result: stronger than the paper's.
-Pass g takes the meta steps from g · meta_steps on, so that every pass sees starts and batches of its own. Adam begins
-each pass anew, so that the recorded weights are all it takes to go on.
+Bechtle, Molchanov, Chebotar, Grefenstette, Righetti, Sukhatme and Meier, Meta Learning via Learned Loss, ICPR 2021.
+
+One generation is a pass of meta steps, which starts from the weights that the last one ended with, then a training that
+measures its fitness. The specification's ML³ is a single pass (`ml3-single`), which moves each weight by a quarter at
+most; `ml3` makes as many passes as other methods have generations, and returns the best: stronger than the paper's.
+Pass g takes the meta steps from g · meta_steps on, so that every pass sees its own initial weights and batches. Adam is
+reset in each pass, so that the recorded weights are all that is needed to continue.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,10 +18,9 @@ import torch
 from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
-from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded, still_open
-from evomal.methods.method import Method, SearchContext, Workload
-from evomal.methods.outcomes import Outcome
-from evomal.methods.proposals import Proposal
+from evomal.methods.candidates import Candidate
+from evomal.methods.evaluation import Evaluator, SearchContext, Stage, still_open, with_optimised
+from evomal.methods.method import Method
 from evomal.methods.strategy import FixedForm
 from evomal.progress import StageStepsDone
 from evomal.randomness import torch_generator
@@ -27,37 +29,33 @@ NETWORK = "network"
 """The name of the form: the MLP of (f, y) that `NeuralLoss` is."""
 
 
-class _NetworkJudge(Judge):
-    """Tunes the network, then trains with it."""
-
-    def __init__(self, context: SearchContext, executor: Executor) -> None:
-        super().__init__(executor)
-        self._context = context
-
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
-        cases = [Case(proposal, list(proposal.weights) or self._start()) for proposal in proposals]
-        rows = [case.weights for case in cases]
-        passes = [generation] * len(cases)
-        for case, result in self._worked_on("optimise_networks", cases, rows, passes, report=report):
-            case.tuned(result)
-        self._trained(still_open(cases), report)
-        return concluded(cases)
-
-    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
-        return "evaluate_losses", [[network_loss(weights, self._context.kind) for _, weights in losses]]
-
-    def _start(self) -> list[float]:
-        layers = starting_layers(generator=torch_generator(self._context.seed, "starting network"))
-        weights: list[float] = weights_of(layers).tolist()
-        return weights
-
-
 def network_loss(weights: Sequence[float], kind: Kind) -> NeuralLoss:
-    """The loss with these weights, as optimisation gives them."""
+    """The loss with these weights, as the optimisation returns them."""
     return NeuralLoss(layers_of(torch.tensor(list(weights), dtype=torch.float64)), kind=kind)
 
 
-def _pass_after_pass(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
+class _NetworkEvaluator(Evaluator):
+    """Optimises the network, then trains with it."""
+
+    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
+        places = still_open(candidates)
+        for place in places:
+            candidates[place] = replace(candidates[place], weights=candidates[place].weights or self._start())
+        rows = [list(candidates[place].weights) for place in places]
+        passes = [candidates[place].generation for place in places]
+        for place, result in self._run("optimise_networks", candidates, places, rows, passes, report=report):
+            candidates[place] = with_optimised(candidates[place], result)
+        self._train(candidates, still_open(candidates), report)
+
+    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
+        return "evaluate_losses", [[network_loss(candidate.weights, self._context.kind) for candidate in candidates]]
+
+    def _start(self) -> tuple[float, ...]:
+        layers = starting_layers(generator=torch_generator(self._context.seed, "starting network"))
+        return tuple(weights_of(layers).tolist())
+
+
+def _many_passes(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
     return FixedForm(NETWORK, generations=context.settings.generations)
 
 
@@ -65,12 +63,17 @@ def _single_pass(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
     return FixedForm(NETWORK)
 
 
-_WORKLOAD = Workload({"optimise_networks": None, "evaluate_losses": None})
 ML3 = Method(
-    "ml3", "tunes a small network as the loss, pass after pass, and takes the best pass", _pass_after_pass,
-    _NetworkJudge, _WORKLOAD, of_expressions=False,
-)  # fmt: skip
-ML3_SINGLE = Method(
-    "ml3-single", "tunes a small network as the loss in one pass, as in the paper", _single_pass, _NetworkJudge,
-    _WORKLOAD, of_expressions=False,
-)  # fmt: skip
+    "ml3",
+    "tunes a small network as the loss, pass after pass, and takes the best pass",
+    _many_passes,
+    _NetworkEvaluator,
+    {"optimise_networks": None, "evaluate_losses": None},
+    searches_expressions=False,
+)
+ML3_SINGLE = replace(
+    ML3,
+    name="ml3-single",
+    purpose="tunes a small network as the loss in one pass, as in the paper",
+    make_strategy=_single_pass,
+)

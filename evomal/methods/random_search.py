@@ -1,80 +1,50 @@
-"""Random search: freshly drawn trees in every generation, the control that a search must beat."""
+"""Random search: freshly drawn trees in every generation, the control that a search must beat.
 
-from dataclasses import dataclass
+The trees are ramped half-and-half (Koza, Genetic Programming, 1992), as in EvoMAL's first generation (section 3.2.1).
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
-from evomal.expression.generate import Heights
-from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
-from evomal.methods.outcomes import Outcome
-from evomal.methods.proposals import Proposal
-from evomal.methods.strategy import GenerationalStrategy
+from evomal.methods.candidates import Candidate, proposed
+from evomal.methods.evaluation import SearchContext
+from evomal.methods.filters import FilteringEvaluator
+from evomal.methods.method import Method
+from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
-
-# A crossover can make a tree twice as high before the cap is applied to it.
-_HIGHEST_CAP = MAX_HEIGHT // 2
-# A full tree of binary operators, the largest that can be drawn, must still be one that any tree may be.
-_HIGHEST_START = (MAX_SIZE + 1).bit_length() - 2
+from evomal.settings import SearchSettings
 
 
-@dataclass(frozen=True)
-class RampedTrees:
-    """The distribution a search starts from: ramped half-and-half trees that are valid losses under a height cap."""
+class RandomSearch(Strategy):
+    """Proposes as many trees as a genetic search, each drawn without regard to any fitness."""
 
-    initial_height: Heights = (2, 4)
-    max_height: int = 10
+    def __init__(self, context: SearchContext, seeds: Sequence[Expression] = ()) -> None:
+        if seeds:
+            raise InputError("random search draws every tree anew, so it cannot be seeded with losses")
+        super().__init__(population=context.settings.population, generations=context.settings.generations)
+        self._settings, self._seed = context.settings, context.seed
 
-    def __post_init__(self) -> None:
-        whole_number("max_height", self.max_height, at_least=1)
-        if self.max_height > _HIGHEST_CAP:
-            raise InputError(f"max_height must be at most {_HIGHEST_CAP} but got {self.max_height}")
-        try:
-            low, high = self.initial_height
-        except (TypeError, ValueError):
-            raise InputError(
-                f"initial_height must be a lowest and a highest height but got {self.initial_height!r}"
-            ) from None
-        for height in (low, high):
-            whole_number("initial_height", height, at_least=0)
-        if low > high:
-            raise InputError(f"initial_height must go from the lower height to the higher but got {low} to {high}")
-        highest = min(self.max_height, _HIGHEST_START)
-        if high > highest:
-            raise InputError(
-                f"initial_height must be at most {highest} with max_height = {self.max_height} but got {high}"
-            )
-        object.__setattr__(self, "initial_height", (low, high))
+    def _propose(self) -> list[Candidate]:
+        generators = [generator(self._seed, "random search", self.generation, i) for i in range(self.population)]
+        return [proposed(draw_tree(self._settings, randomness), "sampled") for randomness in generators]
 
-    def draw(self, generator: np.random.Generator) -> Expression:
-        """One tree."""
-        heights, cap = self.initial_height, self.max_height
-        return ramped_half_and_half(1, heights=heights, max_height=cap, generator=generator)[0]
+    def _learn(self, candidates: list[Candidate]) -> None:
+        """The results change nothing here."""
 
 
-class RandomSearch(GenerationalStrategy):
-    """As many trees as a genetic search proposes, each drawn without regard to any outcome."""
+def draw_tree(settings: SearchSettings, randomness: np.random.Generator) -> Expression:
+    """One ramped tree that is a valid loss within the heights of the settings."""
+    heights, cap = settings.initial_height, settings.max_height
+    return ramped_half_and_half(1, heights=heights, max_height=cap, generator=randomness)[0]
 
-    def __init__(
-        self,
-        *,
-        seed: int,
-        population: int = 25,
-        generations: int = 50,
-        initial_height: Heights = (2, 4),
-        max_height: int = 10,
-    ) -> None:
-        super().__init__(population=population, generations=generations)
-        self._seed = seed
-        self._trees = RampedTrees(initial_height, max_height)
 
-    def _propose(self) -> list[Proposal]:
-        return [Proposal(self._trees.draw(self._randomness(index)), "sampled") for index in range(self.population)]
-
-    def _learn(self, proposals: list[Proposal], outcomes: list[Outcome]) -> None:
-        """Outcomes change nothing here."""
-
-    def _randomness(self, index: int) -> np.random.Generator:
-        return generator(self._seed, "random search", self.generation, index)
+RANDOM = Method(
+    "random",
+    "draws formulas at random and tunes their weights",
+    RandomSearch,
+    FilteringEvaluator,
+    {"gradient_norms": 1.0, "optimise": 0.7, "gains": 0.7, "evaluate": 0.2},
+)

@@ -1,4 +1,8 @@
-"""CMA-ES over the parameters of a Taylor polynomial (Hansen, The CMA Evolution Strategy: A Tutorial, 2016)."""
+"""TaylorGLO: CMA-ES over the parameters of a Taylor polynomial.
+
+Gonzalez and Miikkulainen, Optimizing Loss Functions Through Multi-Variate Taylor Polynomial Parameterization, GECCO
+2021; Hansen, The CMA Evolution Strategy: A Tutorial, 2016.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,80 +10,79 @@ from typing import Any, cast
 
 import numpy as np
 
-from evomal.checks import finite_number
+from evomal.checks import whole_number
 from evomal.expression import Expression
 from evomal.losses.taylor import PARAMETERS, as_tree
-from evomal.methods.judging import Case, Executor, Judge, Learned, Stage, concluded
-from evomal.methods.method import Method, SearchContext, Workload
-from evomal.methods.outcomes import Outcome
-from evomal.methods.proposals import Proposal
-from evomal.methods.strategy import GenerationalStrategy
+from evomal.methods.candidates import Candidate, proposed
+from evomal.methods.evaluation import Evaluator, SearchContext, Stage, still_open
+from evomal.methods.method import Method
+from evomal.methods.strategy import Strategy
 from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 
-# With fewer there is one parent alone, and the learning rate of the covariance, by which cmaes divides, is zero.
+# With fewer there is only one parent, and the learning rate of the covariance, by which cmaes divides, is zero.
 _LEAST_POPULATION = 4
+_SIGMA = 1.2
 
 
-class CmaSearch(GenerationalStrategy):
-    """Vectors from a normal distribution that moves and stretches towards the better half of each generation."""
+class CmaSearch(Strategy):
+    """Proposes vectors from a normal distribution that is adapted to the better half of each generation."""
 
-    def __init__(self, *, seed: int, population: int = 25, generations: int = 50, sigma: float = 1.2) -> None:
-        super().__init__(population=population, generations=generations, least_population=_LEAST_POPULATION)
-        from cmaes import CMA  # takes most of a second, which the other strategies need not pay
+    def __init__(self, context: SearchContext, _: Sequence[Expression] = ()) -> None:
+        settings = context.settings
+        super().__init__(population=settings.population, generations=settings.generations)
+        whole_number("population", settings.population, at_least=_LEAST_POPULATION)
+        from cmaes import CMA  # takes most of a second to import, which the other strategies need not wait for
 
         self._optimiser = CMA(
             mean=np.zeros(PARAMETERS),
-            sigma=finite_number("sigma", sigma, above=0),
-            population_size=population,
-            seed=int(generator(seed, "cma").integers(2**32)),
+            sigma=_SIGMA,
+            population_size=settings.population,
+            seed=int(generator(context.seed, "cma").integers(2**32)),
         )
 
-    def _propose(self) -> list[Proposal]:
-        return [Proposal(tuple(self._optimiser.ask().tolist()), "sampled") for _ in range(self.population)]
+    def _propose(self) -> list[Candidate]:
+        return [proposed(tuple(self._optimiser.ask().tolist()), "sampled") for _ in range(self.population)]
 
-    def _learn(self, proposals: list[Proposal], outcomes: list[Outcome]) -> None:
-        values = finite_values([outcome.fitness for outcome in outcomes])
-        vectors = [np.array(proposal.numbers) for proposal in proposals]
-        self._optimiser.tell(list(zip(vectors, values, strict=True)))
+    def _learn(self, candidates: list[Candidate]) -> None:
+        values = finite_values([candidate.fitness for candidate in candidates])
+        self._optimiser.tell([(np.array(_theta(c)), value) for c, value in zip(candidates, values, strict=True)])
 
 
 def finite_values(fitnesses: Sequence[float]) -> list[float]:
-    """Fitness as CMA-ES may be told it: what has none comes one behind the worst that has, or all are equal.
+    """Fitness as CMA-ES is told it: a candidate without fitness ranks behind the worst that has one.
 
-    Only ranks move the distribution, so the distance says nothing; but cmaes keeps the values and subtracts them from
-    each other, where an infinite one would become NaN.
+    Only ranks move the distribution, so the distance does not matter; but cmaes keeps the values and subtracts them
+    from each other, which would turn infinite ones into NaN.
     """
     finite = [fitness for fitness in fitnesses if math.isfinite(fitness)]
     worst = max(finite, default=0.0)
-    # One more is no more for a huge number, and the failed would then share a rank with the worst.
+    # Adding one does not change a huge number, and the failed would then share the rank of the worst.
     behind = max(worst + 1, math.nextafter(worst, math.inf))
     return [fitness if math.isfinite(fitness) else behind for fitness in fitnesses]
 
 
-class _PolynomialJudge(Judge):
+class _PolynomialEvaluator(Evaluator):
     """Trains with every polynomial that is proposed."""
 
-    def __init__(self, _: SearchContext, executor: Executor) -> None:
-        super().__init__(executor)
+    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
+        self._train(candidates, still_open(candidates), report)
 
-    def _judged(self, proposals: Sequence[Proposal], generation: int, report: StageStepsDone | None) -> list[Outcome]:
-        cases = [Case(proposal, []) for proposal in proposals]
-        self._trained(cases, report)
-        return concluded(cases)
-
-    def _training(self, losses: Sequence[Learned]) -> tuple[Stage, list[Sequence[Any]]]:
-        # A polynomial is an expression with weights, and those the engine trains with together.
-        trees, weights = zip(*(as_tree(cast(tuple[float, ...], theta)) for theta, _ in losses), strict=True)
+    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
+        # A polynomial is an expression with weights, and the engine trains with all of those together.
+        trees, weights = zip(*(as_tree(_theta(candidate)) for candidate in candidates), strict=True)
         return "evaluate", [trees, weights]
 
 
-def _covariance_adapted(context: SearchContext, _: Sequence[Expression]) -> CmaSearch:
-    settings = context.settings
-    return CmaSearch(seed=context.seed, population=settings.population, generations=settings.generations)
+def _theta(candidate: Candidate) -> tuple[float, ...]:
+    return cast(tuple[float, ...], candidate.form)
 
 
 TAYLORGLO = Method(
-    "taylorglo", "evolves the parameters of a polynomial", _covariance_adapted, _PolynomialJudge,
-    Workload({"evaluate": 1.0}), of_expressions=False,
-)  # fmt: skip
+    "taylorglo",
+    "evolves the parameters of a polynomial",
+    CmaSearch,
+    _PolynomialEvaluator,
+    {"evaluate": 1.0},
+    searches_expressions=False,
+)

@@ -18,7 +18,7 @@ from evomal.figures.front import draw_front, front
 from evomal.figures.loss_shape import draw_loss, loss_shape
 from evomal.figures.run_times import draw_run_times, run_times
 from evomal.figures.search_curves import draw_search_curves, search_curves
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.report.commands import (
     UNKNOWN_TO_COMPARE,
     RepeatCommand,

@@ -1,6 +1,5 @@
 """Runs: their record, who may write it, and where they are."""
 
-from evomal.runs.candidates import RecordedCandidate, genome_text
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.listing import FoundRun, runs_in
 from evomal.runs.lock import FolderLock
@@ -14,10 +13,8 @@ __all__ = [
     "FolderLock",
     "FoundRun",
     "Generation",
-    "RecordedCandidate",
     "RunState",
     "RunStore",
-    "genome_text",
     "runs_in",
     "versions",
 ]

@@ -15,9 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evomal.expression import Expression
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import Candidate, State
 from evomal.progress import Announce, StageBar
-from evomal.runs.candidates import RecordedCandidate
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation, final_text, rivals_text
 from evomal.text import printable
@@ -66,7 +65,7 @@ class SearchDisplay:
         self._rivals: Mapping[str, float] = {}
         self._final: Final | None = None
         self._counts: Counter[State] = Counter()
-        self._best: RecordedCandidate | None = None
+        self._best: Candidate | None = None
         self._formula = _UNKNOWN
         self._note = ""
         self._is_over = False
@@ -211,7 +210,7 @@ def generation_line(generation: Generation, generations: int) -> str:
     return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
 
 
-def shown_formula(candidate: RecordedCandidate) -> str:
+def shown_formula(candidate: Candidate) -> str:
     """The simplified formula with its weights; the genome's own text where there is none."""
     text = candidate.genome
     try:

@@ -21,11 +21,10 @@ from evomal.losses.catalogue import named_loss
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
-from evomal.methods.baseline import BASELINE, TASK_LOSSES
+from evomal.methods.baseline import BASELINE, RIVALS, TASK_LOSSES
+from evomal.methods.evaluation import TIMED_AS
 from evomal.methods.filters import is_dead
-from evomal.methods.judging import TIMED_AS
-from evomal.methods.random_search import RampedTrees
-from evomal.methods.rivals import RIVALS
+from evomal.methods.random_search import draw_tree
 from evomal.randomness import generator, torch_generator
 from evomal.runs.preparation import tried
 from evomal.settings import SearchSettings
@@ -90,7 +89,7 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
         # The passes of a network have starts of their own; everything else shares those of the first.
         passes = strategy.generations if "optimise_networks" in seconds else 1
         stages = {"setup": setup + passes * trial.seconds_of_starts, "rivals": rivals}
-        for stage in chosen.workload.shares:
+        for stage in chosen.workload:
             name = TIMED_AS[stage]
             stages[name] = stages.get(name, 0.0) + strategy.generations * seconds[stage]
         finalists = min(settings.finalists, strategy.population * strategy.generations)
@@ -110,7 +109,7 @@ class _Trial:
         self.plan = "; ".join(f"{plan.mode}: {plan.reason}" for plan in engine.plans)
         looped = all(plan.mode == "looped" for plan in engine.plans)
         # Rivals are trained one by one, whatever the method's own losses are.
-        self._wanted = {"evaluate_losses": 1, **method.workload.candidates(engine.settings.population)}
+        self._wanted = {"evaluate_losses": 1, **method.expected_candidates(engine.settings.population)}
         self._tried = {
             stage: min(count, _LOOPED_CANDIDATES) if looped and stage in _STEPS_OF else count
             for stage, count in self._wanted.items()
@@ -165,7 +164,7 @@ class _Trial:
     def _living_trees(self, engine: Engine) -> Iterator[Expression]:
         """Trees that a search would train, and any at all where none is found among the first."""
         for index in itertools.count():
-            tree = RampedTrees().draw(generator(self._seed, "trial", index))
+            tree = draw_tree(SearchSettings(), generator(self._seed, "trial", index))
             if index >= _DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
                 yield tree
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs.candidates import RecordedCandidate
+from evomal.methods.candidates import Candidate, best_of
 from evomal.runs.finals import Scores
 from evomal.runs.recorded_run import RunState, read_run
-from evomal.runs.results import best_of
 from evomal.runs.store import RECORD_NAME
 
 
@@ -26,7 +25,7 @@ class FoundRun:
     written: str | None = None
     generations: int = 0
     candidates: int = 0
-    best: RecordedCandidate | None = None
+    best: Candidate | None = None
     scores: Scores | None = None
     """What the best came to in the final; None where there was none."""
 

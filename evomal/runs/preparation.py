@@ -10,7 +10,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
-from evomal.methods import Executor, Judge, Method, SearchContext
+from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.strategy import Strategy
 from evomal.runs.executors import EXECUTORS, Say, Tick
 from evomal.settings import SearchSettings
@@ -29,7 +29,7 @@ class Prepared:
     tasks: Sequence[Task]
     executor: Executor
     strategy: Strategy
-    judge: Judge
+    evaluator: Evaluator
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def prepared(
     opened = EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say, tick)
     with opened as executor:
         context = SearchContext(settings, seed, judged[0].kind)
-        yield Prepared(judged, executor, _strategy(method, context), method.judge(context, executor))
+        yield Prepared(judged, executor, _strategy(method, context), method.evaluator(context, executor))
 
 
 def tried(tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int) -> tuple[Engine, Strategy]:
@@ -58,7 +58,7 @@ def _strategy(method: Method, context: SearchContext) -> Strategy:
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
     """What the engine needs to know; an output activation is for expressions only."""
     shared = {name: getattr(settings, name) for name in _SHARED}
-    if not method.of_expressions:
+    if not method.searches_expressions:
         shared["activation"] = "identity"
     return EngineSettings(**shared, recipe=settings.recipe_changes())
 

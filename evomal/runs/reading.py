@@ -15,10 +15,8 @@ from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.losses.contract import Kind, Loss
 from evomal.methods import METHODS, learned_loss
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import Candidate, State, genome_from
 from evomal.progress import tracked
-from evomal.runs import RecordedCandidate
-from evomal.runs.candidates import genome_from
 from evomal.runs.canonical import differences
 from evomal.runs.finals import Final
 from evomal.runs.recorded_run import RunState, read_run
@@ -50,19 +48,19 @@ class Run:
     is_complete: bool
     hardware: str
     settings: Mapping[str, Any]
-    candidates: tuple[RecordedCandidate, ...]
+    candidates: tuple[Candidate, ...]
     rivals: Mapping[str, float] = field(default_factory=dict)
     """Fitness of the known losses before the first generation, the baseline first; infinite where one diverged."""
     final: Final | None = None
     """What the best candidates and the rivals came to with fresh seeds; None where that was not done."""
 
     @cached_property
-    def computed(self) -> tuple[RecordedCandidate, ...]:
+    def computed(self) -> tuple[Candidate, ...]:
         """All candidates but elites, for which nothing was computed."""
         return tuple(candidate for candidate in self.candidates if candidate.origin != "elite")
 
     @cached_property
-    def trained(self) -> tuple[RecordedCandidate, ...]:
+    def trained(self) -> tuple[Candidate, ...]:
         """Those whose fitness was measured, each once."""
         return tuple(candidate for candidate in self.computed if candidate.state is State.EVALUATED)
 
@@ -266,7 +264,7 @@ def classes_of(run: Run) -> int:
     return (DATASETS[dataset].classes if dataset in DATASETS else 0) or _USUAL_CLASSES
 
 
-def loss_of(run: Run, candidate: RecordedCandidate) -> Loss | None:
+def loss_of(run: Run, candidate: Candidate) -> Loss | None:
     """The loss of a candidate; None where its kind is not known or a stranger recorded what is no loss."""
     kind, activation = kind_of(run), run.settings.get("activation")
     if kind is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs.candidates import RecordedCandidate
+from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Final, recorded_final, rivals_of
 from evomal.runs.lock import is_held
 from evomal.runs.store import RECORD_NAME, Forced, RunStore
@@ -39,7 +39,7 @@ class RecordedRun:
     created: str
     written: str | None
     """When the last candidates were recorded; None where there are none yet."""
-    candidates: tuple[RecordedCandidate, ...]
+    candidates: tuple[Candidate, ...]
     ending: str | None
     """Why the run is complete; None where it is not."""
     forced: tuple[Forced, ...]

@@ -9,10 +9,7 @@ from pathlib import Path
 from evomal.expression import Expression
 from evomal.losses.contract import Kind, Loss
 from evomal.methods import learned_loss, readable
-from evomal.methods.archive import Candidate
-from evomal.methods.outcomes import State
-from evomal.methods.proposals import Genome
-from evomal.runs.candidates import RecordedCandidate
+from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.runs.finals import Final, Scores
 from evomal.text import plural, shorten
 from evomal.units import Units
@@ -20,16 +17,20 @@ from evomal.units import Units
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation as far as it is recorded; `best` is None where nothing was trained, ties go to the smaller.
+    """What a generation came to.
 
-    Elites take part in `best` and `size`, but nothing was computed for them: they are in no count and take no time.
+    Elites count in `best` and `size`. Nothing was computed for them, so they do not count in `counts` and `seconds`.
     """
 
     number: int
+    """Counted from 0."""
     size: int
     counts: Mapping[State, int]
-    best: RecordedCandidate | None
+    """Number of candidates in each state."""
+    best: Candidate | None
+    """None if no candidate was trained successfully; of equal ones the smaller."""
     seconds: Mapping[str, float] = field(compare=False)
+    """Time taken by each stage."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
@@ -37,50 +38,48 @@ class Generation:
         return f"Generation({self.number}, {best}, {counts or 'nothing computed'})"
 
 
-def summarised(candidates: Iterable[RecordedCandidate]) -> tuple[Generation, ...]:
+def summarised(candidates: Iterable[Candidate]) -> tuple[Generation, ...]:
     """The generations of these candidates, in order."""
-    members: dict[int, list[RecordedCandidate]] = {}
+    members: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         members.setdefault(candidate.generation, []).append(candidate)
     return tuple(_summary(number, members[number]) for number in sorted(members))
 
 
-def best_of(candidates: Iterable[RecordedCandidate]) -> RecordedCandidate | None:
-    """The one an archive would call the best: trained itself, least fitness, then the smaller, then the earlier."""
-    trained = [candidate for candidate in candidates if candidate.state is State.EVALUATED]
-    least = min((candidate.fitness for candidate in trained), default=math.inf)
-    equals = [candidate for candidate in trained if candidate.fitness == least]
-    return min(equals, key=lambda one: (one.size or math.inf, one.generation, one.index), default=None)
-
-
-def _summary(number: int, members: list[RecordedCandidate]) -> Generation:
+def _summary(number: int, members: list[Candidate]) -> Generation:
     seconds: dict[str, float] = {}
-    computed = [member for member in members if member.origin != "elite"]
-    for member in computed:
+    counts: Counter[State] = Counter()
+    for member in members:
+        if member.origin == "elite" or member.state is None:
+            continue
+        counts[member.state] += 1
         for stage, taken in member.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + taken
-    counts = dict(Counter(member.state for member in computed))
-    return Generation(number, len(members), counts, best_of(members), seconds)
+    return Generation(number, len(members), dict(counts), best_of(members), seconds)
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best candidate of a search, as something to use: the final's winner, or where there is no final the one of
-    least fitness."""
+    """The best loss of a search: the winner of the final, or without a final the candidate of lowest fitness.
+
+    Example:
+        >>> loss = result.best.loss()  # doctest: +SKIP
+        >>> loss(model(inputs), targets).backward()  # doctest: +SKIP
+    """
 
     genome: Genome
     weights: tuple[float, ...]
     fitness: float
-    """Of its training in the search, as the search compares it: the metric, or its negative where more is better."""
+    """The result of its training in the search, lower is better: the metric, or its negative."""
     value: float
-    """The metric itself, of the mean over the tasks."""
+    """The metric itself, averaged over the tasks."""
     generation: int
     kind: Kind
     activation: str
     units: Units | None = None
-    """Those in which the tasks standardise their targets, where they share them."""
+    """The units in which the tasks standardise their targets, if they share them."""
     scores: tuple[float, ...] = ()
-    """What its trainings in the final came to, one for each fresh seed, as costs; none where there was no final."""
+    """The results of its trainings in the final as costs, one per fresh seed; empty without a final."""
 
     def __repr__(self) -> str:
         mean = f", mean={self.mean:.4g} of {len(self.scores)}" if self.scores else ""
@@ -90,23 +89,24 @@ class Best:
 
     @property
     def mean(self) -> float:
-        """Of the scores; NaN where there was no final."""
+        """The mean of the scores; NaN without a final."""
         return Scores(self.scores).mean if self.scores else math.nan
 
     @property
     def expression(self) -> Expression | None:
-        """The tree; None where the method's losses are not expressions."""
+        """The tree; None if the losses of the method are not expressions."""
         return self.genome if isinstance(self.genome, Expression) else None
 
     def formula(self) -> str:
-        """Simplified text to read, weights rounded."""
+        """The simplified formula, with rounded weights."""
         return readable(self.genome, self.weights)
 
     def loss(self) -> Loss:
-        """An ordinary module: `loss(output, target)`, of raw outputs and raw targets for regression.
+        """The loss as a module that is called as `loss(output, target)`.
 
-        It has the units of the task it was learned on and standardises both inside; tasks that standardise their
-        targets use it without. Learned on several tasks of different units it has none.
+        For regression it takes raw outputs and targets: it has the units of its task and standardises both inside. A
+        task that standardises its targets uses it without units. Learned on several tasks that differ in their units,
+        it has none.
         """
         loss = learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
         return loss.in_units(self.units)

@@ -14,20 +14,17 @@ from evomal.files import remove_unfinished
 from evomal.losses import save_loss
 from evomal.losses.contract import Provenance
 from evomal.methods import Method, method_named
-from evomal.methods.archive import Candidate
-from evomal.methods.outcomes import Outcome, State
-from evomal.methods.proposals import Proposal
+from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone
-from evomal.runs.candidates import RecordedCandidate, genome_from, genome_text
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.display import ProgressDisplay, SearchListener, stop_check
-from evomal.runs.finals import Final, final_of
+from evomal.runs.finals import Final, Scores, TrialRunner, final_of
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import RECORD_NAME, RunStore
-from evomal.runs.trial_rounds import TrialRounds
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import plural
 from evomal.threads import thread_count
 
 BEST_NAME = "best.json"
@@ -104,16 +101,15 @@ def search(
 
 
 class _Run:
-    """A strategy and a judge, taking turns."""
+    """One search: its strategy and evaluator take turns, and every turn is recorded."""
 
     def __init__(
         self, parts: Prepared, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
     ) -> None:
         self._tasks, self._executor = parts.tasks, parts.executor
-        self._strategy, self._judge = parts.strategy, parts.judge
+        self._strategy, self._evaluator = parts.strategy, parts.evaluator
         self._method, self._settings, self._seed, self._source = method, settings, seed, source
-        self._rounds = TrialRounds(parts.tasks[0], parts.executor, parts.judge, settings, seed)
-        self._recorded: list[RecordedCandidate] = []
+        self._candidates: list[Candidate] = []
         self._final: Final | None = None
 
     def description(self) -> dict[str, Any]:
@@ -133,64 +129,70 @@ class _Run:
     def to_the_end(
         self, store: RunStore | None, callback: Callback | None, listener: SearchListener | None
     ) -> SearchResult:
+        """Replay what is recorded, then compute the rest."""
         begin = time.perf_counter()
         if store is not None:
             self._replay(store)
         if listener is not None:
             steps = sum(self._executor.steps(self._strategy.population).values())
             listener.on_start(generations=self._strategy.generations, steps=steps, recorded=self._history())
-        self._rounds.train_rivals(store, listener)
+        trials = TrialRunner(
+            self._tasks[0], self._executor, self._evaluator, self._settings, self._seed, store, listener
+        )
+        rivals = trials.train_rivals()
         ending = complete = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
-            ending = self._spent(time.perf_counter() - begin)
+            ending = self._used_up(time.perf_counter() - begin)
             if ending is None:
-                self._turn(store, None if listener is None else listener.on_steps)
+                self._generation(store, None if listener is None else listener.on_steps)
                 for call in (callback, None if listener is None else listener.on_generation):
                     if call is not None:
                         call(self._history()[-1])
-        self._hold_final(store, listener)
+        self._final = trials.train_finalists(self._candidates, rivals)
+        if self._final is not None:
+            if store is not None:
+                self._save_best(store.path.parent)
+            if listener is not None:
+                listener.on_final(self._final)
         if ending is None:
             ending = self._strategy.ending
             if store is not None:
                 store.finish(ending)
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was held all the same"
-        folder = None if store is None else store.path.parent
-        archive = self._judge.archive
-        forced = () if store is None else tuple(entry.differences for entry in store.forced)
-        seconds = time.perf_counter() - begin
         metric = self._tasks[0].metric
         return SearchResult(
-            self._best(), self._history(), archive.front, ending, folder, seconds, forced, self._rounds.rivals,
-            self._final, metric.name, metric.cost(1.0) < 0, _failures(self._recorded),
-        )  # fmt: skip
+            best=self._best(),
+            history=self._history(),
+            front=self._evaluator.archive.front,
+            ending=ending,
+            folder=None if store is None else store.path.parent,
+            seconds=time.perf_counter() - begin,
+            forced=() if store is None else tuple(entry.differences for entry in store.forced),
+            rivals=rivals,
+            final=self._final,
+            metric=metric.name,
+            higher_is_better=metric.cost(1.0) < 0,
+            failures=_failures(self._candidates),
+        )
 
-    def _hold_final(self, store: RunStore | None, listener: SearchListener | None) -> None:
-        self._final = self._rounds.hold_final(self._recorded, store, listener)
-        if self._final is None:
-            return
+    def _generation(self, store: RunStore | None, report: StageStepsDone | None) -> None:
+        """Evaluate and record one generation."""
+        archive = self._evaluator.archive
+        # A final that was held when a budget ended the search is over now, and so is its winner.
+        before = None if self._final is not None else archive.best
+        self._final = None
+        candidates = self._evaluator.evaluate(self._strategy.ask(), report=report)
         if store is not None:
-            self._save_best(store.path.parent)
-        if listener is not None:
-            listener.on_final(self._final)
-
-    def _turn(self, store: RunStore | None, report: StageStepsDone | None) -> None:
-        generation = self._strategy.generation
-        proposals = self._strategy.ask()
-        before = None if self._final is not None else self._judge.archive.best
-        self._final = None  # of a search that a budget had ended
-        outcomes = self._judge.outcomes(proposals, generation=generation, report=report)
-        rows = _rows(generation, proposals, outcomes)
-        if store is not None:
-            store.write_chunk(generation, rows)
-            if self._judge.archive.best != before:
+            store.write_chunk(self._strategy.generation, candidates)
+            if archive.best != before:
                 self._save_best(store.path.parent)
-        self._recorded += rows
-        self._strategy.tell(outcomes)
+        self._candidates += candidates
+        self._strategy.tell(candidates)
 
     def _replay(self, store: RunStore) -> None:
-        """Tell what is recorded instead of computing it; what is proposed must be what was."""
-        recorded: dict[int, list[RecordedCandidate]] = {}
+        """Tell the strategy what is recorded; it must propose the candidates that were recorded."""
+        recorded: dict[int, list[Candidate]] = {}
         for candidate in store.candidates():
             recorded.setdefault(candidate.generation, []).append(candidate)
         if len(recorded) > self._strategy.generations:
@@ -198,68 +200,74 @@ class _Run:
                 f"{store.path}: holds {len(recorded)} generations, so that generations must be at least as many, "
                 f"but got {self._strategy.generations}"
             )
-        for generation in sorted(recorded):
-            proposals = self._strategy.ask()
-            rows = recorded[generation]
-            if [row.genome for row in rows] != [genome_text(proposal.genome) for proposal in proposals]:
+        for generation, candidates in sorted(recorded.items()):
+            asked = self._strategy.ask()
+            if [candidate.genome for candidate in candidates] != [candidate.genome for candidate in asked]:
                 raise InputError(
-                    f"{store.path}: generation {generation} is not what seed {self._seed} proposes, so it cannot go on"
+                    f"{store.path}: generation {generation} is not what seed {self._seed} proposes, so the run cannot "
+                    "be resumed"
                 )
-            outcomes = [row.outcome() for row in rows]
-            self._judge.remember(proposals, outcomes, generation=generation)
-            self._strategy.tell(outcomes)
-            self._recorded += rows
-        self._final = final_of(self._recorded, store.trials(), seeds=self._settings.final_seeds)
+            self._evaluator.remember(candidates)
+            self._strategy.tell(candidates)
+            self._candidates += candidates
+        self._final = final_of(self._candidates, store.trials(), seeds=self._settings.final_seeds)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
-            self._save_best(store.path.parent)  # killed between record and file, it may be behind
+            self._save_best(store.path.parent)  # the process may have been killed between record and file
 
-    def _spent(self, seconds: float) -> str | None:
+    def _used_up(self, seconds: float) -> str | None:
         """Why no further generation is begun, if a budget is used up."""
         settings = self._settings
         if settings.max_time is not None and seconds >= settings.max_time:
             return f"the time of {settings.max_time:g} s is used up"
-        # Also those whose training diverged: it was paid for.
-        evaluated = sum("evaluate" in row.seconds and row.origin != "elite" for row in self._recorded)
+        # Trainings that diverged count, too: they were paid for.
+        evaluated = sum("evaluate" in row.seconds and row.origin != "elite" for row in self._candidates)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
             return f"{evaluated} candidates were evaluated, and {settings.max_evaluations} are allowed"
-        best = self._judge.archive.best
         if settings.patience is not None:
+            best = self._evaluator.archive.best
             waited = self._strategy.generation - 1 - (-1 if best is None else best.generation)
             if waited >= settings.patience:
-                return f"nothing better was found for {waited} generation{'' if waited == 1 else 's'}"
+                return f"nothing better was found for {plural(waited, 'generation')}"
         return None
 
     def _history(self) -> tuple[Generation, ...]:
-        return summarised(self._recorded)
+        return summarised(self._candidates)
 
     def _best(self) -> Best | None:
-        found: Candidate | RecordedCandidate | None = self._judge.archive.best
-        scores: tuple[float, ...] = ()
+        found, scores = self._evaluator.archive.best, Scores(())
         if self._final is not None:
-            found, scores = self._final.winner[0], self._final.winner[1].values
+            found, scores = self._final.winner
         if found is None:
             return None
-        genome = genome_from(found.genome) if isinstance(found, RecordedCandidate) else found.genome
-        kind, activation = self._tasks[0].kind, self._executor.record()["activation"]
-        value = self._tasks[0].metric.cost(found.fitness)  # a cost's cost is the metric itself
         units = {task.units for task in self._tasks}
         return Best(
-            genome, found.weights, found.fitness, value, found.generation, kind, activation,
-            units.pop() if len(units) == 1 else None, scores,
-        )  # fmt: skip
+            genome=found.form,
+            weights=found.weights,
+            fitness=found.fitness,
+            value=self._tasks[0].metric.cost(found.fitness),  # the cost of a cost is the metric itself
+            generation=found.generation,
+            kind=self._tasks[0].kind,
+            activation=self._executor.record()["activation"],
+            units=units.pop() if len(units) == 1 else None,
+            scores=scores.values,
+        )
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()
         if best is None:
             return
         task = self._tasks[0]
-        names = " + ".join(one.name for one in self._tasks)
         provenance: Provenance = {
-            "task": names, "model": str(task.record.get("model", "own")), "method": self._method.name,
-            "seed": self._seed, "fitness": best.fitness, "metric": task.metric.name, "value": best.value,
+            "task": " + ".join(one.name for one in self._tasks),
+            "model": str(task.record.get("model", "own")),
+            "method": self._method.name,
+            "seed": self._seed,
+            "fitness": best.fitness,
+            "metric": task.metric.name,
+            "value": best.value,
             "chosen": "the best of one training each",
-        }  # fmt: skip
+        }
         if self._final is not None:
             count = len(self._final.candidates)
             provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
@@ -267,7 +275,7 @@ class _Run:
                 provenance["mean"] = task.metric.cost(best.mean)
         try:
             save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
-        except InputError as error:  # the folder is the run's own by now, so what is wrong with it is no bad input
+        except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
             raise EvomalError(str(error)) from None
 
 
@@ -316,11 +324,6 @@ def _force(store: RunStore, differing: Sequence[Difference]) -> None:
         store.force(differing)
 
 
-def _failures(candidates: Sequence[RecordedCandidate]) -> dict[str, int]:
+def _failures(candidates: Sequence[Candidate]) -> dict[str, int]:
     failed = Counter(candidate.sentence for candidate in candidates if candidate.state is State.FAILED)
     return dict(failed.most_common(_SHOWN_FAILURES))
-
-
-def _rows(generation: int, proposals: Sequence[Proposal], outcomes: Sequence[Outcome]) -> list[RecordedCandidate]:
-    pairs = enumerate(zip(proposals, outcomes, strict=True))
-    return [RecordedCandidate.of(generation, index, proposal, outcome) for index, (proposal, outcome) in pairs]

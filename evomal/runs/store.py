@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs import trials as trial_rows
-from evomal.runs.candidates import MAX_SENTENCE, RecordedCandidate, checked_text, content, from_row, to_row
+from evomal.methods.candidates import Candidate
 from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
 from evomal.runs.database import (
     VERSION,
@@ -30,8 +29,17 @@ from evomal.runs.database import (
     version_of,
 )
 from evomal.runs.lock import FolderLock
-from evomal.runs.results import Generation, summarised
-from evomal.runs.trials import Trial
+from evomal.runs.rows import (
+    MAX_SENTENCE,
+    Trial,
+    candidate_content,
+    candidate_row,
+    checked_text,
+    read_candidate,
+    read_trial,
+    trial_content,
+    trial_row,
+)
 from evomal.runs.verification import damaged, verify
 
 
@@ -213,7 +221,7 @@ class RunStore:
             number = self._connection.execute("SELECT COUNT(*) FROM forced").fetchone()[0]
             insert(self._connection, "forced", (number, chunks, text, now()))
 
-    def write_chunk(self, generation: int, candidates: Sequence[RecordedCandidate]) -> int:
+    def write_chunk(self, generation: int, candidates: Sequence[Candidate]) -> int:
         """Record candidates that were computed together, all or none, and give the number of their chunk."""
         ordered = sorted(candidates, key=lambda candidate: candidate.index)
         if not ordered:
@@ -233,7 +241,7 @@ class RunStore:
                 if candidate.index in known:
                     raise InputError(f"candidate {candidate.index} of generation {generation} is recorded already")
                 known.add(candidate.index)
-                prepared.append(to_row(candidate, number))
+                prepared.append(candidate_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
             # A final that was held when a budget ended the search is held anew once the search is over.
             self._connection.execute("DELETE FROM trials WHERE stage = 'final'")
@@ -247,7 +255,7 @@ class RunStore:
         with self._writing():
             (count,) = self._connection.execute("SELECT COUNT(*) FROM trials").fetchone()
             for place, trial in enumerate(trials, count):
-                insert(self._connection, "trials", trial_rows.to_row(trial, place, now()))
+                insert(self._connection, "trials", trial_row(trial, place, now()))
 
     def trials(self) -> tuple[Trial, ...]:
         """Trainings outside the generations in the order of writing: rivals, then the final; none in version 1."""
@@ -256,7 +264,7 @@ class RunStore:
                 return ()
             found = self._rows("trials", "ORDER BY number")
             try:
-                return tuple(map(trial_rows.from_row, found))
+                return tuple(map(read_trial, found))
             except InputError as error:
                 raise DamageError(f"one of its rows {error}") from None
 
@@ -266,7 +274,7 @@ class RunStore:
         with self._writing():
             insert(self._connection, "ending", (1, text, now()))
 
-    def candidates(self, generation: int | None = None) -> tuple[RecordedCandidate, ...]:
+    def candidates(self, generation: int | None = None) -> tuple[Candidate, ...]:
         """All candidates, or those of one generation, by generation and index."""
         return tuple(candidate for candidate, _ in self._placed(generation))
 
@@ -281,10 +289,6 @@ class RunStore:
             Chunk(number, generation, tuple(places[number]), written) for number, generation, _, _, written in heads
         )
 
-    def generations(self) -> tuple[Generation, ...]:
-        """What each generation came to, as far as it is recorded."""
-        return summarised(self.candidates())
-
     def dump(self) -> str:
         """The record as lines of canonical JSON in a fixed order, without times: what two equal runs share."""
         with self.snapshot():
@@ -294,18 +298,18 @@ class RunStore:
         for chunk in chunks:
             places = {"number": chunk.number, "generation": chunk.generation, "indices": chunk.indices}
             lines.append({"kind": "chunk", **places})
-        lines += [{"kind": "candidate", **content(candidate)} for candidate in candidates]
-        lines += [{"kind": "trial", **trial_rows.content(trial)} for trial in trials]
+        lines += [{"kind": "candidate", **candidate_content(candidate)} for candidate in candidates]
+        lines += [{"kind": "trial", **trial_content(trial)} for trial in trials]
         lines += [{"kind": "forced", "chunks": entry.chunks, "differences": entry.differences} for entry in self.forced]
         lines += [] if ending is None else [{"kind": "ending", "reason": ending}]
         return "".join(f"{canonical(line)}\n" for line in lines)
 
-    def _placed(self, generation: int | None) -> list[tuple[RecordedCandidate, int]]:
+    def _placed(self, generation: int | None) -> list[tuple[Candidate, int]]:
         clause, parameters = ("", ()) if generation is None else ("WHERE generation = ?", (generation,))
         with self._explaining():
             found = self._rows("candidates", f"{clause} ORDER BY generation, position", parameters)
             try:
-                return [from_row(row) for row in found]
+                return [read_candidate(row) for row in found]
             except InputError as error:
                 raise DamageError(f"one of its rows {error}") from None
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
-from evomal.runs import trials
-from evomal.runs.candidates import from_row
 from evomal.runs.canonical import checksum, parsed, settings_text
 from evomal.runs.database import (
     DamageError,
@@ -22,6 +20,7 @@ from evomal.runs.database import (
     rows,
     unchecked_rows,
 )
+from evomal.runs.rows import read_candidate, read_trial
 from evomal.text import plural
 
 _LEAST_ROW_BYTES = 64  # every row holds a checksum of that length
@@ -87,7 +86,7 @@ def _proofs(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generatio
     """The checksums of a chunk's rows, which must be candidates of that chunk."""
     proofs = []
     for row, proof in found:
-        candidate, chunk = from_row(row)
+        candidate, chunk = read_candidate(row)
         if (candidate.generation, chunk) != (generation, number):
             raise DamageError(f"its chunk {number} is incomplete")
         proofs.append(proof)
@@ -98,7 +97,7 @@ def _verify_trials(connection: sqlite3.Connection) -> None:
     if not has_table(connection, "trials"):
         return
     for expected, (values, _) in enumerate(rows(connection, "trials", "ORDER BY number")):
-        trials.from_row(values)
+        read_trial(values)
         if values[0] != expected:
             raise DamageError(f"its trial {expected} is missing")
 
@@ -143,5 +142,5 @@ def _collect(connection: sqlite3.Connection, clause: str, places: set[tuple[int,
         for row, proof in unchecked_rows(connection, "candidates", clause):
             with contextlib.suppress(InputError):
                 if is_intact("candidates", row, proof):
-                    candidate, _ = from_row(row)
+                    candidate, _ = read_candidate(row)
                     places.add((candidate.generation, candidate.index))

@@ -14,7 +14,7 @@ from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
-from evomal.methods.proposals import Genome
+from evomal.methods.candidates import Genome
 from evomal.runs.display import SearchListener
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings

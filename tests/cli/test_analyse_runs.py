@@ -6,9 +6,10 @@ import sqlite3
 
 import pytest
 
+from evomal.methods.candidates import best_of
 from evomal.runs import RunStore
 from evomal.runs.finals import recorded_final, rivals_of
-from evomal.runs.results import best_of
+from evomal.runs.results import summarised
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.figures.records import record, row
 from tests.searches import commanded, search_arguments
@@ -106,7 +107,7 @@ def test_all_agree_on_the_best(columns, searches, tmp_path):
 def test_times_are_those_of_the_record(columns, searches, tmp_path):
     data = columns("runtime", searches / "random-1", tmp_path)
     with RunStore.read(searches / "random-1") as store:
-        generations = store.generations()
+        generations = summarised(store.candidates())
     for stage, mean in zip(data["stage"], data["mean seconds"], strict=True):
         assert mean == pytest.approx(sum(generation.seconds.get(stage, 0.0) for generation in generations))
 

@@ -19,8 +19,8 @@ from evomal.engine import Engine
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, save_loss
-from evomal.methods.outcomes import State
-from evomal.methods.rivals import RIVALS
+from evomal.methods.baseline import RIVALS
+from evomal.methods.candidates import State
 from evomal.runs import RunStore, run_loop, versions
 from evomal.tasks import load_task
 from tests.cli.test_app import run  # noqa: F401  (a fixture)

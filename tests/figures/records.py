@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evomal.methods.outcomes import State
-from evomal.runs import RecordedCandidate, RunStore
-from evomal.runs.trials import Trial
+from evomal.methods.candidates import Candidate, State
+from evomal.runs import RunStore
+from evomal.runs.rows import Trial
 
 VERSIONS = {"evomal": "0.1.0", "torch": "2.13.0", "numpy": "2.0.0", "python": "3.11.7"}
 
@@ -23,9 +23,9 @@ def row(
     genome: str = "abs(sub(f, y))",
     weights: Sequence[float] = (),
     **seconds: float,
-) -> RecordedCandidate:
+) -> Candidate:
     """A candidate that was evaluated where it has a fitness, and rejected where it has none, unless told otherwise."""
-    return RecordedCandidate(
+    return Candidate(
         generation=generation,
         index=index,
         origin=origin,
@@ -61,7 +61,7 @@ def trials(stage: str, scores: Mapping[str, Sequence[float]], first_seed: int = 
 
 
 def record(
-    folder: Path, rows: Sequence[RecordedCandidate], *, complete: bool = True,
+    folder: Path, rows: Sequence[Candidate], *, complete: bool = True,
     rivals: Mapping[str, float] | None = None, final: Mapping[str, Sequence[float]] | None = None, **described: Any,
 ) -> Path:  # fmt: skip
     """Write a run: rivals, a chunk a generation, and what rivals and candidates came to in a final."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evomal.figures.filter_shares import filter_shares
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs.reading import chosen_runs
 from tests.figures.records import record, row
 

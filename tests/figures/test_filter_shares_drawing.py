@@ -3,7 +3,7 @@
 import numpy as np
 
 from evomal.figures.filter_shares import OUTCOME_COLOURS, FilterShares, draw_filter_shares, filter_shares
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs.reading import chosen_runs
 from tests.figures.records import record, row
 

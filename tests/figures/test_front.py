@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from evomal.expression import Expression
 from evomal.figures.front import front
 from evomal.methods.archive import Archive
-from evomal.methods.outcomes import Outcome, State
 from evomal.runs.reading import chosen_runs
 from tests.figures.records import record, row
 
@@ -33,8 +31,7 @@ def test_random_fronts_agree_with_all_pairs_and_with_the_archive(tmp_path):
         for index in range(12):
             genome, fitness = SIZES[int(rng.integers(2, 7))], float(rng.integers(5))
             rows.append(row(0, index, fitness, genome=genome))
-            outcome = Outcome(State.EVALUATED, fitness, "")
-            archive.record(Expression.parse(genome, fragment=True), outcome, generation=0, index=index)
+            archive.add(rows[-1])
         data = front(chosen_runs([record(tmp_path / str(number), rows)]))
         pairs = [(candidate.size, candidate.fitness) for candidate in rows]
         unbeaten = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evomal.figures.search_curves import best_by_evaluation, best_by_generation, search_curves
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs.reading import Run, chosen_runs
 from tests.figures.records import record, row
 

@@ -1,14 +1,15 @@
 """The archive: lookups by tree and by gradients, the best ever seen, the front."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evomal.expression import Expression
 from evomal.methods.archive import Archive
-from evomal.methods.outcomes import Outcome, State
-from tests.methods.told import DIVERGED, REJECTED, evaluated, outcomes
+from evomal.methods.candidates import State, genome_text, proposed
+from tests.methods.outcomes import DIVERGED, REJECTED, evaluated, outcome, outcomes
 from tests.strategies import losses
 
 SMALL = Expression.parse("sub(y, f)")
@@ -19,48 +20,53 @@ LARGE = Expression.parse("abs(square(sub(y, f)))")
 
 def archive_of(*entries):
     archive = Archive()
-    for index, (genome, outcome) in enumerate(entries):
-        archive.record(genome, outcome, generation=0, index=index)
+    for index, (genome, result) in enumerate(entries):
+        archive.add(replace(result, genome=genome_text(genome), index=index))
     return archive
+
+
+def of(genome, **parts):
+    return proposed(genome, "initial", **parts)
 
 
 def test_an_empty_archive_knows_nothing():
     archive = Archive()
     assert (len(archive), archive.best, archive.front) == (0, None, ())
-    assert archive.seen(SMALL) is None
-    assert archive.twin("a") is None
+    assert archive.same_genome(of(SMALL)) is None
+    assert archive.same_gradients(of(SMALL, fingerprint="a")) is None
+    assert archive.same_gradients(of(SMALL)) is None
 
 
-def test_the_same_tree_has_the_outcome_it_had():
+def test_the_same_tree_has_the_result_it_had():
     archive = archive_of((SMALL, evaluated(0.5, weights=(1.0, 2.0))), (MIDDLE, REJECTED))
-    assert archive.seen(Expression.parse("sub(y,f)")) == Outcome(State.CACHED, 0.5, "seen before: trained", (1.0, 2.0))
-    assert archive.seen(MIDDLE) == Outcome(State.CACHED, math.inf, "seen before: rejected")
-    assert archive.seen(Expression.parse("sub(f, y)")) is None
+    found = archive.same_genome(of(Expression.parse("sub(y,f)")))
+    assert (found.state, found.fitness, found.weights) == (State.EVALUATED, 0.5, (1.0, 2.0))
+    assert archive.same_genome(of(MIDDLE)).state is State.REJECTED
+    assert archive.same_genome(of(Expression.parse("sub(f, y)"))) is None
     assert len(archive) == 2
 
 
-def test_the_first_outcome_of_a_tree_stays():
-    archive = archive_of((SMALL, evaluated(0.5)), (SMALL, evaluated(0.1).seen_again()))
-    assert archive.seen(SMALL).fitness == 0.5
+def test_the_first_result_of_a_tree_stays():
+    archive = archive_of((SMALL, evaluated(0.5)), (SMALL, of(SMALL).cached(evaluated(0.1))))
+    assert archive.same_genome(of(SMALL)).fitness == 0.5
     assert archive.best.fitness == 0.5
 
 
-def test_equal_gradients_give_the_fitness_of_the_earlier_candidate():
+def test_equal_gradients_give_the_earlier_candidate():
     archive = archive_of((SMALL, evaluated(0.5, fingerprint="a")), (MIDDLE, evaluated(0.4, fingerprint="a")))
-    twin = archive.twin("a", weights=(1.0, 2.0, 3.0))
-    assert (twin.state, twin.fitness, twin.weights) == (State.EQUIVALENT, 0.5, (1.0, 2.0, 3.0))
-    assert archive.twin("b") is None
+    assert archive.same_gradients(of(LARGE, fingerprint="a")).fitness == 0.5
+    assert archive.same_gradients(of(LARGE, fingerprint="b")) is None
 
 
 def test_divergence_in_training_is_foretold_by_gradients_but_rejection_and_failure_are_not():
     archive = archive_of(
-        (SMALL, Outcome(State.DIVERGED, math.inf, "diverged", fingerprint="diverged")),
-        (MIDDLE, Outcome(State.REJECTED, math.inf, "rejected", fingerprint="rejected")),
-        (LARGE, Outcome(State.FAILED, math.inf, "out of memory", fingerprint="failed")),
+        (SMALL, outcome(State.DIVERGED, fingerprint="diverged")),
+        (MIDDLE, outcome(State.REJECTED, fingerprint="rejected")),
+        (LARGE, outcome(State.FAILED, fingerprint="failed")),
     )
-    assert archive.twin("diverged").fitness == math.inf
-    assert archive.twin("rejected") is None
-    assert archive.twin("failed") is None
+    assert archive.same_gradients(of(SMALL, fingerprint="diverged")).fitness == math.inf
+    assert archive.same_gradients(of(SMALL, fingerprint="rejected")) is None
+    assert archive.same_gradients(of(SMALL, fingerprint="failed")) is None
 
 
 def test_the_best_is_the_fittest_then_the_smallest_then_the_earliest():
@@ -77,8 +83,8 @@ def test_the_best_is_the_fittest_then_the_smallest_then_the_earliest():
 
 def test_the_earlier_is_the_earlier_in_the_search_whatever_the_order_of_recording():
     archive = Archive()
-    archive.record(SMALL, evaluated(0.5), generation=2, index=0)
-    archive.record(OTHER_SMALL, evaluated(0.5), generation=1, index=7)
+    archive.add(evaluated(0.5, genome=str(SMALL), generation=2, index=0))
+    archive.add(evaluated(0.5, genome=str(OTHER_SMALL), generation=1, index=7))
     assert archive.best.expression == OTHER_SMALL
     assert archive.front[0].expression == OTHER_SMALL
 
@@ -86,7 +92,7 @@ def test_the_earlier_is_the_earlier_in_the_search_whatever_the_order_of_recordin
 def test_only_what_was_trained_can_be_the_best():
     archive = archive_of(
         (LARGE, evaluated(0.5, weights=(1.0,) * 4, fingerprint="a")),
-        (SMALL, evaluated(0.5).of_twin()),
+        (SMALL, of(SMALL).equivalent(evaluated(0.5))),
         (MIDDLE, DIVERGED),
     )
     assert archive.best.expression == LARGE
@@ -97,16 +103,16 @@ def test_only_what_was_trained_can_be_the_best():
 
 
 def test_a_measurement_of_nan_never_wins():
-    archive = archive_of((SMALL, Outcome.measured(math.nan, "")), (MIDDLE, evaluated(1e300)))
+    archive = archive_of((SMALL, of(SMALL).measured(math.nan)), (MIDDLE, evaluated(1e300)))
     assert archive.best.expression == MIDDLE
-    assert archive.seen(SMALL).fitness == math.inf
+    assert archive.same_genome(of(SMALL)).fitness == math.inf
 
 
 def test_vectors_are_archived_too():
     archive = archive_of(((0.1, 0.2), evaluated(0.5)), ((0.1, 0.3), evaluated(0.4)))
-    assert archive.best.genome == (0.1, 0.3)
+    assert archive.best.form == (0.1, 0.3)
     assert archive.best.expression is None
-    assert archive.seen((0.1, 0.2)).fitness == 0.5
+    assert archive.same_genome(of((0.1, 0.2))).fitness == 0.5
     assert [candidate.size for candidate in archive.front] == [2]
 
 
@@ -114,9 +120,9 @@ def test_vectors_are_archived_too():
 def test_best_and_front_agree_with_their_definitions(entries):
     archive = archive_of(*entries)
     trained = [
-        (outcome.fitness, tree.size, index)
-        for index, (tree, outcome) in enumerate(entries)
-        if outcome.state is State.EVALUATED
+        (result.fitness, tree.size, index)
+        for index, (tree, result) in enumerate(entries)
+        if result.state is State.EVALUATED
     ]
     best = archive.best
     assert (best and (best.fitness, best.size, best.index)) == min(trained, default=None)

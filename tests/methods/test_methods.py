@@ -12,7 +12,7 @@ from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss, NeuralLoss, SquaredErrorLoss, TaylorLoss, load_loss, save_loss
 from evomal.losses.neural import weight_count
 from evomal.methods import METHODS, learned_loss, readable
-from evomal.methods.rivals import RIVALS
+from evomal.methods.baseline import RIVALS
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from tests.engine.populations import classification, regression

@@ -1,18 +1,18 @@
 """A loss of fixed form: proposed once, or tuned on from where it was."""
 
-from evomal.methods.outcomes import Outcome, State
 from evomal.methods.strategy import FixedForm
+from tests.methods.outcomes import DIVERGED, evaluated, tell
 
 
 def test_each_generation_begins_with_the_weights_of_the_last():
     strategy = FixedForm("network", generations=2)
     (first,) = strategy.ask()
     assert (first.genome, first.origin, first.weights) == ("network", "given", ())
-    strategy.tell([Outcome.measured(0.5, "trained", weights=(1.0, 2.0))])
+    tell(strategy, [evaluated(0.5, weights=(1.0, 2.0))])
     (second,) = strategy.ask()
     assert (second.genome, second.origin, second.weights) == ("network", "continued", (1.0, 2.0))
     assert not strategy.finished
-    strategy.tell([Outcome.measured(0.4, "trained", weights=(1.5, 2.0))])
+    tell(strategy, [evaluated(0.4, weights=(1.5, 2.0))])
     assert strategy.finished
     assert strategy.ending == "all 2 generations are done"
 
@@ -20,7 +20,7 @@ def test_each_generation_begins_with_the_weights_of_the_last():
 def test_what_failed_is_not_tried_again():
     strategy = FixedForm("network", generations=5)
     strategy.ask()
-    strategy.tell([Outcome(State.DIVERGED, float("inf"), "lost", weights=(1.0,))])
+    tell(strategy, [DIVERGED])
     assert strategy.finished
     assert strategy.ending == "generation 1 has no fitness, and any after it would have none"
 
@@ -29,6 +29,6 @@ def test_once_is_enough_for_what_is_not_tuned():
     strategy = FixedForm("ce")
     (proposal,) = strategy.ask()
     assert proposal.genome == "ce"
-    strategy.tell([Outcome.measured(0.5, "trained")])
+    tell(strategy, [evaluated(0.5)])
     assert strategy.finished
     assert strategy.ending == "the one generation is done"

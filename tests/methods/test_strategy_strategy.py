@@ -10,14 +10,15 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods.genetic import GeneticSearch
 from evomal.methods.random_search import RandomSearch
 from evomal.methods.taylorglo import CmaSearch
-from tests.methods.told import REJECTED, run
+from tests.methods.outcomes import REJECTED, run, tell
+from tests.methods.outcomes import make as make_strategy
 
 STRATEGIES = [GeneticSearch, RandomSearch, CmaSearch]
 
 
 @pytest.fixture(params=STRATEGIES, ids=lambda strategy: strategy.__name__)
 def make(request):
-    return lambda **settings: request.param(**{"seed": 0, "population": 8, "generations": 3} | settings)
+    return lambda **settings: make_strategy(request.param, **{"population": 8, "generations": 3} | settings)
 
 
 def test_as_many_generations_and_proposals_as_were_asked_for(make):
@@ -31,7 +32,7 @@ def test_as_many_generations_and_proposals_as_were_asked_for(make):
 
 
 def test_the_papers_settings_are_the_defaults(make):
-    strategy = type(make())(seed=0)
+    strategy = make_strategy(type(make()))
     assert (strategy.population, strategy.generations) == (25, 50)
     assert len(strategy.ask()) == 25
 
@@ -43,9 +44,9 @@ def test_turns_are_kept(make):
     strategy.ask()
     with pytest.raises(EvomalError, match="generation 0 has been asked already and must be told first"):
         strategy.ask()
-    with pytest.raises(InputError, match="outcomes must be 8, one for each proposal, but got 7"):
+    with pytest.raises(InputError, match="told candidates must be 8, as many as asked, but got 7"):
         strategy.tell([REJECTED] * 7)
-    strategy.tell([REJECTED] * 8)
+    tell(strategy, [REJECTED] * 8)
     assert (strategy.generation, strategy.finished) == (1, False)
 
 
@@ -54,7 +55,7 @@ def test_what_is_asked_can_be_changed_without_harm(make):
     other.ask()
     strategy.ask().clear()
     for each in (strategy, other):
-        each.tell([REJECTED] * 8)
+        tell(each, [REJECTED] * 8)
     assert strategy.ask() == other.ask()
 
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from evomal.errors import InputError
 from evomal.methods.taylorglo import CmaSearch, finite_values
-from tests.methods.told import DIVERGED, REJECTED, evaluated, run
+from tests.methods.outcomes import DIVERGED, REJECTED, evaluated, make, run, tell
 
 
 def minimised(objective, **settings):
     """The best value of each generation."""
-    strategy = CmaSearch(**{"seed": 0} | settings)
+    strategy = make(CmaSearch, **settings)
     best = []
     while not strategy.finished:
-        told = [objective(np.array(proposal.numbers)) for proposal in strategy.ask()]
-        strategy.tell(told)
+        told = [objective(np.array(proposal.form)) for proposal in strategy.ask()]
+        tell(strategy, told)
         best.append(min(outcome.fitness for outcome in told))
     return best
 
@@ -43,7 +43,7 @@ def test_a_sphere_of_which_half_diverges_is_minimised(seed):
 
 def test_the_first_generation_has_the_mean_and_spread_of_the_specification():
     vectors = np.array(
-        [CmaSearch(seed=seed, population=25).ask()[place].numbers for seed in range(40) for place in (0, 9, 24)]
+        [make(CmaSearch, seed=seed, population=25).ask()[place].form for seed in range(40) for place in (0, 9, 24)]
     )
     assert vectors.shape == (120, 8)
     assert abs(vectors.mean()) < 4 * 1.2 / math.sqrt(vectors.size)
@@ -51,9 +51,9 @@ def test_the_first_generation_has_the_mean_and_spread_of_the_specification():
 
 
 def test_numbers_are_plain_and_the_origin_is_said():
-    proposal = CmaSearch(seed=0).ask()[0]
+    proposal = make(CmaSearch, seed=0).ask()[0]
     assert (proposal.origin, proposal.parents) == ("sampled", ())
-    assert [type(number) for number in proposal.numbers] == [float] * 8
+    assert [type(number) for number in proposal.form] == [float] * 8
 
 
 def test_the_same_seed_gives_the_same_search():
@@ -64,9 +64,9 @@ def test_the_same_seed_gives_the_same_search():
 def test_a_failure_is_only_a_rank():
     # However it failed, what is told and so what comes next is the same.
     def second_generation(failure):
-        strategy = CmaSearch(seed=0, population=6)
+        strategy = make(CmaSearch, seed=0, population=6)
         strategy.ask()
-        strategy.tell([evaluated(float(place)) for place in range(5)] + [failure])
+        tell(strategy, [evaluated(float(place)) for place in range(5)] + [failure])
         return strategy.ask()
 
     assert second_generation(DIVERGED) == second_generation(REJECTED) == second_generation(evaluated(1e9))
@@ -74,11 +74,11 @@ def test_a_failure_is_only_a_rank():
 
 
 def test_generations_without_any_fitness_are_survived():
-    strategy = CmaSearch(seed=0)
+    strategy = make(CmaSearch, seed=0)
     while not strategy.finished:
         proposals = strategy.ask()
-        assert np.isfinite([proposal.numbers for proposal in proposals]).all()
-        strategy.tell([DIVERGED] * 25)
+        assert np.isfinite([proposal.form for proposal in proposals]).all()
+        tell(strategy, [DIVERGED] * 25)
 
 
 @given(st.lists(st.floats(allow_nan=False).filter(lambda fitness: fitness != -math.inf), min_size=1))
@@ -101,11 +101,9 @@ def test_failures_come_one_behind_the_worst():
 
 @pytest.mark.parametrize("population", [4, 5, 25, 60])
 def test_any_population_from_four_on_works(population):
-    run(CmaSearch(seed=0, population=population, generations=5), 5)
+    run(make(CmaSearch, seed=0, population=population, generations=5), 5)
 
 
-def test_settings_are_checked():
+def test_a_population_of_fewer_than_four_is_refused():
     with pytest.raises(InputError, match="population must be at least 4 but got 3"):
-        CmaSearch(seed=0, population=3)
-    with pytest.raises(InputError, match="sigma must be a finite number of more than 0 but got 0"):
-        CmaSearch(seed=0, sigma=0.0)
+        make(CmaSearch, seed=0, population=3)

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from evomal.expression import Expression
-from evomal.methods.outcomes import State
-from evomal.runs import Generation, RecordedCandidate
+from evomal.methods.candidates import Candidate, State
+from evomal.runs import Generation
 from evomal.runs.display import SearchDisplay, generation_line, shown_formula
 from evomal.runs.finals import Final, Scores
 
@@ -35,7 +35,7 @@ def clock(monkeypatch):
 
 
 def candidate(genome="square(sub(y, f))", fitness=0.5, weights=(), generation=0):
-    return RecordedCandidate(
+    return Candidate(
         generation=generation, index=0, origin="crossover", parents=(), genome=genome, state=State.EVALUATED,
         fitness=fitness, weights=weights,
     )  # fmt: skip

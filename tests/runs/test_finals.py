@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evomal.runs.finals import Final, Scores, final_of, final_seeds, finalists
-from evomal.runs.trials import Trial
+from evomal.runs.rows import Trial
 from tests.figures.records import row
 
 

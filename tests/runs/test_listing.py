@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evomal.errors import InputError
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs import RunState, RunStore, runs_in
 from evomal.runs.finals import Scores
 from tests.figures.records import record, row

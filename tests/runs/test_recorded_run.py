@@ -5,10 +5,10 @@ import json
 import pytest
 
 from evomal.errors import EvomalError, InputError
+from evomal.methods.candidates import genome_from
 from evomal.report.run_report import run_report
 from evomal.runs import RunState, RunStore
 from evomal.runs import recorded_run as module
-from evomal.runs.candidates import genome_from
 from evomal.runs.reading import chosen_runs
 from evomal.runs.recorded_run import read_run
 from tests.cli.test_app import run  # noqa: F401  (a fixture)

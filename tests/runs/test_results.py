@@ -7,7 +7,7 @@ import pytest
 
 import evomal
 from evomal.expression import Expression
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs import RunStore, runs_in
 from evomal.runs.finals import Final, Scores
 from evomal.runs.results import Best, Generation, SearchResult, summary_lines
@@ -34,7 +34,6 @@ def test_everything_is_one_short_line(method, tmp_path):
     with RunStore.read(tmp_path) as store:
         candidates, chunks = store.candidates(), store.complete_chunks()
     things = [found, found.best, found.final, *found.history, *found.front, *candidates, *chunks, *runs_in(tmp_path)]
-    things += [candidate.outcome() for candidate in candidates]
     things.append(evomal.train(regression(), "mse", steps=5, device="cpu"))
     for thing in things:
         assert "\n" not in repr(thing)
@@ -47,7 +46,7 @@ def test_how_a_result_reads():
         "SearchResult(best=Best('square(sub(y, f))', fitness=0.6492, mean=0.672 of 2, generation=3), "
         "rivals=(mse 0.668, mae inf), no lead over mse, 0 generations)"
     )
-    assert repr(row(3, 0, 0.5)) == "RecordedCandidate(3:0 'abs(sub(f, y))', evaluated, fitness=0.5)"
+    assert repr(row(3, 0, 0.5)) == "Candidate(3:0 'abs(sub(f, y))', evaluated, fitness=0.5)"
 
 
 def test_the_summary_says_what_the_best_is():

@@ -13,7 +13,6 @@ import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS, SearchContext
-from evomal.methods.outcomes import Outcome
 from evomal.runs import RunStore
 from evomal.runs.reading import chosen_runs
 from evomal.runs.run_loop import search
@@ -357,7 +356,7 @@ def test_every_setting_of_the_genetic_search_changes_what_is_proposed(changes):
             asked = strategy.ask()
             seen.append([str(proposal.genome) for proposal in asked])
             # Trees of other sizes may share a fitness, so that parsimony has something to decide.
-            strategy.tell([Outcome.measured(float(len(str(p.genome)) % 7), "told") for p in asked])
+            strategy.tell([candidate.measured(float(len(candidate.genome) % 7)) for candidate in asked])
         return seen
 
     assert proposed() != proposed(**changes)

@@ -8,7 +8,7 @@ import pytest
 import evomal
 from evomal.engine import Engine
 from evomal.losses import load_loss
-from evomal.methods.rivals import RIVALS
+from evomal.methods.baseline import RIVALS
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from tests.engine.populations import classification, regression

@@ -10,7 +10,7 @@ from evomal.engine import Fitness
 from evomal.errors import InputError
 from evomal.methods import Failure
 from evomal.runs import RunStore
-from evomal.runs.trials import Trial
+from evomal.runs.rows import Trial
 from tests.runs.test_store import SETTINGS, chunk_of, written
 
 RIVALS = (

@@ -8,8 +8,8 @@ import torch
 from evomal.engine import Engine
 from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure, Raised
-from evomal.methods.judging import RaisedInWorkerError
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
+from evomal.methods.evaluation import RaisedInWorkerError
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from evomal.tasks.metrics import Metric

@@ -16,7 +16,7 @@ from evomal.cli.display import TerminalDisplay
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, InputError
-from evomal.methods.outcomes import State
+from evomal.methods.candidates import State
 from evomal.runs import RunStore
 from evomal.runs.executors import cluster as cluster_module
 from evomal.runs.executors.backlog import units

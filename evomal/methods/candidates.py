@@ -1,0 +1,204 @@
+"""Candidates: what a search tries, from its proposal to its record, and how candidates are ranked."""
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.text import shorten
+
+Genome = Expression | tuple[float, ...] | str
+"""A tree, the parameters of a polynomial, or the name of a loss whose form is fixed."""
+Origin = Literal["initial", "elite", "crossover", "mutation", "copy", "seeded", "sampled", "given", "continued"]
+
+
+class State(StrEnum):
+    """How far a candidate came."""
+
+    EVALUATED = "evaluated"
+    CACHED = "cached"
+    DEAD = "dead gradient"
+    REJECTED = "rejected"
+    EQUIVALENT = "gradient-equivalent"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+
+_WITH_FITNESS = frozenset({State.EVALUATED, State.CACHED, State.EQUIVALENT})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A loss that a search tries, and what became of it.
+
+    A strategy proposes it without a state. The evaluator returns it with a state, a sentence for people and, if it was
+    trained successfully, a fitness. In this form it is recorded. Two candidates are equal if everything but the time
+    they took is equal.
+    """
+
+    genome: str
+    """The text of the tree, a JSON list of numbers, or the name of a loss whose form is fixed."""
+    origin: str
+    """How it was made: see `Origin`."""
+    parents: tuple[int, ...] = ()
+    """Indices of its parents in the generation before."""
+    generation: int = 0
+    index: int = 0
+    """Its position in the generation."""
+    weights: tuple[float, ...] = ()
+    """The weights to start from until it is evaluated, then those that it ended with; these may not be finite."""
+    state: State | None = None
+    """None until it is evaluated. An elite is proposed with the state that it has already."""
+    fitness: float = math.inf
+    """Lower is better; infinite if there is none. NaN and −inf are refused, so that neither can win."""
+    sentence: str = ""
+    fingerprint: str | None = None
+    """Equal for candidates whose gradients are equal."""
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Time taken by each stage."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.fitness) or self.fitness == -math.inf:
+            raise InputError(f"fitness must be a finite number, or inf where there is none, but got {self.fitness}")
+        if self.has_fitness and self.state not in _WITH_FITNESS:
+            raise InputError(f"fitness must be inf for a candidate that is {self.state} but got {self.fitness}")
+        if self.state is State.EVALUATED and not self.has_fitness:
+            raise InputError("fitness must be finite for a candidate that is evaluated but got inf")
+
+    def __repr__(self) -> str:
+        fitness = f", fitness={self.fitness:.4g}" if self.has_fitness else ""
+        return f"Candidate({self.place} {shorten(self.genome, 60)!r}, {self.state or 'proposed'}{fitness})"
+
+    @property
+    def place(self) -> str:
+        """`generation:index`, by which trials refer to it."""
+        return f"{self.generation}:{self.index}"
+
+    @property
+    def form(self) -> Genome:
+        """The genome as an object. Raises InputError if this version of evomal cannot read it."""
+        return genome_from(self.genome)
+
+    @property
+    def expression(self) -> Expression | None:
+        """The tree; None if the genome is not a tree."""
+        form = self.form
+        return form if isinstance(form, Expression) else None
+
+    @property
+    def tree(self) -> Expression:
+        """The tree of a candidate that must have one."""
+        if (expression := self.expression) is None:
+            raise InputError(f"the genome {shorten(self.genome, 60)!r} is not an expression")
+        return expression
+
+    @property
+    def size(self) -> int | None:
+        """Number of nodes or of parameters, 1 for a fixed form; None if the genome cannot be read."""
+        try:
+            return size_of(self.form)
+        except InputError:
+            return None
+
+    @property
+    def has_fitness(self) -> bool:
+        """Whether there is a fitness to compare."""
+        return math.isfinite(self.fitness)
+
+    @property
+    def rank(self) -> tuple[float, float, int, int]:
+        """Smaller is better: first the fitness, then the size, then the earlier candidate."""
+        return (self.fitness, self.size or math.inf, self.generation, self.index)
+
+    def ended(self, state: State, sentence: str) -> "Candidate":
+        """The candidate in a state without fitness."""
+        return replace(self, state=state, fitness=math.inf, sentence=sentence)
+
+    def measured(self, fitness: float) -> "Candidate":
+        """The candidate evaluated with this fitness, or diverged if the fitness is not finite."""
+        if math.isfinite(fitness):
+            return replace(self, state=State.EVALUATED, fitness=float(fitness), sentence="trained and evaluated")
+        return self.ended(State.DIVERGED, f"the fitness was {fitness}, which counts as divergence")
+
+    def cached(self, earlier: "Candidate") -> "Candidate":
+        """The candidate with the result of an earlier one of the same genome (symbolic equivalence)."""
+        repeated = earlier.state is State.CACHED
+        sentence = earlier.sentence if repeated else f"seen before: {earlier.sentence}"
+        return replace(
+            self, state=State.CACHED, fitness=earlier.fitness, sentence=sentence, weights=earlier.weights,
+            fingerprint=earlier.fingerprint, seconds={},
+        )  # fmt: skip
+
+    def equivalent(self, earlier: "Candidate") -> "Candidate":
+        """The candidate with the fitness of an earlier one of the same gradients (gradient equivalence)."""
+        sentence = f"same gradients as an earlier candidate: {earlier.sentence}"
+        return replace(
+            self, state=State.EQUIVALENT, fitness=earlier.fitness, sentence=sentence, fingerprint=earlier.fingerprint
+        )
+
+
+def proposed(genome: Genome, origin: Origin, parents: tuple[int, ...] = (), **others: Any) -> Candidate:
+    """A new candidate; a strategy's `ask` gives it its generation and index."""
+    return Candidate(genome=genome_text(genome), origin=origin, parents=parents, **others)
+
+
+def trained(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Those whose fitness was measured, best first.
+
+    A cached fitness adds nothing, and one taken over because of equal gradients is an estimate: it saves a training,
+    but an untrained loss must not replace the trained one.
+    """
+    evaluated = [candidate for candidate in candidates if candidate.state is State.EVALUATED]
+    return sorted(evaluated, key=lambda candidate: candidate.rank)
+
+
+def best_of(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The best candidate that was trained; None if there is none."""
+    return next(iter(trained(candidates)), None)
+
+
+def front_of(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Trained candidates that are better than all that are as small or smaller, smallest first."""
+    front: list[Candidate] = []
+    sized = [candidate for candidate in candidates if candidate.size is not None]
+    for candidate in sorted(trained(sized), key=lambda candidate: candidate.size or 0):
+        if not front or candidate.fitness < front[-1].fitness:
+            front.append(candidate)
+    return tuple(front)
+
+
+def size_of(genome: Genome) -> int:
+    """Number of nodes of a tree or of parameters of a polynomial; 1 for a fixed form."""
+    if isinstance(genome, Expression):
+        return genome.size
+    return 1 if isinstance(genome, str) else len(genome)
+
+
+def genome_text(genome: Genome) -> str:
+    """The genome as it is recorded: a tree's own text, the exact numbers as a JSON list, or a form's name."""
+    if isinstance(genome, tuple):
+        return json.dumps([float(number) for number in genome], separators=(",", ":"))
+    return str(genome)
+
+
+@functools.lru_cache(maxsize=4096)  # most candidates are read several times, and elites occur in every generation
+def genome_from(text: str) -> Genome:
+    """The genome of a recorded text.
+
+    Raises:
+        InputError: The text is neither a tree nor a list of numbers nor a name.
+    """
+    if not text.startswith("["):
+        return Expression.parse(text, fragment=True) if "(" in text else text
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"must be a list of finite numbers: {error}") from None
+    if not isinstance(found, list) or not all(type(number) is float and math.isfinite(number) for number in found):
+        raise InputError("must be a list of finite numbers")
+    return tuple(found)

@@ -1,0 +1,188 @@
+"""Evaluation of candidates: what an executor computes for them, and how an evaluator turns results into states."""
+
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from evomal.engine import Fitness, Optimised
+from evomal.errors import EvomalError
+from evomal.losses.contract import Kind
+from evomal.methods.archive import Archive
+from evomal.methods.candidates import Candidate, State
+from evomal.progress import StageStepsDone
+from evomal.settings import SearchSettings
+
+Stage = Literal["optimise", "gradient_norms", "gains", "evaluate", "optimise_networks", "evaluate_losses"]
+"""The methods of an `Engine` that work on a list of candidates."""
+
+TIMED_AS = {
+    "gradient_norms": "filter",
+    "gains": "filter",
+    "optimise": "optimise",
+    "optimise_networks": "optimise",
+    "evaluate": "evaluate",
+    "evaluate_losses": "evaluate",
+}
+"""The name under which the time of a stage is recorded."""
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """What a strategy and an evaluator are made from."""
+
+    settings: SearchSettings
+    seed: int
+    kind: Kind
+    """The kind of the tasks."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An error that user code or a library raised while a candidate was evaluated."""
+
+    kind: str
+    message: str
+    place: str
+    """File and line of the innermost call in the user's own code; empty if there is none."""
+    error: BaseException
+
+    def __str__(self) -> str:
+        where = f" ({self.place})" if self.place else ""
+        return f"{self.kind}: {self.message}{where}" if self.message else f"{self.kind}{where}"
+
+    def is_like(self, other: "Raised | None") -> bool:
+        """Whether the other error has the same cause: raised in the same place, or with the same message."""
+        if other is None or other.kind != self.kind:
+            return False
+        return other.place == self.place if self.place else other.message == self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception of an unknown class and its traceback cannot be sent to another process; their text can.
+        text = "".join(traceback.format_exception(self.error))
+        return Raised, (self.kind, self.message, self.place, RaisedInWorkerError(text))
+
+
+class RaisedInWorkerError(Exception):
+    """The traceback of an error that was raised in another process."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Stands in place of a result: why a candidate has none."""
+
+    sentence: str
+    raised: Raised | None = field(default=None, compare=False)
+    """The error; None if the worker was lost."""
+
+
+class Executor(Protocol):
+    """Computes results for lists of candidates. A result must not depend on the number of workers or their order."""
+
+    def run(
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
+    ) -> list[Any]:
+        """The results of the engine's method of that name, in order; a Failure where a candidate has none.
+
+        The columns are the arguments of the method, with one row per candidate. `seed` replaces the seed of the search
+        in trainings.
+        """
+
+    def record(self) -> dict[str, Any]:
+        """What the engines decided by rule, and the settings that could change a float: see `Engine.record`."""
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        """Number of steps that will be reported for that many candidates, for a progress bar."""
+
+
+class Evaluator(ABC):
+    """Gives every candidate of a generation its state, and remembers all of them in an archive."""
+
+    def __init__(self, context: SearchContext, executor: Executor) -> None:
+        self.archive = Archive()
+        self._context, self._executor = context, executor
+        self._is_alone = False
+
+    def evaluate(self, proposals: Sequence[Candidate], *, report: StageStepsDone | None = None) -> list[Candidate]:
+        """The candidates of one generation with their states, in order; all are remembered."""
+        self._is_alone = len(proposals) == 1
+        candidates = list(proposals)
+        self._evaluate(candidates, report)
+        self.remember(candidates)
+        return candidates
+
+    def remember(self, candidates: Sequence[Candidate]) -> None:
+        """Take in candidates that were evaluated before, as a resumed run does."""
+        for candidate in candidates:
+            self.archive.add(candidate)
+
+    def train_again(
+        self, candidates: Sequence[Candidate], *, seed: int, report: StageStepsDone | None = None
+    ) -> list[Fitness | Failure]:
+        """The results of training with each candidate's loss from another seed than the search's."""
+        stage, columns = self._training(candidates)
+        return self._executor.run(stage, *columns, seed=seed, report=report)
+
+    @abstractmethod
+    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
+        """Replace each candidate in the list by one that has a state."""
+
+    @abstractmethod
+    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
+        """The stage that trains with such losses, and its columns."""
+
+    def _train(self, candidates: list[Candidate], places: Sequence[int], report: StageStepsDone | None) -> None:
+        """Train with the losses at these places, and give each candidate its fitness."""
+        if not places:
+            return
+        stage, columns = self._training([candidates[place] for place in places])
+        fitness: Fitness
+        for place, fitness in self._run(stage, candidates, places, *columns, report=report):
+            if fitness.outcome == "diverged":
+                candidates[place] = candidates[place].ended(State.DIVERGED, fitness.sentence)
+            else:
+                candidates[place] = candidates[place].measured(fitness.value)
+
+    def _run(
+        self, stage: Stage, candidates: list[Candidate], places: Sequence[int], *columns: Sequence[Any],
+        report: StageStepsDone | None = None,
+    ) -> Iterator[tuple[int, Any]]:  # fmt: skip
+        """Each place with its result; a candidate without a result is marked as failed, and the others continue."""
+        if not places:
+            return
+        begin = time.perf_counter()
+        results = self._executor.run(stage, *columns, report=report)
+        name, each = TIMED_AS[stage], (time.perf_counter() - begin) / len(places)
+        self._require_some_result(stage, results)
+        for place, result in zip(places, results, strict=True):
+            seconds = candidates[place].seconds
+            candidates[place] = replace(candidates[place], seconds={**seconds, name: seconds.get(name, 0.0) + each})
+            if isinstance(result, Failure):
+                candidates[place] = candidates[place].ended(State.FAILED, f"{name} failed: {result.sentence}")
+            else:
+                yield place, result
+
+    def _require_some_result(self, stage: Stage, results: Sequence[Any]) -> None:
+        """Stop if the same error occurs for every candidate before any was trained: then no candidate caused it."""
+        failures = [result for result in results if isinstance(result, Failure)]
+        first = failures[0].raised if failures else None
+        if first is None or len(failures) < len(results) or self.archive.best is not None:
+            return
+        if (len(results) > 1 or self._is_alone) and all(first.is_like(failure.raised) for failure in failures):
+            raise EvomalError(f"every candidate failed, at {TIMED_AS[stage]}: {first}") from first.error
+
+
+def still_open(candidates: Sequence[Candidate]) -> list[int]:
+    """Places of the candidates that have no state yet."""
+    return [place for place, candidate in enumerate(candidates) if candidate.state is None]
+
+
+def with_optimised(candidate: Candidate, result: Optimised) -> Candidate:
+    """The candidate with its optimised weights; diverged if the optimisation stopped early."""
+    candidate = replace(candidate, weights=tuple(result.weights))
+    if result.diverged_at is None:
+        return candidate
+    step = result.diverged_at + 1
+    return candidate.ended(State.DIVERGED, f"its meta-gradient or task loss was not finite at meta step {step}")

@@ -1,0 +1,191 @@
+"""Candidates and trials as rows of a record: every value is checked on its way in and on its way out."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from evomal.checks import one_of, whole_number
+from evomal.engine import Fitness
+from evomal.errors import InputError
+from evomal.methods.candidates import Candidate, State
+from evomal.methods.evaluation import Failure
+from evomal.runs.canonical import canonical, parsed
+from evomal.text import short_repr, shorten
+
+MAX_SENTENCE = 10_000
+_MAX_GENOME = 1_000_000
+_MAX_WEIGHTS = 100_000
+_MAX_WORD = 1_000
+_MAX_INTEGER = 2**63 - 1  # SQLite's
+
+Row = tuple[int | str | None, ...]
+TrialStage = Literal["rivals", "final"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One training outside the generations: its loss and seed, and its score. Its time takes no part in equality."""
+
+    stage: TrialStage
+    loss: str
+    """The name of a known loss, or the place of a candidate, `generation:index`."""
+    seed: int
+    score: float
+    """The metric as a cost, lower is better; infinite if there is none."""
+    sentence: str
+    seconds: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        one_of("stage", self.stage, get_args(TrialStage))
+        checked_text("loss", self.loss, _MAX_WORD)
+        checked_text("sentence", self.sentence, MAX_SENTENCE)
+        _whole("seed", self.seed)
+        if math.isnan(_number("score", self.score)) or self.score == -math.inf:
+            raise InputError(f"score must be a finite number, or inf where there is none, but got {self.score}")
+        _duration("seconds", self.seconds)
+
+    @classmethod
+    def of(cls, stage: TrialStage, loss: str, seed: int, result: Fitness | Failure, *, seconds: float = 0.0) -> "Trial":
+        """The trial of a training with this result."""
+        if isinstance(result, Failure):
+            score, sentence = math.inf, f"evaluate failed: {result.sentence}"
+        else:
+            score, sentence = result.value, result.sentence or "trained and evaluated"
+        return cls(stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, seconds=seconds)
+
+
+def candidate_row(candidate: Candidate, chunk: int) -> Row:
+    """The columns of `candidates`. Floats become text: SQLite's own would lose NaN and the sign of zero."""
+    if len(candidate.weights) > _MAX_WEIGHTS:
+        raise InputError(f"a candidate must have at most {_MAX_WEIGHTS} weights but got {len(candidate.weights)}")
+    weights = [_number("a weight", weight) for weight in candidate.weights]
+    fitness, fingerprint = _number("fitness", candidate.fitness), candidate.fingerprint
+    seconds = {
+        checked_text("a stage", stage, _MAX_WORD): _duration(f"seconds of {stage}", taken)
+        for stage, taken in candidate.seconds.items()
+    }
+    return (
+        _whole("generation", candidate.generation),
+        _whole("index", candidate.index),
+        _whole("chunk", chunk),
+        checked_text("origin", candidate.origin, _MAX_WORD),
+        canonical([_whole("a parent", parent) for parent in candidate.parents]),
+        checked_text("genome", candidate.genome, _MAX_GENOME),
+        str(one_of("state", candidate.state, list(State))),
+        None if fitness == math.inf else repr(fitness),
+        _storable(candidate.sentence, MAX_SENTENCE),
+        canonical([weight if math.isfinite(weight) else repr(weight) for weight in weights]),
+        None if fingerprint is None else checked_text("fingerprint", fingerprint, _MAX_GENOME),
+        canonical(seconds),
+    )
+
+
+def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
+    """The candidate of a row, and its chunk; InputError if `candidate_row` cannot have written the row."""
+    generation, index, chunk, origin, parents, genome, state, fitness, sentence, weights, fingerprint, seconds = row
+    texts = (origin, parents, genome, state, sentence, weights, seconds)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(fitness, str | None):
+        raise InputError("holds something else where a text was expected")
+    try:
+        candidate = Candidate(
+            generation=generation,
+            index=index,
+            origin=origin,
+            parents=tuple(parsed(parents)),
+            genome=genome,
+            state=State(one_of("state", state, list(State))),
+            fitness=math.inf if fitness is None else float(fitness),
+            sentence=sentence,
+            weights=tuple(float(weight) for weight in parsed(weights)),
+            fingerprint=fingerprint,
+            seconds=dict(parsed(seconds)),
+        )
+        is_exact = candidate_row(candidate, chunk) == tuple(row)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(str(error)) from None
+    if not is_exact:
+        raise InputError("is not written in canonical form")
+    return candidate, chunk
+
+
+def candidate_content(candidate: Candidate) -> dict[str, Any]:
+    """What two equal runs share of a candidate, as JSON values: everything but times."""
+    generation, index, _, origin, _, genome, state, fitness, sentence, weights, fingerprint, _ = candidate_row(
+        candidate, 0
+    )
+    return {
+        "generation": generation,
+        "index": index,
+        "origin": origin,
+        "parents": list(candidate.parents),
+        "genome": genome,
+        "state": state,
+        "fitness": fitness,
+        "sentence": sentence,
+        "weights": parsed(str(weights)),
+        "fingerprint": fingerprint,
+    }
+
+
+def trial_row(trial: Trial, number: int, written: str) -> Row:
+    """The columns of `trials`; numbers are written as those of candidates are."""
+    score = None if trial.score == math.inf else repr(trial.score)
+    return number, trial.stage, trial.loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written
+
+
+def read_trial(row: Sequence[Any]) -> Trial:
+    """The trial of a row; InputError if `trial_row` cannot have written the row."""
+    number, stage, loss, seed, score, sentence, seconds, written = row
+    try:
+        trial = Trial(
+            stage=stage,
+            loss=loss,
+            seed=seed,
+            score=math.inf if score is None else float(score),
+            sentence=sentence,
+            seconds=float(seconds),
+        )
+        is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == tuple(row)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(str(error)) from None
+    if not is_exact:
+        raise InputError("is not written in canonical form")
+    return trial
+
+
+def trial_content(trial: Trial) -> dict[str, Any]:
+    """What two equal runs share of a trial, as JSON values: everything but times."""
+    _, stage, loss, seed, score, sentence, _, _ = trial_row(trial, 0, "")
+    return {"stage": stage, "loss": loss, "seed": seed, "score": score, "sentence": sentence}
+
+
+def checked_text(name: str, value: Any, longest: int) -> str:
+    """The text itself, or an error if SQLite cannot hold it or it is too long."""
+    if not isinstance(value, str) or not value or len(value) > longest:
+        raise InputError(f"{name} must be a text of 1 to {longest} characters but got {short_repr(value)}")
+    if _storable(value, longest) != value:
+        raise InputError(f"{name} must be proper Unicode but got {short_repr(value)}")
+    return str(value)  # a plain text: enumerations are texts, too
+
+
+def _storable(value: str, longest: int) -> str:
+    """A text that SQLite can hold: a sentence may quote an exception, with any characters and of any length."""
+    return shorten(str(value).encode("utf-8", "backslashreplace").decode(), longest)
+
+
+def _whole(name: str, value: Any) -> int:
+    return whole_number(name, value, at_least=0, at_most=_MAX_INTEGER)
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise InputError(f"{name} must be a number but got {short_repr(value)}")
+    return float(value)
+
+
+def _duration(name: str, value: Any) -> float:
+    if not 0 <= _number(name, value) < math.inf:
+        raise InputError(f"{name} must be finite and at least 0 but got {value}")
+    return float(value)
