@@ -30,7 +30,7 @@ def run(folder=None, **changes):
     return search(regression(), seed=1, folder=folder, **{**SHORT, **changes})
 
 
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.of_expressions])
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.searches_expressions])
 def test_a_search_for_expressions_finds_one_and_says_how(method, tmp_path):
     seen = []
     result = run(tmp_path / "run", method=method, callback=seen.append)
