@@ -12,11 +12,13 @@ from evomal.report import notebook as _notebook  # noqa: F401  (by which losses 
 from evomal.runs.run_loop import search
 from evomal.tasks import Hardships, Metric, Task, load_task
 from evomal.units import Units
-from evomal.verdict.comparing import compare
+from evomal.verdict.comparing import compare, transfer
+from evomal.verdict.comparison import Comparison
 
 __version__ = _version("evomal")
 
 __all__ = [
+    "Comparison",
     "EvomalError",
     "Expression",
     "ExpressionLoss",
@@ -35,4 +37,5 @@ __all__ = [
     "save_loss",
     "search",
     "train",
+    "transfer",
 ]

@@ -10,7 +10,7 @@ LONGEST_FORMULA = 1_200
 
 def plural(number: float, noun: str) -> str:
     """Returns the number with the noun, in the plural unless the number is 1: `3 seeds`, `1,024 samples`."""
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    ending = "" if number == 1 else "es" if noun.endswith(("ch", "s")) else "s"
     return f"{number:{',' if isinstance(number, int) else 'g'}} {noun}{ending}"
 
 

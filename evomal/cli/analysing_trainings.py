@@ -20,7 +20,7 @@ from evomal.figures.training_curves import TrainingCurves, draw_training_curves,
 from evomal.paper.representations import Representations, draw_representations, representations
 from evomal.tasks import Hardships, Task
 from evomal.text import plural, printable, shorten
-from evomal.verdict.learning_rates import rate_curve
+from evomal.verdict.comparing import rate_curve
 from evomal.verdict.words import schedule_words
 
 _WIDTH, _LONGEST_NAME = 80, 26

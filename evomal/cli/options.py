@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from evomal.errors import InputError
-from evomal.losses.catalogue import is_specified
 from evomal.tasks import Hardships, Task, load_task, task_from_file
+from evomal.verdict.comparison import Command
 from evomal.verdict.contestants import STRONG
 
 
@@ -74,7 +75,9 @@ def source_of(specs: list[str], tasks: list[Task], model: str | None, hardships:
         # By its name, as the default model depends on preset and version.
         models = {task.record["model"] for task in tasks}
         model = models.pop() if len(models) == 1 else None
-    return {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
+    described = {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
+    command = given_command()
+    return {**described, "command": {"words": list(command.words), "folder": command.folder}}
 
 
 def specs_in(source: Any) -> list[str]:
@@ -97,44 +100,9 @@ def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
         raise InputError(f"the record does not say which tasks it is about: {error}") from None
 
 
-_TASKS = ("task", "to", "source")
-_LOSSES = ("losses", "loss")
-"""Parameters of commands that may name files, as the functions call them."""
-
-
-def typed_words(context: typer.Context, *, without: tuple[str, ...]) -> list[str]:
-    """The command with the arguments and options that were given, those `without` left out, defaults too.
-
-    They are put together from what was understood, not taken from the process: the order may be another, a program
-    that calls the command gives no words of its own, and files and folders have their whole paths.
-    """
-    words = ["evomal", str(context.info_name)]
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        source = context.get_parameter_source(name)
-        if name in without or source is None or source.name != "COMMANDLINE":
-            continue
-        value, is_switch = context.params[name], getattr(parameter, "is_flag", False)
-        if parameter.param_type_name == "argument":
-            words.append(_whole(name, value))
-        elif is_switch:
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        else:
-            for single in value if isinstance(value, list | tuple) else [value]:
-                words += [parameter.opts[0], _whole(name, single)]
-    return words
-
-
-def _whole(name: str, value: object) -> str:
-    """A value with whole paths; a name stays one, although a file may be called the same."""
-    if isinstance(value, Path):
-        return str(value.resolve())
-    if name in _TASKS:
-        return whole_task(str(value))
-    if name in _LOSSES:
-        parts = [part.strip() for part in str(value).split(",")]
-        return ",".join(part if is_specified(part) else whole_file(part) for part in parts)
-    return str(value)
+def given_command() -> Command:
+    """The command line of this process as it was given, with the working folder that relative paths start from."""
+    return Command(("evomal", *sys.argv[1:]), str(Path.cwd()))
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,12 +1,10 @@
 """Error against learning rate, from what `evomal compare --rates` recorded."""
 
 import itertools
-import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,15 +13,13 @@ from evomal.figures import style
 from evomal.figures.data import metric_scale, metric_words, table
 from evomal.figures.style import Band
 from evomal.text import plural
-from evomal.verdict import tables
-from evomal.verdict.learning_rates import RateCurve
+from evomal.verdict.comparison import Entry, RateCurve
+from evomal.verdict.folder import read_result
 from evomal.verdict.words import schedule_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FILE_NAME = "learning-rates.json"
 
 
 @dataclass(frozen=True)
@@ -125,85 +121,58 @@ class RateCurves:
 
 
 def recorded_rate_curves(folder: Path) -> RateCurves:
-    """What a folder of `evomal compare --rates … --out FOLDER` holds."""
-    path = folder / FILE_NAME
+    """The data of a folder that `evomal compare --rates … --out FOLDER` wrote."""
     if not folder.exists():
         raise InputError(f"{folder}: there is no such folder")
-    if not path.exists():
-        if any(folder.glob("lr-*")):
-            return _unfinished(f"{folder}: the comparison was not finished; the same evomal compare goes on with it")
-        raise InputError(f"{folder}: is no folder of evomal compare --rates, as there is no {FILE_NAME} in it")
-    try:
-        return _read(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError):
-        raise InputError(f"{path}: is not what evomal compare --rates writes") from None
+    found = read_result(RateCurve, folder)
+    if found is not None:
+        return rate_curves(found)
+    if any(folder.glob("lr-*")):
+        sentence = f"{folder}: the comparison is not complete; give the same evomal compare again to resume it"
+        return RateCurves("", "", True, 0, 0, 0, (), (sentence,))
+    raise InputError(f"{folder}: is not a folder of evomal compare --rates: there is no learning-rates.json in it")
 
 
 def rate_curves(found: RateCurve) -> RateCurves:
-    """The same of a curve that was computed now."""
-    return _read({str(rate): tables.as_data(comparison) for rate, comparison in found.comparisons.items()})
-
-
-def _unfinished(sentence: str) -> RateCurves:
-    return RateCurves("", "", True, 0, 0, 0, (), (sentence,))
-
-
-def _read(content: Mapping[str, Any]) -> RateCurves:
-    comparisons = sorted(content.values(), key=_rate)
-    first = comparisons[0]
-    names = list(dict.fromkeys(str(row["name"]) for found in comparisons for row in _plain_rows(found)))
-    names.sort(key=lambda name: name != first["baseline"])
+    """The data of a comparison at several learning rates."""
+    comparisons = dict(sorted(found.comparisons.items()))
+    if not comparisons:
+        raise InputError("a comparison at several learning rates must have at least one but has none")
+    first = next(iter(comparisons.values()))
+    names = list(dict.fromkeys(entry.name for one in comparisons.values() for entry in one.entries))
+    names.sort(key=lambda name: name != first.baseline)
     lines = [
         RateLine(
             name,
             tuple(
-                RatePoint(_rate(found), _trainings(row["losses"]))
-                for found in comparisons
-                for row in _plain_rows(found)
-                if row["name"] == name
+                RatePoint(rate, _trainings(entry))
+                for rate, one in comparisons.items()
+                for entry in one.entries
+                if (entry.name, entry.variant) == (name, "plain")
             ),
         )
         for name in names
     ]
     return RateCurves(
-        task=str(first["task"]),
-        metric=str(first["metric"]),
-        lower_is_better=bool(first["lower_is_better"]),
-        steps=int(first["steps"]),
-        seeds=len(first["seeds"]),
-        searches=len(first["search_seeds"]),
+        task=first.task,
+        metric=first.metric,
+        lower_is_better=not first.higher_is_better,
+        steps=first.steps,
+        seeds=len(first.seeds),
+        searches=len(first.search_seeds),
         lines=tuple(lines),
         sentences=tuple(_sentence(line.name, point) for line in lines for point in line.points if _is_lacking(point)),
-        milestones=tuple(int(milestone) for milestone in first.get("milestones", ())),
+        milestones=first.milestones,
     )
 
 
-def _plain_rows(comparison: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [row for row in comparison["rows"] if row["variant"] == "plain"]
-
-
-def _rate(comparison: Mapping[str, Any]) -> float:
-    """By the baseline, which is trained in every comparison."""
-    rates = [row["losses"][0]["lr"] for row in _plain_rows(comparison) if row["name"] == comparison["baseline"]]
-    rate = float(rates[0])
-    if not 0 < rate < math.inf:
-        raise ValueError(rate)
-    return rate
-
-
-def _trainings(losses: Sequence[Mapping[str, Any] | None]) -> tuple[RateTraining, ...]:
+def _trainings(entry: Entry) -> tuple[RateTraining, ...]:
     return tuple(
-        RateTraining(search, int(score["seed"]), _tested(score))
-        for search, loss in enumerate(losses)
+        RateTraining(search, score.seed, math.nan if score.diverged else score.test)
+        for search, loss in enumerate(entry.losses)
         if loss is not None
-        for score in loss["scores"]
+        for score in loss.scores
     )
-
-
-def _tested(score: Mapping[str, Any]) -> float:
-    return math.nan if score["test"] is None or score["outcome"] == "diverged" else float(score["test"])
 
 
 def _is_lacking(point: RatePoint) -> bool:
@@ -212,7 +181,7 @@ def _is_lacking(point: RatePoint) -> bool:
 
 def _sentence(name: str, point: RatePoint) -> str:
     if not point.trainings:
-        return f"{name} at {point.rate:g}: the search found no loss that survived its filters"
+        return f"{name} at {point.rate:g}: the search found no loss that passed its filters"
     return f"{name} at {point.rate:g}: {point.diverged} of {plural(len(point.trainings), 'training')} diverged"
 
 

@@ -1,73 +1,90 @@
-"""The command that repeats a search, from what its record says."""
+"""The commands that repeat searches and comparisons, as they were recorded."""
 
 import dataclasses
-import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError
-from evomal.methods import METHODS
 from evomal.runs.reading import Run
+from evomal.runs.run_loop import BEST_NAME
 from evomal.settings import PRESETS, SearchSettings
-from evomal.tasks import TASKS, Hardships
+from evomal.tasks import Hardships
+from evomal.verdict.folder import RecordedVerdicts
 
-UNKNOWN_TO_COMPARE = ("--asymmetric", "--imbalance", "--fraction")
-"""Hardships that `evomal search` takes but `evomal compare` does not."""
+_UNKNOWN_TO_COMPARE = ("--asymmetric", "--imbalance", "--fraction")  # hardships of `evomal search` alone
 _PARTS = ("settings", "budgets", "workplace")
 
 
 @dataclass(frozen=True)
 class RepeatCommand:
-    """What to type; None with a sentence where nothing that is typed would repeat the search."""
+    """The command that repeats a search or a comparison, and how the settings of a search differ from a preset."""
 
     text: str | None
+    """None if the record does not have it."""
     sentence: str
-    """Why not, or what else it takes."""
-    preset: str | None
-    """The one that the settings are nearest to."""
-    changes: Mapping[str, str]
-    """Settings that differ from the preset's, as `--set` takes them."""
+    """Why there is none, or what must be the same elsewhere."""
+    preset: str | None = None
+    """The preset that differs in the fewest settings; None if the record does not have the settings of a search."""
+    changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Settings that differ from the preset's, in the form of `--set`."""
 
 
 def repeat_command(run: Run) -> RepeatCommand:
-    """The command of a run that `evomal search` began; it records beside the run, under a new name."""
+    """The command that began a run, with a folder of its own beside the run's."""
     try:
         settings = recorded_settings(run)
     except (EvomalError, KeyError, TypeError):
-        return RepeatCommand(None, "this record does not have the settings of a search", None, {})
+        return RepeatCommand(None, "this record does not have the settings of a search")
     preset, changes = _nearest_preset(settings)
-    recorded = run.settings.get("source")
+    source = run.settings.get("source")
+    recorded = source.get("command") if isinstance(source, Mapping) else None
+    words = _checked(recorded.get("words"), ["search"]) if isinstance(recorded, Mapping) else []
+    if not words or not isinstance(recorded, Mapping):
+        sentence = "the record has no command: the search was begun from Python, or by an older version of evomal"
+        return RepeatCommand(None, sentence, preset, changes)
+    planned = dict(run.settings.get("budgets") or {}).get("generations")
+    if planned != settings.generations:
+        words = [*words, "--set", f"generations={settings.generations}"]  # it was resumed with more of them
+    text = shlex.join([*words, "--out", beside(run.folder)])
+    return RepeatCommand(text, _conditions(run, settings, str(recorded.get("folder"))), preset, changes)
+
+
+def repeat_comparisons(verdicts: RecordedVerdicts, folder: Path) -> tuple[RepeatCommand, ...]:
+    """The commands of the comparisons in a folder, each with a new folder beside it.
+
+    The files may be a stranger's: only commands that compare are returned, and every word is quoted.
+    """
+    commands = []
+    for found in verdicts.verdicts:
+        command = found.result.command
+        if command is not None and (words := _checked(command.words, ["compare", "transfer"])):
+            text = shlex.join([*words, "--out", beside(folder)])
+            commands.append(RepeatCommand(text, f"given in the folder {command.folder}"))
+    return tuple(commands)
+
+
+def compare_command(run: Run) -> str | None:
+    """The command that compares the best loss of a run with the baseline; None if the record does not say its task."""
     try:
-        source = _builtin_source(run) if recorded is None else recorded
-        if source is None:
-            sentence = "begun from Python: evomal.search with the same task and these settings repeats it"
-            return RepeatCommand(None, sentence, preset, changes)
-        if source["model"] is None and not any(":" in task for task in source["tasks"]):
-            # Which model is meant by none depends on the version.
-            source = {**source, "model": _recorded_model(run)}
-        words = ["evomal", "search", *_task_words(source), *_method_words(run)]
-    except (EvomalError, KeyError, TypeError, ValueError) as error:
-        return RepeatCommand(None, f"this record does not say how it was begun: {error}", preset, changes)
-    words += [*_setting_words(preset, changes), "--out", again(run.folder)]
-    return RepeatCommand(shlex.join(words), _condition(run, settings), preset, changes)
+        words = _task_words(run.settings["source"], run)
+    except (EvomalError, KeyError, TypeError, ValueError):
+        return None
+    if set(words) & {*_UNKNOWN_TO_COMPARE}:
+        return None
+    best, out = str(run.folder / BEST_NAME), str(run.folder)
+    return shlex.join(["evomal", "compare", *words, "--losses", best, "--tune-lr", "5", "--out", out])
 
 
-def again(folder: Path) -> str:
-    """Where what is in a folder may be done again: beside it, under another name."""
+def beside(folder: Path) -> str:
+    """A folder with another name beside the folder, to repeat its content in."""
     return str(folder.with_name(f"{folder.name}-again") if folder.name not in ("", "..") else folder / "again")
 
 
-def _setting_words(preset: str, changes: Mapping[str, str]) -> list[str]:
-    """A preset and changes to it, as they are typed."""
-    words = [] if preset == "quick" else ["--preset", preset]
-    return words + [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-
-
 def recorded_settings(run: Run) -> SearchSettings:
-    """All settings of a search, wherever in the record they stand."""
+    """All settings of a search, from the parts of its record."""
     values = {key: value for part in _PARTS for key, value in dict(run.settings.get(part) or {}).items()}
     if run.generations > values["generations"]:  # it was resumed with more of them
         values["generations"] = run.generations
@@ -75,8 +92,15 @@ def recorded_settings(run: Run) -> SearchSettings:
 
 
 def as_texts(settings: SearchSettings) -> dict[str, str]:
-    """Every setting as `--set` takes it."""
+    """Every setting in the form of `--set`."""
     return {key: _text(value) for key, value in settings}
+
+
+def _checked(words: object, commands: Sequence[str]) -> list[str]:
+    """The words of one of these evomal commands; none for anything else."""
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        return []
+    return list(words) if words[:1] in (["evomal"], ("evomal",)) and words[1:2] and words[1] in commands else []
 
 
 def _nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
@@ -90,32 +114,15 @@ def _nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
     return nearest, differing[nearest]
 
 
-def _builtin_source(run: Run) -> dict[str, Any] | None:
-    """How a built-in task is asked for, of searches that Python or a comparison began; None where no command does."""
-    tasks = run.settings.get("task")
-    records = list(tasks.values()) if isinstance(tasks, Mapping) else []
-    record = records[0] if len(records) == 1 else None
-    if not isinstance(record, Mapping) or record.get("dataset") not in TASKS or record.get("seed") != 0:
-        return None
-    return {"tasks": [record["dataset"]], "model": record.get("model"), "hardships": record.get("hardships")}
-
-
-def _recorded_model(run: Run) -> str | None:
-    """The model of all tasks, where they share one that has a name."""
-    tasks = run.settings.get("task")
-    records = list(tasks.values()) if isinstance(tasks, Mapping) else []
-    models = {record.get("model") if isinstance(record, Mapping) else None for record in records}
-    return models.pop() if len(models) == 1 else None
-
-
-def _task_words(source: Any) -> list[str]:
-    """Tasks, model and hardships, as they are typed."""
-    tasks, model = source["tasks"], source["model"]
+def _task_words(source: Any, run: Run) -> list[str]:
+    """The task, the model and the hardships as arguments of a command."""
+    (task,), model = source["tasks"], source["model"]
+    if model is None and ":" not in task:
+        (model,) = (described["model"] for described in run.settings["task"].values())  # as the default may change
     hardships, none = Hardships(**source["hardships"]), Hardships()
-    given = [*tasks, *([] if model is None else [model])]
-    if not tasks or not all(isinstance(word, str) and word and not word.startswith("-") for word in given):
+    words = [task, *([] if model is None else ["--model", model])]
+    if not all(isinstance(word, str) and word and (word == "--model" or not word.startswith("-")) for word in words):
         raise ValueError("its tasks have no proper names")
-    words = [*tasks, *([] if model is None else ["--model", model])]
     for field in dataclasses.fields(hardships):
         value = getattr(hardships, field.name)
         if value != getattr(none, field.name):
@@ -124,21 +131,16 @@ def _task_words(source: Any) -> list[str]:
     return words
 
 
-def _method_words(run: Run) -> list[str]:
-    if run.method not in METHODS or run.seed is None:
-        raise ValueError("it has no method or no seed")
-    return [*([] if run.method == "evomal" else ["--method", run.method]), "--seed", str(run.seed)]
-
-
-def _condition(run: Run, settings: SearchSettings) -> str:
-    """What of the machine takes part, though nobody set it."""
+def _conditions(run: Run, settings: SearchSettings, folder: str) -> str:
+    """The working folder, and what the machine decided because no setting did."""
     threads, device = run.settings.get("threads"), run.settings.get("device")
     added = []
     if settings.threads is None and isinstance(threads, int):
         added.append(f"--set threads={threads}")
     if settings.device == "auto" and device in ("cpu", "cuda", "mps"):
         added.append(f"--device {device}")
-    return f"on a machine with other cores or devices, add {' '.join(added)}" if added else ""
+    elsewhere = f"; on a machine with other cores or devices, add {' '.join(added)}" if added else ""
+    return f"given in the folder {folder}{elsewhere}"
 
 
 def _text(value: Any) -> str:
@@ -147,40 +149,3 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(_text, value))
     return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
-
-
-_BEGINNINGS = {
-    "comparison.json": ["evomal", "compare"],
-    "transfer.json": ["evomal", "transfer"],
-    "learning-rates.json": ["evomal", "compare"],
-}
-_LONGEST = 4_000_000  # bytes
-
-
-def repeat_comparisons(folder: Path) -> tuple[str, ...]:
-    """What to type for each comparison that was typed; it records beside the folder, under a new name.
-
-    Nothing but such a command is ever returned, whatever stands in the files, which may be a stranger's.
-    """
-    commands = []
-    for name, beginning in _BEGINNINGS.items():
-        try:
-            words = _words(json.loads(_content(folder / name)))
-        except (OSError, ValueError, RecursionError):
-            continue
-        if words[: len(beginning)] == beginning:
-            commands.append(shlex.join([*words, "--out", again(folder)]))
-    return tuple(commands)
-
-
-def _words(content: Any) -> list[str]:
-    """Those of a comparison, or of the first of several at different learning rates, which were typed together."""
-    if isinstance(content, Mapping) and "command" not in content:
-        content = next(iter(content.values()), None)
-    words = content.get("command") if isinstance(content, Mapping) else None
-    return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else []
-
-
-def _content(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(_LONGEST).decode()

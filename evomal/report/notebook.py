@@ -58,12 +58,10 @@ def result_html(result: SearchResult) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Verdicts in words, then the table."""
     from evomal.text import escape_html, markdown_to_html
-    from evomal.verdict import tables
+    from evomal.verdict.tables import comparison_markdown
 
-    sentences = [found.sentence for found in comparison.verdicts.values()]
-    said = {f"- {sentence}" for sentence in sentences}
-    rest = "\n".join(line for line in tables.markdown(comparison).splitlines() if line not in said)
-    verdicts = "".join(f"<p><b>{escape_html(sentence)}</b></p>" for sentence in sentences)
+    rest = comparison_markdown(comparison, verdicts=False)
+    verdicts = "".join(f"<p><b>{escape_html(found.sentence)}</b></p>" for found in comparison.verdicts.values())
     return f'<div style="overflow-x: auto">{verdicts}{markdown_to_html(rest, "")}</div>'
 
 

@@ -51,7 +51,7 @@ def _verdict(report: RunReport) -> str:
     for verdict in report.verdicts.verdicts:
         items = "".join(
             f'<li class="{_KINDS.get(sentence.kind, "undecided")}"><strong>{escape_html(sentence.kind)}</strong>'
-            f"{escape_html(sentence.text)}</li>"
+            f"{escape_html(sentence.sentence)}</li>"
             for sentence in verdict.sentences
         )
         parts.append(f"<h3>{escape_html(verdict.title)}</h3>")
@@ -123,8 +123,9 @@ def _settings(report: RunReport) -> str:
 
 
 def _commands(report: RunReport) -> str:
-    parts = [f"<pre>{in_code(text, _LONGEST_COMMAND)}</pre>" for text in report.typed_commands()]
-    for sentence in dict.fromkeys(command.sentence for command in report.own_commands if command.sentence):
+    commands = report.shown_commands
+    parts = [f"<pre>{in_code(one.text, _LONGEST_COMMAND)}</pre>" for one in commands if one.text is not None]
+    for sentence in dict.fromkeys(one.sentence for one in commands if one.sentence):
         parts.append(f'<p class="soft">{escape_html(f"{sentence[0].upper()}{sentence[1:]}.")}</p>')
     return "".join(parts)
 

@@ -103,7 +103,7 @@ def _verdict_lines(report: RunReport) -> Iterator[_Line]:
     for verdict in report.verdicts.verdicts:
         yield from _wrapped("text", verdict.title, above=0.08)
         for sentence in verdict.sentences:
-            yield from _wrapped("text", f"– {sentence.kind}: {sentence.text}", above=0.04)
+            yield from _wrapped("text", f"– {sentence.kind}: {sentence.sentence}", above=0.04)
         yield from _markdown_lines(verdict.text)
     if not report.verdicts.verdicts:
         yield from _wrapped("text", "Not compared with the task’s own loss yet, on seeds that no search has seen.")
@@ -143,7 +143,7 @@ def _back_matter(report: RunReport) -> Iterator[_Line]:
         if entries:
             yield from _wrapped("heading", title, above=0.25)
             yield from _wrapped("small", "; ".join(f"{name}: {value}" for name, value in entries))
-    commands = report.typed_commands()
+    commands = [one.text for one in report.shown_commands if one.text is not None]
     if commands:
         yield from _wrapped("heading", "How to repeat it", above=0.25)
         for command in commands:

@@ -20,9 +20,9 @@ from evomal.figures.run_times import draw_run_times, run_times
 from evomal.figures.search_curves import draw_search_curves, search_curves
 from evomal.methods.candidates import State
 from evomal.report.commands import (
-    UNKNOWN_TO_COMPARE,
     RepeatCommand,
     as_texts,
+    compare_command,
     recorded_settings,
     repeat_command,
     repeat_comparisons,
@@ -30,10 +30,9 @@ from evomal.report.commands import (
 from evomal.report.loss_table import ShownFormula, metric_value, run_name, shown_formula
 from evomal.runs.reading import Run, Runs, Standing, chosen_runs, classes_of, standing_of
 from evomal.runs.recorded_run import RunState
-from evomal.runs.run_loop import BEST_NAME
 from evomal.text import plural, shorten
 from evomal.verdict.contestants import SEARCHES
-from evomal.verdict.reading import RecordedVerdicts, recorded_verdicts
+from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
 
 LONGEST_ENTRY = 160
 _ENVIRONMENT = ("device", "threads", "precision", "dtype", "population_mode", "deterministic")
@@ -235,9 +234,9 @@ class RunReport:
         return tuple(repeat_command(run) for run in self.runs.runs)
 
     @cached_property
-    def comparison_commands(self) -> tuple[str, ...]:
+    def comparison_commands(self) -> tuple[RepeatCommand, ...]:
         """How to repeat the comparisons in the folder, with their searches; none where that cannot be told."""
-        return repeat_comparisons(self.folder) if self.run is None else ()
+        return repeat_comparisons(self.verdicts, self.folder) if self.run is None else ()
 
     @cached_property
     def own_commands(self) -> tuple[RepeatCommand, ...]:
@@ -249,10 +248,10 @@ class RunReport:
             if not (self.comparison_commands and run.folder.is_relative_to(searches))
         )
 
-    def typed_commands(self) -> list[str]:
-        """What to type to repeat all of it."""
-        texts = [command.text for command in self.own_commands if command.text is not None]
-        return [*self.comparison_commands, *texts]
+    @property
+    def shown_commands(self) -> tuple[RepeatCommand, ...]:
+        """The commands that repeat everything in the report."""
+        return (*self.comparison_commands, *self.own_commands)
 
     @cached_property
     def settings(self) -> RunSettings:
@@ -265,16 +264,7 @@ class RunReport:
 
     def compare_command(self) -> str | None:
         """How to have the best loss of the one run judged; None where there is none to judge."""
-        if self.run is None or not self.formulas or not self.commands[0].text:
-            return None
-        words = shlex.split(self.commands[0].text)
-        kept = words[2 : words.index("--seed")]
-        if "--method" in kept:
-            del kept[kept.index("--method") : kept.index("--method") + 2]
-        if set(kept) & {*UNKNOWN_TO_COMPARE}:
-            return None
-        best = str(self.folder / BEST_NAME)
-        return shlex.join(["evomal", "compare", *kept, "--losses", best, "--tune-lr", "5", "--out", str(self.folder)])
+        return compare_command(self.run) if self.run is not None and self.formulas else None
 
     def run_rows(self) -> list[tuple[str, ...]]:
         """Of several runs: folder, task, method, seed, state, generations, losses trained with, best."""
@@ -302,15 +292,15 @@ class RunReport:
                 for run, standing, command in zip(self.runs.runs, self.standings, self.commands, strict=True)
             ],
             "verdicts": [
-                {"kind": sentence.kind, "sentence": sentence.text}
-                for verdict in self.verdicts.verdicts
-                for sentence in verdict.sentences
+                {"kind": verdict.kind, "sentence": verdict.sentence}
+                for found in self.verdicts.verdicts
+                for verdict in found.sentences
             ],
             "best": [
                 {"task": best.task, "metric": best.metric, "trained": best.trained, "losses": best.columns()}
                 for best in self.best
             ],
-            "command": self.commands[0].text if self.run is not None else next(iter(self.comparison_commands), None),
+            "command": next((one.text for one in (self.commands[:1] if self.run else self.comparison_commands)), None),
             "warnings": list(self.warnings),
         }  # fmt: skip
 

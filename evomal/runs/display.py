@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evomal.expression import Expression
 from evomal.methods.candidates import Candidate, State
-from evomal.progress import Announce, StageBar
+from evomal.progress import StageBar
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation, final_text, rivals_text
 from evomal.text import printable
@@ -276,15 +276,13 @@ class SearchListener(Protocol):
 
 
 @contextlib.contextmanager
-def with_display(
-    progress: bool, listener: SearchListener | None, announce: Announce | None
-) -> Iterator[tuple[SearchListener | None, Announce | None]]:  # fmt: skip
-    """The given listener and callback, or with `progress` and no listener a display on standard error."""
+def with_display(progress: bool, listener: SearchListener | None) -> Iterator[SearchListener | None]:
+    """The given listener, or with `progress` and no listener a display on standard error."""
     if not progress or listener is not None:
-        yield listener, announce
+        yield listener
         return
     with ProgressDisplay() as shown:
-        yield shown, announce or shown.announce
+        yield shown
 
 
 def stop_check(listener: SearchListener | None) -> Callable[[], None] | None:

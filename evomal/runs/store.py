@@ -294,6 +294,8 @@ class RunStore:
         with self.snapshot():
             settings, chunks, candidates, ending = self.settings, self.complete_chunks(), self.candidates(), self.ending
             trials = self.trials()
+        if isinstance(source := settings.get("source"), dict):  # equal runs need not have been begun by equal commands
+            settings = {**settings, "source": {key: value for key, value in source.items() if key != "command"}}
         lines: list[dict[str, Any]] = [{"kind": "settings", "settings": settings}]
         for chunk in chunks:
             places = {"number": chunk.number, "generation": chunk.generation, "indices": chunk.indices}

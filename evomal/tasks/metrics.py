@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
+from evomal.text import shorten
 from evomal.users_code import place_of_function
 
 Measure = Callable[[Tensor, Tensor], Any]
@@ -179,6 +180,28 @@ def shown_in_percent(name: str) -> bool:
     """Whether values of the metric that bears this name are shares that are shown in percent."""
     row = _row_of(name)
     return row is not None and row.percent
+
+
+def metric_scale(name: str) -> float:
+    """Returns what values of the metric are multiplied by when they are shown: 100 for shares, which are in percent."""
+    return 100.0 if shown_in_percent(name) else 1.0
+
+
+def metric_label(name: str, longest: int = 60) -> str:
+    """Returns the metric's name for a heading or an axis, with the unit if there is one: `error rate (%)`."""
+    shown = shorten(name.replace("_", " "), longest)
+    return f"{shown} (%)" if shown_in_percent(name) else shown
+
+
+def metric_number(value: float, name: str, *, digits: int = 4) -> str:
+    """Returns a value without its unit: shares in percent with two decimals, others with significant digits."""
+    return f"{100 * value:.2f}" if shown_in_percent(name) else f"{value:.{digits}g}"
+
+
+def metric_text(value: float, name: str, deviation: float | None = None) -> str:
+    """Returns a value with its unit, and with its standard deviation if there is one: `1.23 ± 0.05 %`."""
+    spread = "" if deviation is None else f" ± {metric_number(deviation, name, digits=2)}"
+    return f"{metric_number(value, name)}{spread}{' %' if shown_in_percent(name) else ''}"
 
 
 def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, float]:

@@ -1,39 +1,91 @@
-"""Losses compared on a task: the same initial weights and batches for each, all seeds reported, the test split last."""
+"""`compare`, `transfer` and `rate_curve`: losses trained from the same initial weights on the same batches."""
 
-import dataclasses
+import contextlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evomal.checks import whole_number
+from evomal.errors import InputError
 from evomal.methods import method_named
-from evomal.progress import Announce
 from evomal.runs.display import SearchListener, stop_check, with_display
 from evomal.runs.executors import crew_if_wanted
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import plural
 from evomal.threads import thread_count
-from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
+from evomal.verdict.comparison import Comparison, Entry, RateCurve, Trained, Transfer, Variant
 from evomal.verdict.contestants import (
-    SEARCHES,
     ComparedLoss,
     Contestant,
     Losses,
     baseline_contestant,
     given_contestants,
-    require_distinct,
-    searched,
+    require_distinct_names,
+    searched_contestants,
 )
 from evomal.verdict.folder import TrainingLog
 from evomal.verdict.statistics import Paired, paired
-from evomal.verdict.trials import Arena, Job, description, final_recipe, matching_factor
-from evomal.verdict.tuning import TUNING_SEEDS, TUNING_TRAININGS, Tuning, tuned
-from evomal.verdict.words import Evidence, Verdict, unit_of, verdict
+from evomal.verdict.trials import Trial, Trials, final_recipe, log_description
+from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
+from evomal.verdict.words import Evidence, Verdict, nothing_found, unit_of, verdict
 
 EVALUATION_SEEDS = 1000
-"""Where the seeds of final trainings begin: a search, whose seeds begin at 0, does not see them."""
+"""The first seed of final trainings: a search, whose seeds begin at 0, does not use them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a comparison is made, whichever losses take part; the arguments that the functions here share."""
+
+    settings: SearchSettings
+    seeds: int
+    search_seeds: int
+    tune_lr: int = 0
+    rescale: bool = False
+    folder: Path | None = None
+    listener: SearchListener | None = None
+
+    @classmethod
+    def of(
+        cls, settings: SearchSettings, folder: str | os.PathLike[str] | None, *, seeds: int, search_seeds: int,
+        tune_lr: int = 0, rescale: bool = False,
+    ) -> "Plan":  # fmt: skip
+        """The plan, or an InputError that names the number that is out of bounds."""
+        whole_number("seeds", seeds, at_least=1)
+        whole_number("search_seeds", search_seeds, at_least=1)
+        whole_number("tune_lr", tune_lr, at_least=0)
+        return cls(settings, seeds, search_seeds, tune_lr, rescale, None if folder is None else Path(folder))
+
+    @property
+    def evaluation_seeds(self) -> range:
+        """The seeds of the final trainings."""
+        return range(EVALUATION_SEEDS, EVALUATION_SEEDS + self.seeds)
+
+    @contextlib.contextmanager
+    def running(self, task: Task, progress: bool, listener: SearchListener | None) -> Iterator["Plan"]:
+        """The plan with its listener, while threads are set and workers, if the settings ask for any, are there."""
+        with (
+            with_display(progress, listener) as listener,
+            thread_count(self.settings.threads),
+            crew_if_wanted(self.settings, [task], _say(listener), stop_check(listener)),
+        ):
+            yield replace(self, listener=listener)
+
+    def search(self, methods: Sequence[str], source: Task | Sequence[Task], *, on: Task) -> list[Contestant]:
+        """What the methods find on the source, for use on a task."""
+        return searched_contestants(
+            methods, source, self.settings, on=on, search_seeds=self.search_seeds, folder=self.folder,
+            listener=self.listener,
+        )  # fmt: skip
+
+    def announce(self, sentence: str) -> None:
+        """Say which stage comes next."""
+        if self.listener is not None:
+            self.listener.announce(sentence)
 
 
 def compare(
@@ -50,35 +102,33 @@ def compare(
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
     listener: SearchListener | None = None,
-    announce: Announce | None = None,
     **changes: Any,
 ) -> Comparison:
-    """Train with the task's own loss, the given losses, and what the methods find; compare over the same seeds.
+    """Train with the baseline, the given losses and the losses that methods find, and compare over the same seeds.
 
     Args:
-        task: The task to train on.
+        task: The task to train on. The baseline is its own loss.
         methods: Names of methods that search for a loss first.
         losses: Losses to compare: a sequence of names, files or modules, or a mapping from names of your choice to
-            them. Of a sequence, losses with equal names are told apart by their options, or by a number.
-        seeds: How many evaluation seeds each loss is trained with; no search has seen them. A verdict takes five.
-        search_seeds: How many searches each method makes.
-        tune_lr: How many learning rates to try for every loss, the task's own included, on validation; 0 tries none.
-        rescale: Whether to train each loss also scaled so that its gradient at initialisation is as large as the
-            baseline's: a gain that is gone then was a learning rate.
+            them. Losses of a sequence with equal names are distinguished by their options or a number.
+        seeds: The number of evaluation seeds for each loss; no search uses them. A verdict needs five.
+        search_seeds: The number of searches of each method.
+        tune_lr: The number of learning rates to try on validation for every loss, including the baseline; 0: none.
+        rescale: Whether to train with each loss also multiplied by the factor that gives its gradient the baseline's
+            size at initialisation: a gain that disappears then came from the learning rate.
         preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
             are settings.
         settings: All settings at once, instead of a preset with changes.
-        folder: Where to record what is done; a comparison that was stopped is resumed from there.
-        progress: Whether to show a bar with the time left on standard error; without a terminal, one line per stage.
-        listener: Called at every step of searches and trainings, instead of the bar.
-        announce: Called with a sentence per stage.
-        changes: Settings that differ from the preset.
+        folder: Where to record searches and trainings; a comparison that was interrupted is resumed from there.
+        progress: Whether to show a progress bar on standard error; without a terminal, one line per stage.
+        listener: Called at every step of searches and trainings, instead of the progress bar.
+        **changes: Settings that differ from the preset.
 
     Returns:
         Every training, the differences with their intervals, and a verdict per loss. Print it to see the table.
 
     Raises:
-        InputError: Something that was given does not fit.
+        InputError: If an argument is not valid, or the folder holds another comparison.
 
     Example:
         >>> import evomal
@@ -88,149 +138,263 @@ def compare(
         'undecided'
     """
     resolved = SearchSettings.given(settings, preset, changes)
-    whole_number("seeds", seeds, at_least=1)
-    whole_number("search_seeds", search_seeds, at_least=1)
-    whole_number("tune_lr", tune_lr, at_least=0)
-    if resolved.metric is not None:
-        task = task.judged_by(resolved.metric)
-    for method in methods:
-        method_named(method)  # all are checked before the first searches
-    base = baseline_contestant(task)
-    others = given_contestants(losses, task, beside=base, taken=methods)
-    require_distinct([base, *others, *(Contestant(method, ()) for method in methods)])
-    place = None if folder is None else Path(folder)
-    with (
-        with_display(progress, listener, announce) as (listener, announce),
-        thread_count(resolved.threads),
-        crew_if_wanted(resolved, [task], announce, stop_check(listener)),
-    ):
-        for number, method in enumerate(methods):
-            runs = None if place is None else place / SEARCHES
-            others.append(
-                searched(
-                    task, method, resolved, on=task, seeds=range(search_seeds), folder=runs, listener=listener,
-                    announce=announce, number=number * search_seeds + 1, of=len(methods) * search_seeds,
-                )
-            )  # fmt: skip
-        return compared(
-            task, base, others, resolved, seeds=seeds, search_seeds=search_seeds if methods else 0, tune_lr=tune_lr,
-            rescale=rescale, folder=place, listener=listener, announce=announce,
-        )  # fmt: skip
+    plan = Plan.of(
+        resolved, folder, seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale
+    )  # fmt: skip
+    task = task if resolved.metric is None else task.judged_by(resolved.metric)
+    base, given = _given(task, losses, methods)
+    with plan.running(task, progress, listener) as plan:
+        return compare_contestants(task, base, [*given, *plan.search(methods, task, on=task)], plan)
 
 
-def compared(
-    task: Task, base: Contestant, others: Sequence[Contestant], settings: SearchSettings, *, seeds: int,
-    search_seeds: int = 0, tune_lr: int = 0, rescale: bool = True, folder: Path | None = None,
-    listener: SearchListener | None = None, announce: Announce | None = None,
-) -> Comparison:  # fmt: skip
-    """The comparison of contestants whose losses are there already."""
-    chosen = range(EVALUATION_SEEDS, EVALUATION_SEEDS + seeds)
-    (baseline,) = base.losses
-    assert baseline is not None  # the task's own loss is there
-    tuning = Tuning((), {})
+def transfer(
+    to: Task,
+    *,
+    losses: Losses = (),
+    source: Task | Sequence[Task] | None = None,
+    methods: Sequence[str] = ("evomal",),
+    seeds: int = 5,
+    search_seeds: int = 5,
+    tune_lr: int = 0,
+    rescale: bool = True,
+    preset: str = "quick",
+    settings: SearchSettings | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    listener: SearchListener | None = None,
+    **changes: Any,
+) -> Transfer:
+    """Compare losses on a task on which they were not learned (EvoMAL, section 5.1.1).
+
+    The losses are given, or found by methods on the source task. The loss of every search is used; beside them, the row
+    `METHOD (best search)` follows the paper's protocol: the loss of the search with the best fitness on the source,
+    which knows nothing of the target.
+
+    Args:
+        to: The target task, on which losses are compared.
+        losses: Losses to compare, as for `compare`.
+        source: The task, or tasks, on which the methods search; None to compare given losses only.
+        methods: Names of the methods that search on the source.
+        seeds: The number of evaluation seeds for each loss.
+        search_seeds: The number of searches of each method.
+        tune_lr: As for `compare`, like all other arguments.
+        rescale: As for `compare`.
+        preset: As for `compare`.
+        settings: As for `compare`.
+        folder: As for `compare`.
+        progress: As for `compare`.
+        listener: As for `compare`.
+        **changes: Settings that differ from the preset.
+
+    Returns:
+        The comparison on the target task, and the fitness of each search on the source.
+
+    Raises:
+        InputError: If an argument is not valid, or a loss for the source cannot be used on the target.
+
+    Example:
+        >>> import evomal
+        >>> target = evomal.load_task("diabetes", model="mlp:hidden=8")
+        >>> found = evomal.transfer(target, losses=["mae"], seeds=1, rescale=False, final_steps=20, device="cpu")
+        >>> [entry.name for entry in found.comparison.entries]
+        ['mse', 'mae']
+    """
+    resolved = SearchSettings.given(settings, preset, changes)
+    plan = Plan.of(
+        resolved, folder, seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale
+    )  # fmt: skip
+    if source is None and not losses:
+        raise InputError("a transfer needs losses, or a source task on which to search for them")
+    sources = [] if source is None else [source] if isinstance(source, Task) else list(source)
+    for task in sources:
+        if task.kind != to.kind:
+            raise InputError(f"a loss for {task.kind} ({task.name}) cannot be used for {to.kind} ({to.name})")
+    methods = methods if sources else ()
+    to = to if resolved.metric is None else to.judged_by(resolved.metric)
+    base, others = _given(to, losses, methods, [_best_name(method) for method in methods if search_seeds > 1])
+    with plan.running(to, progress, listener) as plan:
+        found = plan.search(methods, source, on=to) if source is not None else []
+        for one in found:
+            others += [one, best_search(one)] if search_seeds > 1 else [one]
+        comparison = compare_contestants(to, base, others, plan)
+    name = "+".join(task.name for task in sources) or None
+    return Transfer(comparison, name, {one.name: one.fitnesses for one in found})
+
+
+def rate_curve(
+    task: Task,
+    *,
+    rates: Sequence[float],
+    losses: Losses = (),
+    methods: Sequence[str] = (),
+    search_each: bool = False,
+    seeds: int = 5,
+    search_seeds: int = 1,
+    preset: str = "quick",
+    settings: SearchSettings | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    listener: SearchListener | None = None,
+    **changes: Any,
+) -> RateCurve:
+    """Compare losses at each of several learning rates (EvoMAL, section 5.5).
+
+    Args:
+        task: The task to train on.
+        rates: The learning rates.
+        losses: Losses to compare, as for `compare`, like all arguments that are not named here.
+        methods: Names of methods. They search at the untuned learning rate, and their losses are used at every rate.
+        search_each: Whether methods search at each learning rate instead, as in the paper.
+        seeds: The number of evaluation seeds for each loss.
+        search_seeds: The number of searches of each method; more than one only with `search_each`.
+        preset: As for `compare`.
+        settings: As for `compare`.
+        folder: As for `compare`.
+        progress: As for `compare`.
+        listener: As for `compare`.
+        **changes: Settings that differ from the preset.
+
+    Returns:
+        A comparison for each learning rate.
+
+    Raises:
+        InputError: If an argument is not valid.
+
+    Example:
+        >>> import evomal
+        >>> from evomal.verdict import rate_curve
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")
+        >>> curve = rate_curve(task, rates=[0.01, 0.1], losses=["mae"], seeds=1, final_steps=20, device="cpu")
+        >>> list(curve.comparisons)
+        [0.01, 0.1]
+    """
+    if not rates or any(not rate > 0 for rate in rates):
+        raise InputError(f"rates must be at least one number more than 0 but got {list(rates)}")
+    if len(set(rates)) < len(rates):
+        raise InputError(f"rates must be different but got {list(rates)}")
+    if methods and search_seeds != 1 and not search_each:
+        raise InputError("several search seeds need a search at each learning rate: search_each")
+    resolved = SearchSettings.given(settings, preset, changes)
+    plan = Plan.of(resolved, folder, seeds=seeds, search_seeds=search_seeds)
+    task = task if resolved.metric is None else task.judged_by(resolved.metric)
+    base, given = _given(task, losses, methods)
+    comparisons = {}
+    with plan.running(task, progress, listener) as plan:  # the same workers for all rates
+        found = [] if search_each else plan.search(methods, task, on=task)
+        for number, rate in enumerate(rates, 1):
+            plan.announce(f"learning rate {rate:g} ({number} of {len(rates)})")
+            place = None if plan.folder is None else plan.folder / f"lr-{rate:g}"
+            at_rate = replace(plan, settings=resolved.with_changes(lr=float(rate)), folder=place)
+            if search_each:
+                found = at_rate.search(methods, task, on=task)
+            comparisons[rate] = compare_contestants(task, base, [*given, *found], at_rate)
+    return RateCurve(comparisons, search_each)
+
+
+def best_search(contestant: Contestant) -> Contestant:
+    """The loss of the search with the best fitness, as the paper reports it."""
+    ranked = [math.inf if fitness is None else fitness for fitness in contestant.fitnesses]
+    return Contestant(_best_name(contestant.name), (contestant.losses[ranked.index(min(ranked))],))
+
+
+def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestant], plan: Plan) -> Comparison:
+    """Compare contestants whose losses are there already."""
+    (baseline,) = base.found
+    everyone, tuning, higher = [base, *others], Tuning((), {}), task.metric.higher_is_better
     with (
-        TrainingLog(folder, description(task, settings)) as log,
-        crew_if_wanted(settings, [task], announce) as crew,
+        TrainingLog(plan.folder, log_description(task, plan.settings)) as log,
+        crew_if_wanted(plan.settings, [task], _say(plan.listener)) as crew,
     ):
-        arena = Arena(task, settings, log, crew, listener)
-        arena.expect(_trainings([base, *others], others if rescale else [], seeds, tune_lr))
-        entries = _entries(
-            "plain", [base, *others], lambda candidate: Job(candidate, arena.own_lr), arena, chosen, announce
-        )
-        if tune_lr:
-            candidates = {candidate.identity: candidate for candidate in _candidates([base, *others])}
-            _tell(announce, f"trying {tune_lr} learning rates or more for each of {len(candidates)} losses")
-            tuning = tuned(list(candidates.values()), baseline, arena, tune_lr, task)
+        trials = Trials(task, plan.settings, log, crew, plan.listener)
+        trials.expect(_number_of_trials(everyone, others, plan))
+        entries = _entries("plain", everyone, lambda loss: (trials.own_lr, 1.0), trials, plan)
+        if plan.tune_lr:
+            losses = _distinct(everyone)
+            plan.announce(f"trying {plan.tune_lr} learning rates or more for each of {len(losses)} losses")
+            tuning = tuned(losses, baseline, trials, plan.tune_lr, task)
+            entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.identity], 1.0), trials, plan)
+        if plan.rescale and others:
             entries += _entries(
-                "tuned", [base, *others], lambda candidate: Job(candidate, tuning.best[candidate.identity]), arena,
-                chosen, announce,
+                "rescaled", others, lambda loss: (trials.own_lr, matching_factor(task, loss.loss, baseline.loss)),
+                trials, plan,
             )  # fmt: skip
-        if rescale and others:
-            entries += _entries(
-                "rescaled", others, lambda candidate: _rescaled(candidate, baseline, task, arena), arena, chosen,
-                announce,
-            )  # fmt: skip
-    recipe = final_recipe(task, settings)
-    differences = _differences(entries, base.name, task)
-    tuning_of_baseline = _tuning(entries, base.name, task)
+    costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
+    entries = [_with_difference(entry, base.name, costs) for entry in entries]
+    tuning_gain = _paired(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
+    recipe = final_recipe(task, plan.settings)
     return Comparison(
-        task=task, steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(chosen),
-        search_seeds=tuple(range(search_seeds)), trials=tune_lr, rates=tuning.rates, baseline=base.name,
-        entries=tuple(entries), differences=differences,
-        verdicts=_verdicts(others, base, entries, differences, tuning_of_baseline, task), tuning=tuning_of_baseline,
-        folder=folder,
+        task=task.name, record=dict(task.record), metric=task.metric.name, higher_is_better=higher,
+        steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),
+        search_seeds=tuple(range(max((len(one.fitnesses) for one in others), default=0))), tune_lr=plan.tune_lr,
+        rates=tuning.rates, baseline=base.name, entries=tuple(entries),
+        verdicts=_verdicts(others, base.name, entries, costs, tuning_gain, unit_of(task.metric.name)),
+        tuning=tuning_gain, folder=plan.folder,
     )  # fmt: skip
 
 
-def _trainings(
-    contestants: Sequence[Contestant], rescaled: Sequence[Contestant], seeds: int, tune_lr: int
-) -> int:  # fmt: skip
-    """How many trainings a comparison takes, the further rates of tuning aside."""
-    losses, others = (len({candidate.identity for candidate in _candidates(some)}) for some in (contestants, rescaled))
-    tuning = losses * (tune_lr * TUNING_TRAININGS + seeds) if tune_lr else 0
-    return losses * seeds + tuning + others * seeds
+def _given(
+    task: Task, losses: Losses, methods: Sequence[str], names: Sequence[str] = ()
+) -> tuple[Contestant, list[Contestant]]:
+    """The baseline and the given losses, after everything that takes part is checked, before anything is trained."""
+    for method in methods:
+        method_named(method)
+    base = baseline_contestant(task)
+    given = given_contestants(losses, task, beside=base, taken=methods)
+    require_distinct_names([base.name, *(one.name for one in given), *methods, *names])
+    return base, given
 
 
 def _entries(
-    variant: Variant, contestants: Sequence[Contestant], job_of: Callable[[ComparedLoss], Job], arena: Arena,
-    seeds: Sequence[int], announce: Announce | None,
+    variant: Variant, contestants: Sequence[Contestant], lr_and_factor: Callable[[ComparedLoss], tuple[float, float]],
+    trials: Trials, plan: Plan,
 ) -> list[Entry]:  # fmt: skip
-    """A row for each contestant, all trained."""
-    jobs = {candidate.identity: job_of(candidate) for candidate in _candidates(contestants)}
-    many = f"{len(jobs)} loss{'' if len(jobs) == 1 else 'es'}, {len(seeds)} seed{'' if len(seeds) == 1 else 's'} each"
-    _tell(announce, f"training with {many}" + _named(variant))
-    arena.train(list(jobs.values()), seeds)
+    """A row for each contestant; a loss that several of them have is trained once."""
+    losses = _distinct(contestants)
+    suffix = "" if variant == "plain" else f", {variant}"
+    plan.announce(f"training with {plural(len(losses), 'loss')}, {plural(plan.seeds, 'seed')} each{suffix}")
+    made = {}
+    for loss in losses:
+        lr, factor = lr_and_factor(loss)
+        made[loss.identity] = [Trial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
+    scores = trials.run([trial for row in made.values() for trial in row])
+
+    def trained(loss: ComparedLoss) -> Trained:
+        row = made[loss.identity]
+        return Trained(loss.formula, row[0].lr, row[0].factor, tuple(scores[trial] for trial in row))
+
     return [
-        Entry(
-            contestant.name,
-            variant,
-            tuple(
-                None if candidate is None else _trained(jobs[candidate.identity], arena, seeds)
-                for candidate in contestant.losses
-            ),
-        )
-        for contestant in contestants
+        Entry(one.name, variant, tuple(None if loss is None else trained(loss) for loss in one.losses))
+        for one in contestants
     ]
 
 
-def _trained(job: Job, arena: Arena, seeds: Sequence[int]) -> Trained:
-    return Trained(job.candidate.formula, job.lr, job.factor, arena.scores(job, seeds))
+def _distinct(contestants: Sequence[Contestant]) -> list[ComparedLoss]:
+    return list({loss.identity: loss for one in contestants for loss in one.found}.values())
 
 
-def _rescaled(candidate: ComparedLoss, baseline: ComparedLoss, task: Task, arena: Arena) -> Job:
-    seeds = list(range(TUNING_SEEDS, TUNING_SEEDS + TUNING_TRAININGS))
-    return Job(candidate, arena.own_lr, matching_factor(task, candidate.loss, baseline.loss, seeds=seeds))
+def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestant], plan: Plan) -> int:
+    """How many trials a comparison needs, without the further learning rates of tuning."""
+    losses, rescaled = len(_distinct(everyone)), len(_distinct(others)) if plan.rescale else 0
+    tuning = losses * (plan.tune_lr * len(TUNING_SEEDS) + plan.seeds) if plan.tune_lr else 0
+    return losses * plan.seeds + tuning + rescaled * plan.seeds
 
 
-def _candidates(contestants: Sequence[Contestant]) -> list[ComparedLoss]:
-    return [candidate for contestant in contestants for candidate in contestant.losses if candidate is not None]
+Costs = dict[tuple[str, Variant], list[list[float]]]
 
 
-def _named(variant: Variant) -> str:
-    return "" if variant == "plain" else f", {variant}"
-
-
-def _differences(entries: Sequence[Entry], baseline: str, task: Task) -> dict[tuple[str, Variant], Paired]:
-    found: dict[tuple[str, Variant], Paired] = {}
-    baselines = {entry.variant: entry for entry in entries if entry.name == baseline}
-    for entry in entries:
-        if entry.name != baseline:
-            other = baselines["plain" if entry.variant == "rescaled" else entry.variant]
-            found[entry.name, entry.variant] = _paired(entry.costs(task), other.costs(task)[0])
-    return found
-
-
-def _tuning(entries: Sequence[Entry], baseline: str, task: Task) -> Paired | None:
-    costs = {entry.variant: entry.costs(task) for entry in entries if entry.name == baseline}
-    return _paired(costs["tuned"], costs["plain"][0]) if "tuned" in costs else None
+def _with_difference(entry: Entry, baseline: str, costs: Costs) -> Entry:
+    if entry.name == baseline:
+        return entry
+    variant: Variant = "plain" if entry.variant == "rescaled" else entry.variant
+    return replace(entry, difference=_paired(costs[entry.name, entry.variant], costs[baseline, variant][0]))
 
 
 def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
     """One loss: seed by seed. Several searches: search by search, each by its mean over the seeds.
 
-    A loss's claim is about the next training, a method's about the next search. The trainings of all searches share
-    their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end, and of the two
-    p the larger.
+    A claim about a loss is about the next training, one about a method is about the next search. The trainings of all
+    searches share their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end,
+    and of the two p the larger.
     """
     whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
     if len(whole) == 1:
@@ -239,7 +403,7 @@ def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
     by_seed = paired([_mean(column) for column in zip(*whole, strict=True)], base)
     lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
     known = None not in (*lows, *highs)
-    return dataclasses.replace(
+    return replace(
         by_search,
         low=min(low for low in lows if low is not None) if known else None,
         high=max(high for high in highs if high is not None) if known else None,
@@ -254,39 +418,30 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _verdicts(
-    others: Sequence[Contestant], base: Contestant, entries: Sequence[Entry],
-    differences: dict[tuple[str, Variant], Paired], tuning: Paired | None, task: Task,
+    others: Sequence[Contestant], baseline: str, entries: Sequence[Entry], costs: Costs, tuning: Paired | None,
+    unit: str,
 ) -> dict[str, Verdict]:  # fmt: skip
-    plain = {entry.name: entry.costs(task) for entry in entries if entry.variant == "plain"}
-    tuned = next((entry for entry in entries if (entry.name, entry.variant) == (base.name, "tuned")), None)
-    tuned_lr = tuned.losses[0].lr if tuned is not None and tuned.losses[0] is not None else None
-    tuned_costs = None if tuned is None else tuned.costs(task)[0]
-    nothing = {
-        contestant.name: Verdict(
-            "no gain", f"{contestant.name} found no loss that survived its filters, keep {base.name}"
-        )
-        for contestant in others
-        if not _candidates([contestant])
-    }
-    return nothing | {
-        contestant.name: verdict(
-            Evidence(
-                plain=differences[contestant.name, "plain"],
-                tuned=differences.get((contestant.name, "tuned")),
-                rescaled=differences.get((contestant.name, "rescaled")),
-                tuned_lr=tuned_lr,
-                untuned=None if tuned_costs is None else _paired(plain[contestant.name], tuned_costs),
-                tuning=tuning,
-            ),
-            name=contestant.name,
-            baseline_name=base.name,
-            unit=unit_of(task),
-        )
-        for contestant in others
-        if contestant.name not in nothing
-    }
+    found: dict[str, Verdict] = {}
+    differences = {(entry.name, entry.variant): entry.difference for entry in entries}
+    tuned = [entry.losses[0] for entry in entries if (entry.name, entry.variant) == (baseline, "tuned")]
+    tuned_lr = tuned[0].lr if tuned and tuned[0] is not None else None
+    for one in others:
+        plain = differences[one.name, "plain"]
+        if not one.found or plain is None:
+            found[one.name] = nothing_found(one.name, baseline)
+            continue
+        evidence = Evidence(
+            plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
+            tuned_lr=tuned_lr, tuning=tuning,
+            untuned=None if tuning is None else _paired(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
+        )  # fmt: skip
+        found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
+    return found
 
 
-def _tell(announce: Announce | None, sentence: str) -> None:
-    if announce is not None:
-        announce(sentence)
+def _say(listener: SearchListener | None) -> Callable[[str], None] | None:
+    return None if listener is None else listener.say
+
+
+def _best_name(method: str) -> str:
+    return f"{method} (best search)"

@@ -1,142 +1,247 @@
-"""Who takes part in a comparison: losses that are given, and losses that methods find."""
+"""The losses of a comparison: those that are given and those that methods find, each under a name of its own."""
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from evomal.engine.resolve import loss_for_task, resolve_loss
+from evomal.engine.task_content import digest
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of
+from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.files import described
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
-from evomal.methods.candidates import Genome
+from evomal.runs.canonical import checksum
 from evomal.runs.display import SearchListener
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.verdict.loss_names import identity_of, is_described, module_name, told_apart
 
 AnyLoss = nn.Module | str | os.PathLike[str]
 Losses = Mapping[str, AnyLoss] | Sequence[AnyLoss]
-"""Losses by names of the caller's choice, or losses that are named by what they are."""
+"""Losses under names of the caller's choice, or losses that are named after what they are."""
 
 STRONG = {
     "classification": ("label-smoothing", "focal"),
     "multilabel": ("focal",),
     "regression": ("huber", "mae"),
 }
-"""What a learned loss must beat besides the task's own loss."""
+"""The rivals that a learned loss must beat besides the baseline."""
 
 SEARCHES = "searches"
 """The folder of a comparison's searches, each in `METHOD-SEED` below it."""
 
+_LONGEST_OPTIONS = 40  # characters; a number is easier to read than longer options
+_MOST_NUMBERS = 4  # of a tensor
+_PLAIN = (bool, int, float, str)
+
 
 @dataclass(frozen=True)
 class ComparedLoss:
-    """One loss of a contestant: the only one, or what one search found."""
+    """One loss of a contestant: the only one, or the result of one search."""
 
     loss: nn.Module
     formula: str
     identity: str
-    """Text that two losses share only where they are the same."""
+    """Text that two losses share only if they are the same."""
+
+    @classmethod
+    def of(cls, module: nn.Module, formula: str | None = None) -> "ComparedLoss":
+        """The loss with its formula and identity."""
+        return cls(module, formula or formula_of(module), identity_of(module))
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name in the table, and its losses: one that is given, or one for each search seed."""
+    """A name in the table and its losses: one that is given, or one for each search seed."""
 
     name: str
     losses: tuple[ComparedLoss | None, ...]
     """None where a search found nothing."""
     fitnesses: tuple[float | None, ...] = ()
-    """Of each search, on its own validation split."""
-
-    def is_same(self, other: "Contestant") -> bool:
-        """Whether its losses are the other's."""
-        identities = [[found and found.identity for found in one.losses] for one in (self, other)]
-        return identities[0] == identities[1]
+    """The fitness of each search's loss on its own validation split; empty for a loss that is given."""
 
     @property
-    def searched(self) -> bool:
-        """Whether its losses come from searches."""
-        return bool(self.fitnesses)
+    def found(self) -> list[ComparedLoss]:
+        """The losses that are there."""
+        return [loss for loss in self.losses if loss is not None]
+
+    def is_same(self, other: "Contestant") -> bool:
+        """Whether both have the same losses."""
+        return [loss.identity for loss in self.found] == [loss.identity for loss in other.found]
 
 
 def baseline_contestant(task: Task) -> Contestant:
     """The baseline: the task's own loss."""
-    return given(TASK_LOSSES[task.kind], task)
+    return given_contestant(TASK_LOSSES[task.kind], task)
 
 
-def given(loss: AnyLoss, task: Task) -> Contestant:
-    """A loss by its name, its file, or as a module."""
+def given_contestant(loss: AnyLoss, task: Task) -> Contestant:
+    """A loss that is given by its name, its file, or as a module."""
     module = resolve_loss(loss, task)
     if isinstance(loss, nn.Module):
-        name = module_name(module)
+        name = _module_name(module)
     else:
         name = str(loss) if is_specified(str(loss)) else Path(loss).stem
-    return Contestant(name, (compared_loss(module),))
+    return Contestant(name, (ComparedLoss.of(module),))
 
 
 def given_contestants(
     losses: Losses, task: Task, *, beside: Contestant | None = None, taken: Sequence[str] = ()
-) -> list[Contestant]:  # fmt: skip
-    """The losses that take part, under names that tell them apart.
+) -> list[Contestant]:
+    """One contestant per loss, all under different names.
 
     Args:
-        losses: A mapping from names to losses, whose names are kept; or a sequence of losses, of which those with equal
-            names get what sets them apart: files the name of their folder, modules their options or a number.
+        losses: A mapping from names to losses, whose names are kept; or a sequence. In a sequence, losses with equal
+            names are distinguished: files by the name of their folder, modules by their options or a number.
         task: The task they are for.
-        beside: The baseline, which takes part anyway and so is left out where it is among the losses.
+        beside: The baseline, which takes part anyway and is therefore left out if it is among the losses.
         taken: Names that others have: the methods of a comparison.
 
     Returns:
-        One contestant per loss, in their order.
+        The contestants, in the order of the losses.
 
     Raises:
-        InputError: A name of the mapping is taken or empty, or a loss is given twice.
+        InputError: If a name of the mapping is taken or empty, or a loss is given twice.
     """
     if isinstance(losses, str | os.PathLike | nn.Module):
         raise InputError(f"losses must be a list of losses, or a mapping from names to them, but got {losses!r:.60}")
     listed = list(losses.values()) if isinstance(losses, Mapping) else list(losses)
-    found = _numbered([given(loss, task) for loss in listed])
+    found = _numbered([given_contestant(loss, task) for loss in listed])
     if isinstance(losses, Mapping):
         return _named(dict(zip(losses, found, strict=True)), beside, taken)
     _require_each_once(listed)
-    short = [contestant.name for contestant in found]
-    named = [
-        replace(contestant, name=_with_folder(loss, contestant.name))
-        if short.count(contestant.name) > 1
-        else contestant
-        for loss, contestant in zip(listed, found, strict=True)
+    names = [contestant.name for contestant in found]
+    found = [
+        replace(one, name=_with_folder(loss, one.name)) if names.count(one.name) > 1 else one
+        for loss, one in zip(listed, found, strict=True)
     ]
     base = [] if beside is None else [beside]
-    everyone = [*base, *(one for one in named if beside is None or not one.is_same(beside))]
-    modules = [compared.loss for one in everyone for compared in one.losses if compared is not None]
-    names = told_apart([one.name for one in everyone], modules, taken=taken)
-    return [replace(one, name=name) for one, name in zip(everyone, names, strict=True)][len(base) :]
+    everyone = [*base, *(one for one in found if beside is None or not one.is_same(beside))]
+    modules = [loss.loss for one in everyone for loss in one.found]
+    distinct = distinct_names([one.name for one in everyone], modules, taken=taken)
+    return [replace(one, name=name) for one, name in zip(everyone, distinct, strict=True)][len(base) :]
+
+
+def searched_contestants(
+    methods: Sequence[str], source: Task | Sequence[Task], settings: SearchSettings, *, on: Task, search_seeds: int,
+    folder: Path | None = None, listener: SearchListener | None = None,
+) -> list[Contestant]:  # fmt: skip
+    """One contestant per method: the losses that its searches find on the source, for use `on` the compared task.
+
+    Each search is recorded in a folder of its own below `folder`, if there is one, and is announced to the listener.
+    """
+    number, total = itertools.count(1), len(methods) * search_seeds
+    contestants = []
+    for method in methods:
+        losses: list[ComparedLoss | None] = []
+        fitnesses: list[float | None] = []
+        for seed in range(search_seeds):
+            if listener is not None:
+                listener.announce(f"searching with {method}, seed {seed} (search {next(number)} of {total})")
+            place = None if folder is None else folder / SEARCHES / f"{method}-{seed}"
+            best = search(source, method=method, seed=seed, settings=settings, folder=place, listener=listener).best
+            fitnesses.append(None if best is None else best.fitness)
+            losses.append(None)
+            if best is not None:
+                formula = readable(best.genome, best.weights)
+                losses[-1] = ComparedLoss.of(loss_for_task(best.loss(), on), formula)
+        contestants.append(Contestant(method, tuple(losses), tuple(fitnesses)))
+    return contestants
+
+
+def require_distinct_names(names: Sequence[str]) -> None:
+    """Raise InputError if two contestants have the same name."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"contestants must have different names but {name!r} is the name of {count}")
+
+
+def formula_of(module: nn.Module) -> str:
+    """A formula for people, or the name of the module's class."""
+    if isinstance(module, ExpressionLoss):
+        weights = None if module.weights is None else module.weights.tolist()
+        return module.expression.formula(weights)
+    if isinstance(module, Loss) and (name := name_of(module)) is not None:
+        return CATALOGUE[name].formula
+    return type(module).__name__
+
+
+def identity_of(module: nn.Module) -> str:
+    """Text that two losses share only if nothing that can be seen of them differs."""
+    if (description := _description(module)) is not None:
+        return checksum(description)
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    seen = {
+        "class": type(module).__qualname__,
+        "text": repr(module),
+        "attributes": {
+            f"{place}.{name}": repr(value)
+            for place, part in module.named_modules()
+            for name, value in _attributes(part).items()
+        },
+        "losses": [description for part in module.modules() if (description := _description(part)) is not None],
+        "tensors": digest(tensors.values(), " ".join(tensors)),
+    }
+    return checksum(seen)
+
+
+def distinct_names(names: Sequence[str], modules: Sequence[nn.Module], *, taken: Sequence[str] = ()) -> list[str]:
+    """The names, with additions that distinguish losses of equal names.
+
+    The first of them keeps its name; the options in which another one differs from it follow in brackets: `ce` and
+    `ce (weight=[1, 2])`. If no option differs, or the options are long, a number follows: `learned` and `learned 2`.
+
+    Args:
+        names: One name per loss; some may be equal.
+        modules: The losses.
+        taken: Names that others have.
+
+    Returns:
+        As many names, all different, none of them taken.
+    """
+    grouped: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        grouped.setdefault(name, []).append(place)
+    found = list(names)
+    for name, places in grouped.items():
+        if len(places) > 1:
+            for place, options in zip(places, _differing_options([modules[place] for place in places]), strict=True):
+                found[place] = f"{name} ({options})" if options else name
+    used = set(taken)
+    for place, name in enumerate(found):
+        number = 1
+        while found[place] in used:
+            number += 1
+            found[place] = f"{name} {number}"
+        used.add(found[place])
+    return found
 
 
 def _named(
     contestants: Mapping[str, Contestant], beside: Contestant | None, taken: Sequence[str]
 ) -> list[Contestant]:  # fmt: skip
-    """The contestants under the caller's names, the baseline under its own left out."""
+    """The contestants under the caller's names, without the baseline under its own name."""
     found = []
     for name, contestant in contestants.items():
         if beside is not None and name == beside.name and contestant.is_same(beside):
             continue
         if not str(name).strip() or name in (*taken, beside and beside.name):
-            rule = "must be texts that neither a method nor the task's own loss has"
+            rule = "must be texts that neither a method nor the baseline has as its name"
             raise InputError(f"names of losses {rule} but got {name!r}")
         found.append(replace(contestant, name=str(name)))
     return found
 
 
-def _require_each_once(losses: Iterable[AnyLoss]) -> None:
+def _require_each_once(losses: Sequence[AnyLoss]) -> None:
     seen: set[object] = set()
     for loss in losses:
         key: object
@@ -154,12 +259,11 @@ def _numbered(contestants: Sequence[Contestant]) -> list[Contestant]:
     count: Counter[str] = Counter()
     found = []
     for contestant in contestants:
-        (compared,) = contestant.losses
-        assert compared is not None  # a given loss is there
-        count[compared.identity] += 1
-        if count[compared.identity] > 1 and not is_described(compared.loss):
-            compared = replace(compared, identity=f"{compared.identity} {count[compared.identity]}")
-        found.append(replace(contestant, losses=(compared,)))
+        (loss,) = contestant.found
+        count[loss.identity] += 1
+        if count[loss.identity] > 1 and _description(loss.loss) is None:
+            loss = replace(loss, identity=f"{loss.identity} {count[loss.identity]}")
+        found.append(replace(contestant, losses=(loss,)))
     return found
 
 
@@ -169,54 +273,61 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
     return f"{Path(loss).resolve().parent.name}/{name}"
 
 
-def searched(
-    task: Task | Sequence[Task], method: str, settings: SearchSettings, *, on: Task, seeds: Sequence[int],
-    folder: Path | None, listener: SearchListener | None = None, announce: Callable[[str], None] | None = None,
-    number: int = 1, of: int | None = None,
-) -> Contestant:  # fmt: skip
-    """What a method finds for each search seed, as it is used `on` the task of the comparison.
-
-    Each search is recorded in a folder of its own. `announce` is called before each search; `number` is that of the
-    first one, among `of` in all.
-    """
-    losses: list[ComparedLoss | None] = []
-    fitnesses: list[float | None] = []
-    for place_in_order, seed in enumerate(seeds, number):
-        if announce is not None:
-            announce(f"searching with {method}, seed {seed} (search {place_in_order} of {of or len(seeds)})")
-        place = None if folder is None else folder / f"{method}-{seed}"
-        found = search(task, method=method, seed=seed, settings=settings, folder=place, listener=listener).best
-        if found is None:
-            losses.append(None)
-            fitnesses.append(None)
-            continue
-        losses.append(_found(found.genome, found.weights, loss_for_task(found.loss(), on)))
-        fitnesses.append(found.fitness)
-    return Contestant(method, tuple(losses), tuple(fitnesses))
-
-
-def compared_loss(module: nn.Module) -> ComparedLoss:
-    """A module as a compared."""
-    return ComparedLoss(module, formula_of(module), identity_of(module))
-
-
-def formula_of(module: nn.Module) -> str:
-    """A formula for people, or the name of the module's class."""
-    if isinstance(module, ExpressionLoss):
-        weights = None if module.weights is None else module.weights.tolist()
-        return module.expression.formula(weights)
+def _module_name(module: nn.Module) -> str:
+    """The name of a loss that is given as a module: its own, `learned`, or its class."""
     if isinstance(module, Loss) and (name := name_of(module)) is not None:
-        return CATALOGUE[name].formula
-    return type(module).__name__
+        return name
+    return "learned" if isinstance(module, ElementwiseLoss) else type(module).__name__
 
 
-def _found(genome: Genome, weights: Sequence[float], loss: nn.Module) -> ComparedLoss:
-    return ComparedLoss(loss, readable(genome, weights), compared_loss(loss).identity)
+def _description(module: nn.Module) -> dict[str, Any] | None:
+    """What a loss file would hold; None for a module of which a file could not hold everything."""
+    try:
+        return described(module) if isinstance(module, Loss) else None
+    except InputError:  # a class that derives from evomal's, of which a file could not hold what it adds
+        return None
 
 
-def require_distinct(contestants: Sequence[Contestant]) -> None:
-    """Raise where two contestants have the same name."""
-    names = [contestant.name for contestant in contestants]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"contestants must have different names but {name!r} stands twice")
+def _differing_options(modules: Sequence[nn.Module]) -> list[str]:
+    """For each module, the options in which it differs from the first; empty if they are too long."""
+    first, *_ = options = [_options(module) for module in modules]
+    texts = [
+        ", ".join(f"{name}={_shown(value)}" for name, value in own.items() if value != first.get(name))
+        for own in options
+    ]
+    return [text if len(text) <= _LONGEST_OPTIONS else "" for text in texts]
+
+
+def _options(module: nn.Module) -> dict[str, Any]:
+    """What a person would name to distinguish two modules of one class; for a learned loss, not its many weights."""
+    found = _attributes(module)
+    if not isinstance(module, Loss):
+        return found
+    return {
+        name: found[name] for name in (*module.option_names, "weight", "ignore_index", "reduction") if name in found
+    }
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """What a module was made with, if it is plain: numbers, texts, lists of them, and its own small tensors."""
+    own: Mapping[str, Any] = {**vars(module), **module._buffers}
+    return {
+        name: value.tolist() if isinstance(value, Tensor) else value
+        for name, value in own.items()
+        if not name.startswith("_") and name != "training" and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dim() <= 1
+    if isinstance(value, list | tuple):
+        return all(isinstance(entry, _PLAIN) for entry in value)
+    return value is None or isinstance(value, _PLAIN)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        more = ", …" if len(value) > _MOST_NUMBERS else ""
+        return f"[{', '.join(map(_shown, value[:_MOST_NUMBERS]))}{more}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

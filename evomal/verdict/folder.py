@@ -1,26 +1,35 @@
-"""Trainings that are done, a line each, so that a comparison can go on where it was stopped."""
+"""The folder of a comparison: the log of trainings from which it is resumed, and the files of its result."""
 
-import math
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from evomal.engine import Score
-from evomal.engine.scores import CurvePoint
 from evomal.errors import EvomalError, InputError
+from evomal.files import write_whole
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
+from evomal.text import shorten
+from evomal.verdict.comparison import Comparison, Document, RateCurve, Transfer, score_from_dict, score_to_dict
+from evomal.verdict.tables import comparison_markdown
+from evomal.verdict.words import Verdict
 
 LOG_NAME = "trainings.jsonl"
+Result = Comparison | Transfer | RateCurve
+AnyResult = TypeVar("AnyResult", bound=Document)
+_LONGEST = 64_000_000  # bytes
+_LONGEST_SENTENCE = 1_000
 
 
 class TrainingLog:
-    """`trainings.jsonl` in a folder, or nothing but memory where there is no folder.
+    """The file `trainings.jsonl` in a folder, or only memory if there is no folder.
 
-    The first line says what is compared; each further one is a training under its key. A line that was cut off while
-    it was written is dropped; any other that does not match its checksum is an error.
+    The first line says what is compared; each further one holds trials with their keys and scores. A line that was cut
+    off while it was written is dropped; any other line that does not match its checksum is an error.
     """
 
     def __init__(self, folder: Path | None, description: Mapping[str, Any]) -> None:
@@ -54,23 +63,19 @@ class TrainingLog:
         if self._lock is not None:
             self._lock.release()
 
-    def __len__(self) -> int:
-        """How many trainings are done."""
-        return len(self._scores)
-
     def __contains__(self, key: Mapping[str, Any]) -> bool:
-        """Whether the training under that key is done."""
+        """Whether there is a score under that key."""
         return canonical(dict(key)) in self._scores
 
     def __getitem__(self, key: Mapping[str, Any]) -> Score:
-        """The training under that key."""
+        """The score under that key."""
         return self._scores[canonical(dict(key))]
 
     def add(self, keys: Sequence[Mapping[str, Any]], scores: Sequence[Score]) -> None:
-        """Trainings that were done together, all in one line: a part of them could not be done again alike."""
-        entries = [{"training": dict(key), "score": _content(score)} for key, score in zip(keys, scores, strict=True)]
-        self._append({"trainings": entries})
-        self._scores |= {canonical(dict(key)): score for key, score in zip(keys, scores, strict=True)}
+        """Log trials that were trained together in one line: a part of them could not be trained again alike."""
+        pairs = list(zip(keys, scores, strict=True))
+        self._append({"trainings": [{"training": dict(key), "score": score_to_dict(score)} for key, score in pairs]})
+        self._scores |= {canonical(dict(key)): score for key, score in pairs}
 
     def _append(self, content: dict[str, Any]) -> None:
         if self._path is None:
@@ -100,10 +105,10 @@ class TrainingLog:
             return
         differing = differences(entries[0].get("comparison", {}), description)
         if differing:
-            raise InputError(f"{path}: is of another comparison: {'; '.join(map(str, differing))}")
+            raise InputError(f"{path}: belongs to another comparison: {'; '.join(map(str, differing))}")
         for line in entries[1:]:
             for entry in line.get("trainings", []):
-                self._scores[canonical(entry["training"])] = _score(entry["score"])
+                self._scores[canonical(entry["training"])] = score_from_dict(entry["score"])
 
 
 def _checked(line: bytes, place: str) -> dict[str, Any]:
@@ -117,36 +122,91 @@ def _checked(line: bytes, place: str) -> dict[str, Any]:
     return content
 
 
-def _content(score: Score) -> dict[str, Any]:
-    """JSON has no infinity and no NaN: what is not finite is left out, and stands for divergence."""
-    return {
-        "test": _number(score.test), "validation": _number(score.validation), "metrics": _numbers(score.metrics),
-        "curve": [[point.step, _number(point.training_loss), _number(point.validation)] for point in score.curve],
-        "seed": score.seed, "steps": score.steps, "outcome": score.outcome, "sentence": score.sentence,
-        "milestones": list(score.milestones),
-    }  # fmt: skip
+def comparisons_of(result: Result) -> dict[str, Comparison]:
+    """The comparisons of a result: one without a name, or one for each learning rate."""
+    if isinstance(result, RateCurve):
+        return {f"lr {rate:g}": found for rate, found in result.comparisons.items()}
+    return {"": result.comparison if isinstance(result, Transfer) else result}
 
 
-def _score(content: Mapping[str, Any]) -> Score:
+def result_markdown(result: Result, *, verdicts: bool = True) -> str:
+    """The tables of a result, below one heading per learning rate where there are several."""
+    headings = {name: f"## {name}\n\n" if name else "" for name in comparisons_of(result)}
+    return "\n".join(
+        headings[name] + comparison_markdown(found, verdicts=verdicts) for name, found in comparisons_of(result).items()
+    )
+
+
+def write_result(result: Result, folder: Path) -> list[Path]:
+    """Write the result to the folder as JSON and as Markdown, and return the two files."""
+    content = json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+    name = result.file_name
+    texts = {folder / f"{name}.json": content, folder / f"{name}.md": result_markdown(result)}
+    for path, text in texts.items():
+        write_whole(path, text.encode())
+    return list(texts)
+
+
+def read_result(kind: type[AnyResult], folder: Path) -> AnyResult | None:
+    """The result of that kind that the folder holds; None if there is none, InputError if it cannot be read."""
+    path = folder / f"{kind.file_name}.json"
+    if not path.is_file():
+        return None
     try:
-        return Score(
-            test=_value(content["test"]), validation=_value(content["validation"]),
-            metrics={name: _value(number) for name, number in content["metrics"].items()},
-            curve=[CurvePoint(step, _value(loss), _value(validation)) for step, loss, validation in content["curve"]],
-            seed=content["seed"], steps=content["steps"], outcome=content["outcome"], sentence=content["sentence"],
-            milestones=tuple(content["milestones"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"a recorded training is not what evomal writes: {error}") from None
+        with path.open("rb") as file:
+            content = file.read(_LONGEST + 1)
+        if len(content) > _LONGEST:
+            raise InputError(f"must have at most {_LONGEST:,} bytes but has more")
+        return kind.from_dict(parsed(content.decode()))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # also an InputError
+        raise InputError(f"{path}: {error}") from None
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+@dataclass(frozen=True)
+class RecordedVerdict:
+    """A result in a folder, as reports show it."""
+
+    title: str
+    result: Result
+    sentences: tuple[Verdict, ...]
+    """The verdicts; at several learning rates, each with its learning rate."""
+    text: str
+    """The tables as Markdown, without the sentences of the verdicts."""
 
 
-def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in values.items()}
+@dataclass(frozen=True)
+class RecordedVerdicts:
+    """The results in a folder, and notes on those that cannot be read or are not complete."""
+
+    verdicts: tuple[RecordedVerdict, ...]
+    notes: tuple[str, ...]
+    is_begun: bool
+    """Whether there is a comparison in the folder, perhaps without a verdict yet."""
 
 
-def _value(number: float | None) -> float:
-    return math.nan if number is None else float(number)
+def recorded_verdicts(folder: Path) -> RecordedVerdicts:
+    """Read the results of `evomal compare` and `evomal transfer` in the folder; the files may be a stranger's."""
+    found, notes = [], []
+    for kind in (Comparison, Transfer, RateCurve):
+        try:
+            result = cast("Result | None", read_result(kind, folder))
+            if result is not None:
+                text = result_markdown(result, verdicts=False)
+                found.append(RecordedVerdict(kind.title, result, tuple(_sentences(result)), text))
+        except InputError as error:
+            notes.append(str(error))
+        except (ValueError, TypeError, ArithmeticError, LookupError):  # values that no comparison has
+            notes.append(f"{folder}: the {kind.file_name} in it is not what evomal writes")
+    begun = (folder / LOG_NAME).is_file()
+    if begun and not found and not notes:
+        notes.append("a comparison was begun here but is not complete: give the same command again to resume it")
+    return RecordedVerdicts(tuple(found), tuple(notes), begun or bool(found) or bool(notes))
+
+
+def _sentences(result: Result) -> Iterator[Verdict]:
+    for name, comparison in comparisons_of(result).items():
+        for found in comparison.verdicts.values():
+            sentence = f"{name}: {found.sentence}" if name else found.sentence
+            yield Verdict(found.kind, shorten(sentence, _LONGEST_SENTENCE))

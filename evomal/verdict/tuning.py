@@ -1,75 +1,106 @@
-"""Learning rates tried on validation, the same ones for every loss."""
+"""Whether a gain is only a learning rate: every loss at its best learning rate, and with the baseline's gradient."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evomal.engine import Score
-from evomal.tasks.task import Task
-from evomal.verdict.contestants import ComparedLoss
-from evomal.verdict.trials import Arena, Job
+import torch
+from torch import nn
 
-TUNING_SEEDS = 2000
-"""Where the seeds of tuning begin: neither a search nor a final training has them."""
-TUNING_TRAININGS = 2
-"""Seeds for each learning rate that is tried."""
-_MOST_MORE = 4  # rates beyond the first ones, at one end or the other
-_FEWEST_TO_GROW = 3  # of two rates each is at an end
+from evomal.engine import Score
+from evomal.engine.resolve import initial_model
+from evomal.randomness import isolated_torch
+from evomal.tasks.batches import Batches
+from evomal.tasks.task import Task
+from evomal.verdict.comparison import cost_of
+from evomal.verdict.contestants import ComparedLoss
+from evomal.verdict.trials import Trial, Trials
+
+TUNING_SEEDS = range(2000, 2002)
+"""The seeds of each learning rate that is tried; neither a search nor a final training has them."""
+_MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
+_FEWEST_TO_EXTEND = 3  # each of two learning rates is at an end
+_BATCHES = 8
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The rates that were tried, in order, and the best of them for each loss, by its identity."""
+    """The learning rates that were tried, in order, and the best of them for each loss, by its identity."""
 
     rates: tuple[float, ...]
     best: dict[str, float]
 
 
-def tuned(candidates: Sequence[ComparedLoss], baseline: ComparedLoss, arena: Arena, trials: int, task: Task) -> Tuning:
-    """Try so many rates, and more while the baseline's best is the first or the last of them.
+def tuned(
+    losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task
+) -> Tuning:  # fmt: skip
+    """Try that number of learning rates, and further ones while the baseline's best is the first or the last.
 
-    The best has the least mean validation cost; a rate at which a training diverges is not taken. That the baseline is
-    never left at an end, where a better rate may lie beyond, is what keeps a badly tuned one from making gains; every
-    loss gets the same rates.
+    The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. The baseline
+    is never left at an end of the rates, where a better one may lie beyond: a badly tuned baseline would make gains out
+    of nothing. Every loss gets the same rates.
     """
-    rates = tried_rates(arena.own_lr, trials)
-    costs: dict[str, dict[float, float]] = {candidate.identity: {} for candidate in candidates}
-    _try(candidates, rates, costs, arena, task)
-    while _FEWEST_TO_GROW <= trials <= len(rates) < trials + _MOST_MORE:
+    rates = tried_rates(trials.own_lr, number)
+    costs: dict[str, dict[float, float]] = {loss.identity: {} for loss in losses}
+
+    def try_rates(some: Sequence[float]) -> None:
+        made = [[Trial(loss, rate, seed, test=False) for seed in TUNING_SEEDS] for rate in some for loss in losses]
+        scores = trials.run([trial for row in made for trial in row])
+        for row in made:
+            mean = _mean_validation_cost([scores[trial] for trial in row], task)
+            costs[row[0].compared.identity][row[0].lr] = mean
+
+    try_rates(rates)
+    while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
         best, ratio = _best(costs[baseline.identity]), rates[1] / rates[0]
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
-        arena.expect(TUNING_TRAININGS * len(candidates))
-        _try(candidates, [beyond], costs, arena, task)
+        trials.expect(len(TUNING_SEEDS) * len(losses))
+        try_rates([beyond])
         rates = sorted([*rates, beyond])
     return Tuning(tuple(rates), {identity: _best(found) for identity, found in costs.items()})
 
 
-def tried_rates(own: float, trials: int) -> list[float]:
-    """So many rates, evenly spaced by their ratio from a tenth to ten times the task's own."""
-    if trials == 1:
+def tried_rates(own: float, number: int) -> list[float]:
+    """That number of learning rates, evenly spaced by their ratio, from a tenth to ten times the untuned one."""
+    if number == 1:
         return [own]
-    return [_rounded(own * 10 ** (2 * index / (trials - 1) - 1)) for index in range(trials)]
+    return [_rounded(own * 10 ** (2 * index / (number - 1) - 1)) for index in range(number)]
 
 
-def cost_of(score: Score, task: Task, *, validation: bool = False) -> float:
-    """What a training came to, as something to be minimised; inf where it came to nothing."""
-    cost = task.metric.cost(score.validation if validation else score.test)
-    return cost if math.isfinite(cost) and not score.diverged else math.inf
+def matching_factor(task: Task, loss: nn.Module, baseline: nn.Module, *, seeds: Sequence[int] = TUNING_SEEDS) -> float:
+    """The factor that gives the loss the mean gradient norm of the baseline at initialisation.
+
+    It is 1 for a loss whose gradient there is zero or not finite: no factor would change that.
+    """
+    own, other = (
+        sum(gradient_norm(task, criterion, seed=seed) for seed in seeds) / len(seeds) for criterion in (loss, baseline)
+    )
+    factor = other / own if own > 0 else math.nan
+    return factor if math.isfinite(factor) and factor > 0 else 1.0
 
 
-def _try(
-    candidates: Sequence[ComparedLoss], rates: Sequence[float], costs: dict[str, dict[float, float]], arena: Arena,
-    task: Task,
-) -> None:  # fmt: skip
-    seeds = range(TUNING_SEEDS, TUNING_SEEDS + TUNING_TRAININGS)
-    jobs = [Job(candidate, rate) for rate in rates for candidate in candidates]
-    arena.train(jobs, seeds, test=False)
-    for job in jobs:
-        scores = arena.scores(job, seeds, test=False)
-        mean = sum(cost_of(score, task, validation=True) for score in scores) / len(scores)
-        costs[job.candidate.identity][job.lr] = mean
+def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
+    """The mean norm of the gradient by the model's parameters at the seed's initial weights, over a few batches."""
+    model = initial_model(task, seed).train()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    batches = Batches(len(task.train), task.recipe.batch_size, seed=seed, purpose="gradient norm")
+    norms = []
+    with torch.enable_grad(), isolated_torch(seed, "gradient norm"):
+        for index in range(_BATCHES):
+            rows = batches[index]
+            value = loss(model(task.train.inputs[rows].float()), task.train.targets[rows])
+            gradients = torch.autograd.grad(value, trained, materialize_grads=True)
+            whole = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
+            norms.append(float(torch.linalg.vector_norm(whole)))
+    return sum(norms) / len(norms)
+
+
+def _mean_validation_cost(scores: Sequence[Score], task: Task) -> float:
+    higher = task.metric.higher_is_better
+    costs = [cost_of(score, score.validation, higher_is_better=higher) for score in scores]
+    return sum(costs) / len(costs)
 
 
 def _best(costs: dict[float, float]) -> float:

@@ -1,4 +1,4 @@
-"""The verdict on a loss in words, computed from its comparisons.
+"""The verdict on a loss as a sentence, computed from its comparisons.
 
 Sentences have no full stop, so that they fit a table, a line of a terminal or a longer sentence.
 """
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evomal.tasks.task import Task
+from evomal.tasks.metrics import shown_in_percent
+from evomal.text import plural
 from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 
 POINTS = "points"
@@ -16,43 +17,43 @@ POINTS = "points"
 
 Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
-_FEWEST_SCIENTIFIC = 7  # digits after or zeros before the point, from which on an exponent reads better
+_FEWEST_SCIENTIFIC = 7  # digits after the point, or zeros before it, from which an exponent is easier to read
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a loss was compared with; None for what was not measured.
-
-    `plain` is both as they are; `tuned` is both at the learning rate that suits each best, `tuned_lr` being the
-    baseline's; `rescaled` is against the baseline as it is, with the gradient of the loss rescaled to the norm of the
-    baseline's gradient; `untuned` is the loss as it is against the tuned baseline; `tuning` is the tuned baseline
-    against the baseline as it is.
-    """
+    """The comparisons of a loss with the baseline; None for those that were not made."""
 
     plain: Paired
+    """Both at the untuned learning rate."""
     tuned: Paired | None = None
+    """Both at the best learning rate of each."""
     rescaled: Paired | None = None
+    """The loss, with its gradient rescaled to the norm of the baseline's gradient, and the untuned baseline."""
     tuned_lr: float | None = None
+    """The best learning rate of the baseline."""
     untuned: Paired | None = None
+    """The untuned loss and the tuned baseline."""
     tuning: Paired | None = None
+    """The tuned baseline and the untuned one."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to think of a loss, in a word and in a sentence."""
+    """The verdict on a loss: its kind and a sentence."""
 
     kind: Kind
     sentence: str
 
 
 def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> Verdict:
-    """Judge a loss: where both were tuned, that decides, and the rest says what to make of it.
+    """Judge a loss: the tuned comparison decides if there is one, and the others explain it.
 
-    The first row that fits decides. "Open" is a comparison that was not made or says too little for any claim (see
-    `direction`): fewer than five pairs, a diverged training, or an interval that excludes zero although the test does
-    not confirm it. "Even" is one whose interval holds zero; "untuned" is the loss as it is against the tuned baseline;
-    "ahead" is better, or the baseline alone diverged in so many seeds that the test confirms it; "gone" is a comparison
-    that is worse, or even with an interval that rules out a gain as large as the plain one.
+    The first row that matches decides. "Open" is a comparison that was not made or supports no claim (see `direction`):
+    fewer than five pairs, a diverged training, or an interval that excludes zero although the test does not confirm it.
+    "Even" is one whose interval contains zero; "untuned" is the untuned loss against the tuned baseline; "ahead" is
+    better, or only the baseline diverged in so many seeds that the test confirms it; "gone" is a comparison that is
+    worse, or even with an interval that rules out a gain as large as the plain one.
 
     | plain | tuned | rescaled | verdict |
     |---|---|---|---|
@@ -73,15 +74,25 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     | even | open | any | no gain |
     | open | open | any | undecided |
 
-    The tuned comparison outweighs the rescaled gradient: a loss that beats the baseline at the best rate of each is no
-    learning rate, even if it needs steps of its own size; what the best rate achieves as well needs no learned loss.
-    Validation may choose rates that are worse on the test split, also for the baseline. A loss that is not tuned and
-    beats the tuned baseline has nothing that tuning the baseline gives; and a rate at which the baseline is worse than
-    at its own is not recommended. Neither turns a tuned comparison that is even into a gain.
+    The tuned comparison outweighs the rescaled gradient: the gain of a loss that beats the baseline at the best
+    learning rate of each does not come from the learning rate, even if the loss needs steps of another size; and a gain
+    that the best learning rate achieves as well needs no learned loss. Validation may choose rates that are worse on
+    the test split, also for the baseline. If an untuned loss beats the tuned baseline, tuning the baseline does not
+    give its gain; and a rate at which the baseline is worse than untuned is not recommended. Neither turns a tuned
+    comparison that is even into a gain.
+
+    Args:
+        evidence: The comparisons of the loss with the baseline.
+        name: The name of the loss.
+        baseline_name: The name of the baseline.
+        unit: The unit of differences, see `difference_words`.
+
+    Returns:
+        The verdict.
     """
     plain, tuned = evidence.plain, evidence.tuned
     against_plain = difference_words(name, baseline_name, plain, unit=unit)
-    to_keep = f"tuned {baseline_name}" if _tuning_pays(evidence) else f"{baseline_name} at its own rate"
+    to_keep = f"tuned {baseline_name}" if _tuning_pays(evidence) else f"untuned {baseline_name}"
     against_tuned = (
         "" if tuned is None else difference_words(name, f"tuned {baseline_name}", tuned, unit=unit, to_keep=to_keep)
     )
@@ -89,13 +100,15 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     is_ahead, by_tuning, towards = _is_ahead(plain), _direction(tuned), direction(plain)
     if by_tuning is Direction.BETTER:
         return Verdict(
-            "gain", f"{against_tuned}: {about_rate if is_ahead else 'shown only at a learning rate of its own'}"
+            "gain", f"{against_tuned}{f': {about_rate}' if is_ahead else ', but only at its own tuned learning rate'}"
         )
     if by_tuning is not Direction.UNDECIDED and is_ahead:
         if _explained_by_rate(evidence):
             return Verdict("learning rate", f"{against_plain}, but {about_rate}")
         if _missed_by_tuning(evidence):
-            return Verdict("undecided", f"{against_plain}, and tuned {baseline_name}, too, but {about_rate}")
+            return Verdict(
+                "undecided", f"{against_plain}, and {name} also beats tuned {baseline_name}, but {about_rate}"
+            )
     if by_tuning is Direction.EVEN:
         return Verdict("no gain", against_tuned)
     if by_tuning is Direction.WORSE:
@@ -103,7 +116,7 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     if tuned is not None and not (tuned.diverged or tuned.baseline_diverged):
         return Verdict("undecided", against_tuned)
     if plain.diverged > plain.baseline_diverged:
-        return Verdict("diverged", f"{against_plain}, keep {baseline_name}")
+        return Verdict("diverged", f"{against_plain}: keep {baseline_name}")
     if tuned is not None and tuned.diverged > tuned.baseline_diverged:
         return Verdict("diverged", f"{against_tuned}: {_advice(evidence, baseline_name)}")
     if is_ahead:
@@ -116,45 +129,47 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
 
 
 def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
-    """Whether what a loss gains over the plain baseline is a learning rate in disguise."""
+    """Say whether the gain of a loss over the untuned baseline comes from the learning rate."""
     explained, rescaled = _explained_by_rate(evidence), _direction(evidence.rescaled)
     is_tuned, is_missed = _direction(evidence.tuned) is not Direction.UNDECIDED, _missed_by_tuning(evidence)
     if explained is None:
         if is_missed:
-            return "not at the rate that validation chose for it: more seeds or more rows must decide"
-        stays = ", though it stays when the gradient is rescaled" if rescaled is Direction.BETTER else ""
-        what_next = "more seeds must decide" if is_tuned else f"tune {baseline_name}"
-        return f"the gain may be a learning rate{stays}: {what_next}"
+            return "not at the learning rate that validation chose for it: more seeds or more data are needed to decide"
+        stays = ", although it remains when the gradient is rescaled" if rescaled is Direction.BETTER else ""
+        what_next = "more seeds are needed to decide" if is_tuned else f"tune {baseline_name}"
+        return f"the gain may come from the learning rate{stays}: {what_next}"
     if not explained:
         needs = ""
         if _is_gone(evidence.rescaled, evidence.plain):
-            needs = ", though it is gone when the gradient is rescaled"
+            needs = ", although it disappears when the gradient is rescaled"
         elif rescaled is Direction.EVEN:
-            needs = ", though it does not show when the gradient is rescaled"
-        return f"the gain is not a learning rate{needs}"
+            needs = ", although it is not shown when the gradient is rescaled"
+        return f"the gain does not come from the learning rate{needs}"
     if is_tuned and not is_missed:
-        return f"the gain is a learning rate: {_advice(evidence, baseline_name)}"
+        return f"the gain comes from the learning rate: {_advice(evidence, baseline_name)}"
     if is_tuned:
-        found = f"the one that tuning {baseline_name} on validation finds"
-        return f"the gain is a learning rate, though not {found}: it is gone when the gradient is rescaled"
-    return f"the gain is a learning rate, as it is gone when the gradient is rescaled: tune {baseline_name}"
+        found = f"not from the one that tuning {baseline_name} on validation finds"
+        return f"the gain comes from the learning rate, although {found}: it disappears when the gradient is rescaled"
+    return (
+        f"the gain comes from the learning rate, as it disappears when the gradient is rescaled: tune {baseline_name}"
+    )
 
 
 def difference_words(
     name: str, baseline_name: str, paired: Paired, *, unit: str, to_keep: str | None = None
 ) -> str:  # fmt: skip
-    """A comparison in a sentence that claims no more than `direction` does.
+    """Put a comparison in a sentence that claims no more than `direction` does.
 
     Args:
-        name: The loss.
-        baseline_name: What it is compared with.
+        name: The name of the loss.
+        baseline_name: The name of what it is compared with.
         paired: The comparison.
-        unit: Follows the numbers: "points" for shares, which are shown in percent; empty where the metric has none.
-        to_keep: What to stay with where there is no gain; the baseline unless given.
+        unit: The unit of the numbers: "points" for shares, which are shown in percent; empty if the metric has none.
+        to_keep: What to keep if there is no gain; the baseline by default.
 
     Returns:
-        The sentence, without a full stop. In brackets is in how many seeds the loss was better. What follows ± is half
-        the width of the interval; a lopsided interval may exclude zero although half its width is no less than the
+        The sentence, without a full stop. In brackets is in how many seeds the loss was better. The number after ± is
+        half the width of the interval; a skewed interval may exclude zero although half its width is not less than the
         difference, and its ends are given then.
     """
     if paired.diverged or paired.baseline_diverged or paired.difference is None:
@@ -163,9 +178,9 @@ def difference_words(
     if towards is Direction.UNDECIDED:
         few = paired.n < FEWEST_PAIRS
         reason = (
-            f"too few to tell: at least {FEWEST_PAIRS} are needed"
+            f"too few to decide: at least {FEWEST_PAIRS} are needed"
             if few
-            else f"too uncertain to tell: more {_nouns(paired)} must decide"
+            else f"too uncertain to decide: more {_nouns(paired)} are needed"
         )
         if _is_constant(paired) and not paired.difference:
             return f"{name} is the same as {baseline_name} in {_counted(paired)}, {reason}"
@@ -173,7 +188,7 @@ def difference_words(
         return f"{name} differs from {baseline_name} by {found} {seeds} ({_score_words(paired)}), {reason}"
     if towards is Direction.EVEN:
         found = f"the same in all {_counted(paired)}" if _is_constant(paired) else f"{_with_ends(paired, unit)} {seeds}"
-        return f"{name} shows no gain over {baseline_name}: {found}, keep {to_keep or baseline_name}"
+        return f"{name} shows no gain over {baseline_name}: {found}; keep {to_keep or baseline_name}"
     assert paired.low is not None  # a direction takes an interval
     assert paired.high is not None
     difference, low, high = (_scaled(value, unit) for value in (paired.difference, paired.low, paired.high))
@@ -190,27 +205,32 @@ def difference_words(
     return f"{name} {verb} {baseline_name} by {amount} {seeds} ({_score_words(paired)})"
 
 
-def unit_of(task: Task) -> str:
-    """How differences are shown: those of shares in points."""
-    return POINTS if task.metric.percent else ""
+def nothing_found(name: str, baseline_name: str) -> Verdict:
+    """The verdict on a method whose searches found nothing."""
+    return Verdict("no gain", f"{name} found no loss that passed its filters: keep {baseline_name}")
+
+
+def unit_of(metric: str) -> str:
+    """The unit of differences in a metric: points for shares, none for others."""
+    return POINTS if shown_in_percent(metric) else ""
 
 
 def schedule_words(steps: int, milestones: Sequence[int]) -> str:
-    """How long a training was, and at which steps its learning rate was divided by ten."""
+    """The number of steps of a training, and those at which its learning rate was divided by ten."""
     if not milestones:
-        return f"{steps:,} step{'' if steps == 1 else 's'}"
+        return plural(steps, "step")
     places = " and ".join(f"{milestone:,}" for milestone in milestones)
     return f"{steps:,} steps (learning rate divided by ten at {places})"
 
 
 def _with_ends(paired: Paired, unit: str) -> str:
-    """The mean difference with its sign, and the ends of its interval where there is one."""
+    """The mean difference with its sign, and the ends of its interval if there is one."""
     assert paired.difference is not None
     difference, suffix = _scaled(paired.difference, unit), f" {unit}" if unit else ""
     if paired.low is None or paired.high is None or _is_constant(paired):
         return f"{_number(difference, _decimals(difference) + 1)}{suffix}"
     low, high = _scaled(paired.low, unit), _scaled(paired.high, unit)
-    decimals = _decimals((high - low) / 2) + 1  # ends are compared with zero, which one digit is too coarse for
+    decimals = _decimals((high - low) / 2) + 1  # readers compare the ends with zero, so one more digit
     return f"{_number(difference, decimals)}{suffix} ({_number(low, decimals)} to {_number(high, decimals)})"
 
 
@@ -223,11 +243,11 @@ def _divergence_words(name: str, baseline_name: str, paired: Paired) -> str:
     counts = [(name, paired.diverged), (baseline_name, paired.baseline_diverged)]
     (first, often), (second, rarely) = counts if paired.diverged else reversed(counts)
     others = f"{second} in {rarely or 'none'}"
-    return f"{first} diverged in {often} of {_counted(paired)}, {others} ({_score_words(paired)})"
+    return f"{first} diverged in {often} of {_counted(paired)}, {others} ({name} {_score_words(paired)})"
 
 
 def _score_words(paired: Paired) -> str:
-    return f"{paired.wins} of {paired.n}; {_p_words(paired.p)}"
+    return f"won {paired.wins} of {paired.n}; {_p_words(paired.p)}"
 
 
 def _p_words(p: float) -> str:
@@ -235,12 +255,12 @@ def _p_words(p: float) -> str:
         return "p < 0.001"
     if p < 0.01:
         return f"p = {p:.1g}"
-    # Nobody should read the wrong side of 0.05 out of a rounded number.
+    # A rounded number must not be on the other side of 0.05.
     return f"p = {p:.3g}" if round(p, 2) == 0.05 else f"p = {round(p, 2):g}"
 
 
 def _counted(paired: Paired) -> str:
-    return f"1 {paired.noun}" if paired.n == 1 else f"{paired.n} {_nouns(paired)}"
+    return plural(paired.n, paired.noun)
 
 
 def _nouns(paired: Paired) -> str:
@@ -249,24 +269,24 @@ def _nouns(paired: Paired) -> str:
 
 def _advice(evidence: Evidence, baseline_name: str) -> str:
     if not _tuning_pays(evidence):
-        return f"keep {baseline_name} at its own rate"
+        return f"keep untuned {baseline_name}"
     if evidence.tuned_lr is None:
         return f"use {baseline_name} at its tuned learning rate"
     return f"use {baseline_name} with lr {evidence.tuned_lr:g}"
 
 
 def _tuning_pays(evidence: Evidence) -> bool:
-    """Whether nothing speaks against the baseline's tuned rate."""
+    """Whether the tuned baseline is not shown to be worse than the untuned one."""
     return _direction(evidence.tuning) is not Direction.WORSE
 
 
 def _direction(paired: Paired | None) -> Direction:
-    """The direction; undecided where nothing was measured."""
+    """The direction; undecided if the comparison was not made."""
     return Direction.UNDECIDED if paired is None else direction(paired)
 
 
 def _is_ahead(paired: Paired) -> bool:
-    """Whether the loss is better, or the baseline alone diverged and the test confirms that."""
+    """Whether the loss is better, or only the baseline diverged and the test confirms that."""
     only_baseline_diverged = bool(paired.baseline_diverged) and not paired.diverged
     return direction(paired) is Direction.BETTER or (
         only_baseline_diverged and is_confirmed(paired) and paired.wins > paired.losses
@@ -274,18 +294,18 @@ def _is_ahead(paired: Paired) -> bool:
 
 
 def _is_gone(other: Paired | None, plain: Paired) -> bool:
-    """Whether another comparison rules out a gain as large as that over the plain baseline.
+    """Whether another comparison rules out a gain as large as that over the untuned baseline.
 
-    That it holds zero is not enough: so does any interval that is wide.
+    An interval that contains zero is not enough: any wide interval does.
     """
     if other is None or other.low is None or direction(other) not in (Direction.EVEN, Direction.WORSE):
         return False
-    # Where the gain was that the baseline diverged, it is gone wherever the baseline no longer does.
+    # If the gain was that the baseline diverged, it is gone as soon as the baseline does not diverge.
     return plain.difference is None or bool(plain.baseline_diverged) or other.low > plain.difference
 
 
 def _explained_by_rate(evidence: Evidence) -> bool | None:
-    """Whether a learning rate explains the gain over the plain baseline; None where nothing tells."""
+    """Whether the learning rate explains the gain over the untuned baseline; None if that is not known."""
     tuned = _direction(evidence.tuned)
     if tuned is Direction.BETTER:
         return False
@@ -294,7 +314,7 @@ def _explained_by_rate(evidence: Evidence) -> bool | None:
 
 
 def _missed_by_tuning(evidence: Evidence) -> bool:
-    """Whether the loss as it is beats the tuned baseline, though tuned it does not: so its rate was not found."""
+    """Whether the untuned loss beats the tuned baseline but the tuned loss does not: tuning missed its rate."""
     is_ahead = _direction(evidence.untuned) is Direction.BETTER
     return is_ahead and _direction(evidence.tuned) in (Direction.EVEN, Direction.WORSE)
 
@@ -304,7 +324,7 @@ def _scaled(value: float, unit: str) -> float:
 
 
 def _decimals(value: float) -> int:
-    """How many digits after the point leave one significant digit, or two where the first is a 1."""
+    """The number of decimals that leave one significant digit, or two if the first is a 1."""
     first, exponent = f"{abs(value):.1e}".split("e")
     return (1 if 1 <= float(first) < 2 else 0) - int(exponent)
 

@@ -7,7 +7,10 @@ import pytest
 
 import evomal
 from evomal.losses import save_loss
+from evomal.verdict.comparison import RateCurve
+from evomal.verdict.folder import write_result
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.verdict.results import comparison, entry
 
 TASK = """
 import numpy as np
@@ -181,13 +184,9 @@ def test_bad_requests_get_one_sentence_and_write_nothing(run, tasks, tmp_path, a
 
 
 def test_a_stranger_s_record_does_nothing_to_the_terminal(run, tmp_path):  # noqa: F811
-    score = {"seed": 1, "test": 0.5, "outcome": "trained"}
     name = "\x1b[2J$\\frac{"
-    content = {
-        "task": name, "metric": name, "lower_is_better": True, "steps": 5, "seeds": [1], "search_seeds": [],
-        "baseline": name, "rows": [{"name": name, "variant": "plain", "losses": [{"lr": 0.1, "scores": [score]}]}],
-    }  # fmt: skip
-    (tmp_path / "learning-rates.json").write_text(json.dumps({"lr 0.1": content}))
+    content = comparison(entry(name, "plain", 0.1, [0.5]), task=name, metric=name, baseline=name)
+    write_result(RateCurve({0.1: content}, search_each=False), tmp_path)
     code, out, err = run("analyse", "learning-rate", tmp_path, "--out", tmp_path / "figures")
     assert (code, err) == (0, "")
     assert "\x1b" not in out

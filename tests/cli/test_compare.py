@@ -1,9 +1,12 @@
 """The commands around a verdict, as a person meets them."""
 
 import json
+import os
 
 import pytest
 
+from evomal.verdict.comparison import Comparison, RateCurve, Transfer
+from evomal.verdict.folder import read_result
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 
 SHORT = ["--model", "mlp:hidden=8", "--device", "cpu", "--set", "final_steps=20"]
@@ -13,7 +16,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_losses_are_compared_recorded_and_gone_on_with(run, tmp_path):  # noqa: F811
+def test_losses_are_compared_recorded_and_resumed(run, tmp_path):  # noqa: F811
     arguments = ["compare", "diabetes", *SHORT, "--losses", "strong", "--seeds", "2", "--out", tmp_path / "mine"]
     code, out, err = run(*arguments)
     assert code == 0
@@ -29,11 +32,14 @@ def test_losses_are_compared_recorded_and_gone_on_with(run, tmp_path):  # noqa: 
     assert "| mse | 0.01 |" in (tmp_path / "mine" / "comparison.md").read_text()
     log = (tmp_path / "mine" / "trainings.jsonl").read_bytes()
     code, out, _ = run(*arguments, "--json")
-    assert json.loads(out) == first
+    again = json.loads(out)
+    assert again.pop("command") == {"words": ["evomal", *map(str, arguments), "--json"], "folder": os.getcwd()}
+    assert again == {key: value for key, value in first.items() if key != "command"}
+    assert Comparison.from_dict(first).verdicts["huber"].kind == "undecided"
     assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
     assert set(first) == {
-        "task", "record", "metric", "lower_is_better", "steps", "milestones", "seeds", "search_seeds", "trials",
-        "rates", "baseline", "rows", "verdicts", "command",
+        "format", "version", "task", "record", "metric", "higher_is_better", "steps", "milestones", "seeds",
+        "search_seeds", "tune_lr", "rates", "baseline", "entries", "verdicts", "tuning", "command",
     }  # fmt: skip
 
 
@@ -45,8 +51,10 @@ def test_a_transfer_searches_there_and_judges_here(run, tmp_path):  # noqa: F811
     assert code == 0
     found = json.loads(out)
     assert found["source"] == "diabetes"
-    assert len(found["source_fitness"]["taylorglo"]) == 2
-    assert [row["name"] for row in found["rows"]] == ["mse", "taylorglo", "taylorglo (best search)"]
+    assert len(found["fitnesses"]["taylorglo"]) == 2
+    names = [entry["name"] for entry in found["comparison"]["entries"]]
+    assert names == ["mse", "taylorglo", "taylorglo (best search)"]
+    assert read_result(Transfer, tmp_path).to_dict() == found
     assert sorted(path.name for path in (tmp_path / "searches").iterdir()) == ["taylorglo-0", "taylorglo-1"]
 
 
@@ -56,17 +64,17 @@ def test_a_comparison_at_each_rate(run, tmp_path):  # noqa: F811
     )
     assert code == 0
     assert [line for line in out.splitlines() if line.startswith("lr ")] == ["lr 0.001", "lr 0.01"]
-    assert set(json.loads((tmp_path / "learning-rates.json").read_text())) == {"lr 0.001", "lr 0.01"}
+    assert list(read_result(RateCurve, tmp_path).comparisons) == [0.001, 0.01]
 
 
-def test_interrupted_it_says_how_to_go_on(run, tmp_path, monkeypatch):  # noqa: F811
+def test_interrupted_it_says_how_to_resume(run, tmp_path, monkeypatch):  # noqa: F811
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("evomal.verdict.trials.train", interrupted)
     code, _, err = run("compare", "diabetes", *SHORT, "--seeds", "1", "--out", tmp_path / "mine")
     assert code == 130
-    assert err.endswith(f"evomal: interrupted; the same command goes on in {tmp_path / 'mine'}\n")
+    assert err.endswith(f"evomal: interrupted; give the same command again to resume in {tmp_path / 'mine'}\n")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,7 @@ def test_interrupted_it_says_how_to_go_on(run, tmp_path, monkeypatch):  # noqa: 
         (["compare", "diabetes", "--losses", "ce"], "the task is regression, but ce is for classification"),
         (["compare", "diabetes", "--methods", "evomall"], "there is no method named 'evomall'"),
         (["compare", "diabetes", "--rates", "fast"], "rates must be numbers, comma-separated, but got 'fast'"),
-        (["compare", "diabetes", "--search-each"], "--search-each is for --rates"),
+        (["compare", "diabetes", "--search-each"], "--search-each needs --rates"),
         (["transfer", "--to", "diabetes"], "either --loss or --from must be given"),
         (["transfer", "--to", "diabetes", "--loss", "nothing.json"], "there is no 'nothing.json'"),
     ],

@@ -1,6 +1,5 @@
 """Rate curves: what a comparison at each rate recorded, read back; divergence counted and never averaged."""
 
-import copy
 import json
 import math
 
@@ -8,46 +7,36 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.figures.learning_rate import rate_curves, recorded_rate_curves
-from evomal.verdict.learning_rates import rate_curve
+from evomal.verdict.comparing import rate_curve
+from evomal.verdict.comparison import RateCurve
+from evomal.verdict.folder import write_result
 from tests.engine.populations import regression
+from tests.verdict.results import comparison, entry
 
 
-def losses(lr, *searches):
-    return [
-        None
-        if tests is None
-        else {
-            "lr": lr,
-            "scores": [
-                {"seed": 1000 + seed, "test": test, "outcome": "diverged" if test is None else "trained"}
-                for seed, test in enumerate(tests)
-            ],
-        }
-        for tests in searches
-    ]
+def at(lr, base, *learned, **changes):
+    rows = (
+        entry("mine", "plain", lr, *learned),
+        entry("mine", "rescaled", lr, [9.0, 9.0]),
+        entry("mse", "plain", lr, base),
+    )
+    return comparison(*rows, search_seeds=tuple(range(len(learned))), **changes)
 
 
-def comparison(lr, base, *learned):
-    rows = [
-        {"name": "mine", "variant": "plain", "losses": losses(lr, *learned)},
-        {"name": "mine", "variant": "rescaled", "losses": losses(lr, [9.0, 9.0])},
-        {"name": "mse", "variant": "plain", "losses": losses(lr, base)},
-    ]
-    return {
-        "task": "own", "metric": "mse", "lower_is_better": True, "steps": 30, "seeds": [1000, 1001],
-        "search_seeds": list(range(len(learned))), "baseline": "mse", "rows": rows,
-    }  # fmt: skip
+def record(**changes):
+    comparisons = {
+        0.1: at(0.1, [1.0, 3.0], [2.0, 2.0], [4.0, 6.0], None, **changes),
+        0.01: at(0.01, [5.0, 5.0], [1.0, None], [None, None], [3.0, 5.0], **changes),
+        1.0: at(1.0, [None, None], None, None, None, **changes),
+    }
+    return RateCurve(comparisons, search_each=False)
 
 
-RECORD = {
-    "lr 0.1": comparison(0.1, [1.0, 3.0], [2.0, 2.0], [4.0, 6.0], None),
-    "lr 0.01": comparison(0.01, [5.0, 5.0], [1.0, None], [None, None], [3.0, 5.0]),
-    "lr 1": comparison(1.0, [None, None], None, None, None),
-}
+RECORD = record()
 
 
 def recorded(tmp_path, content):
-    (tmp_path / "learning-rates.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    write_result(content, tmp_path)
     return recorded_rate_curves(tmp_path)
 
 
@@ -67,18 +56,16 @@ def test_a_record_is_read_with_known_means(tmp_path):
     assert found.sentences == (
         "mse at 1: 2 of 2 trainings diverged",
         "mine at 0.01: 3 of 6 trainings diverged",
-        "mine at 1: the search found no loss that survived its filters",
+        "mine at 1: the search found no loss that passed its filters",
     )
 
 
 def test_the_best_rate_is_one_at_which_nothing_diverged(tmp_path):
     found = recorded(tmp_path, RECORD)
     assert [found.best(line).rate for line in found.lines] == [0.1, 0.1]
-    turned = copy.deepcopy(RECORD)
-    for one in turned.values():
-        one["lower_is_better"] = False
+    turned = record(higher_is_better=True)
     assert recorded(tmp_path, turned).best(recorded(tmp_path, turned).lines[0]).rate == 0.01
-    nowhere = recorded(tmp_path, {"lr 1": RECORD["lr 1"]})
+    nowhere = recorded(tmp_path, RateCurve({1.0: RECORD.comparisons[1.0]}, search_each=False))
     assert [nowhere.best(line) for line in nowhere.lines] == [None, None]
 
 
@@ -110,7 +97,7 @@ def test_an_unfinished_comparison_is_said_to_be_one(tmp_path):
     (tmp_path / "lr-0.1").mkdir()
     found = recorded_rate_curves(tmp_path)
     assert found.lines == ()
-    expected = f"{tmp_path}: the comparison was not finished; the same evomal compare goes on with it"
+    expected = f"{tmp_path}: the comparison is not complete; give the same evomal compare again to resume it"
     assert found.sentences == (expected,)
 
 
@@ -121,11 +108,11 @@ def test_bad_folders_and_files(tmp_path):
     with pytest.raises(InputError) as refusal:
         recorded_rate_curves(tmp_path)
     assert str(refusal.value).endswith(
-        ": is no folder of evomal compare --rates, as there is no learning-rates.json in it"
+        ": is not a folder of evomal compare --rates: there is no learning-rates.json in it"
     )
-    bad = copy.deepcopy(RECORD)
-    bad["lr 1"]["rows"][2]["losses"][0]["lr"] = -1
-    for content in ("", "{}", "[]", "nonsense", "[[[", '{"a": 1}', bad, "[" * 100_000):
+    whole = RECORD.to_dict()
+    for content in ("", {}, [], "nonsense", {"a": 1}, {**whole, "comparisons": {}}, {**whole, "comparisons": {"x": 1}}):
+        (tmp_path / "learning-rates.json").write_text(json.dumps(content))
         with pytest.raises(InputError) as refusal:
-            recorded(tmp_path, content)
-        assert str(refusal.value) == f"{tmp_path / 'learning-rates.json'}: is not what evomal compare --rates writes"
+            recorded_rate_curves(tmp_path)
+        assert "\n" not in str(refusal.value)

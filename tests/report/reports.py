@@ -5,8 +5,10 @@ from pathlib import Path
 
 from evomal.runs import RunStore
 from evomal.settings import SearchSettings
+from evomal.verdict.folder import write_result
 from tests.figures.records import record, row, settings
-from tests.report.cards import COMPARISON, HARMLESS, HOSTILE
+from tests.report.cards import HARMLESS, HOSTILE
+from tests.verdict.results import comparison, entry
 
 IN_REPORTS = HARMLESS | {
     "main", "nav", "a", "figure", "pre", "details", "summary", "polyline", "text", "mtext", "munder", "mover", "msub",
@@ -14,7 +16,11 @@ IN_REPORTS = HARMLESS | {
 """The elements of a report."""
 SQUARE, ABSOLUTE, BENT = "square(sub(f, y))", "abs(sub(f, y))", "tanh(square(sub(f, y)))"
 NO_HARDSHIPS = {"label_noise": 0.0, "asymmetric": False, "outliers": 0.0, "imbalance": 1.0, "fraction": 1.0}
-SOURCE = {"tasks": ["diabetes"], "model": "mlp:hidden=8", "hardships": NO_HARDSHIPS}
+WORDS = ["evomal", "search", "diabetes", "--model", "mlp:hidden=8", "--set", "population=2"]
+SOURCE = {
+    "tasks": ["diabetes"], "model": "mlp:hidden=8", "hardships": NO_HARDSHIPS,
+    "command": {"words": WORDS, "folder": "/somewhere"},
+}  # fmt: skip
 ROWS = [
     row(0, 0, 0.5, genome=SQUARE, weights=(1.5, 1.0, 1.0), optimise=1.0, evaluate=2.0),
     row(0, 1, state="dead gradient", filter=0.5),
@@ -47,15 +53,17 @@ def hostile_run(folder: Path) -> Path:
     with RunStore.create(folder, content) as store:
         store.write_chunk(0, rows)
         store.finish(text)
-    verdicts = {text: {"kind": text, "sentence": text}, "b": {"kind": 'gain" onclick="alert(5)', "sentence": "x"}}
-    (folder / "comparison.json").write_text(json.dumps({"verdicts": verdicts}))
-    (folder / "comparison.md").write_text(f"{COMPARISON}\n| {text}\n\n{text}\n[r]: http://e.vil\n![i][r] <p>\n")
+    rows = (
+        entry(f"{text}\n[r]: http://e.vil\n![i][r] <p>", "plain", 0.1, [0.5, 0.5]),
+        entry(text, "tuned", 0.1, [None, 1]),
+    )
+    write_result(comparison(*rows, task=text, metric=text, baseline=text, verdicts={text: ("undecided", text)}), folder)
     return folder
 
 
 def hostile_comparison(folder: Path) -> Path:
     """A stranger's: words that were never typed, a lone surrogate among them."""
     folder.mkdir(exist_ok=True)
-    content = {"command": ["evomal", "compare", HOSTILE, "--losses", HOSTILE], "verdicts": {}}
+    content = comparison(words=["evomal", "compare", HOSTILE, "--losses", HOSTILE]).to_dict()
     (folder / "comparison.json").write_text(json.dumps(content))
     return folder

@@ -6,9 +6,11 @@ import pytest
 
 from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
+from evomal.verdict.folder import write_result
 from tests.figures.records import row
 from tests.report.cards import HOSTILE, Tags
 from tests.report.reports import IN_REPORTS, ROWS, hostile_comparison, hostile_run, written_run
+from tests.verdict.results import comparison
 
 
 def page_of(folder):
@@ -51,10 +53,7 @@ def test_a_page_has_everything_in_order(tmp_path):
 
 
 def test_several_runs_begin_with_the_verdict(tmp_path):
-    (tmp_path / "comparison.json").write_text(
-        '{"verdicts": {"evomal": {"kind": "gain", "sentence": "evomal beats mse by 1 < 2 & more"}}}'
-    )
-    (tmp_path / "comparison.md").write_text("Head.\n\n| loss | test |\n|---|---|\n| mse | 0.5 |\n")
+    write_result(comparison(verdicts={"evomal": ("gain", "evomal beats mse by 1 < 2 & more")}), tmp_path)
     for seed in range(2):
         written_run(tmp_path / f"a{seed}", seed=seed)
     text, page = page_of(tmp_path)
@@ -62,7 +61,7 @@ def test_several_runs_begin_with_the_verdict(tmp_path):
     headings = re.findall(r"<h2>(.*?)</h2>", text)
     assert headings[:5] == ["Verdict", "Best loss", "Figures", "Best losses", "Runs"]
     assert '<li class="gain"><strong>gain</strong>evomal beats mse by 1 &lt; 2 &amp; more</li>' in text
-    assert "<td>0.5</td>" in text
+    assert "<td>0.5 ± 0</td>" in text
     assert page.count("pre") == 2  # a command for each search, as that of the comparison is not known
 
 

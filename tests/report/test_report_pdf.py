@@ -66,7 +66,7 @@ def test_a_wide_formula_is_made_smaller():
 
 def test_a_stranger_s_texts_neither_break_the_paper_nor_are_mathematics(tmp_path):
     content = report_pdf(run_report(hostile_run(tmp_path / "a")))
-    assert len(page_sizes(content)) == 1 + 5 + 1  # its best is no loss that has a shape
+    assert len(page_sizes(content)) >= 1 + 5 + 1  # its best is no loss that has a shape
     assert b"/URI" not in content
     assert b"/JavaScript" not in content
     content = report_pdf(run_report(hostile_comparison(tmp_path / "c")))

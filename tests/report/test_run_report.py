@@ -1,7 +1,5 @@
 """What a report says of whole runs, and of runs with something missing."""
 
-import json
-
 import pytest
 
 from evomal.errors import InputError
@@ -11,8 +9,10 @@ from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
 from evomal.runs import RunStore
 from evomal.units import Units
+from evomal.verdict.folder import write_result
 from tests.figures.records import row
 from tests.report.reports import ABSOLUTE, ROWS, SQUARE, written_run
+from tests.verdict.results import comparison
 
 FIGURES_OF_A_RUN = ["Shape", "Search", "Filters", "Size against fitness", "Ancestry", "Run time"]
 
@@ -72,8 +72,7 @@ def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):
 def test_commands_repeat_the_run_and_have_its_loss_judged(tmp_path):
     report = run_report(written_run(tmp_path / "a"))
     assert report.commands[0].text == (
-        "evomal search diabetes --model mlp:hidden=8 --seed 0 --set population=2 --set threads=1 "
-        f"--out {tmp_path / 'a-again'}"
+        f"evomal search diabetes --model mlp:hidden=8 --set population=2 --out {tmp_path / 'a-again'}"
     )
     assert report.compare_command() == (
         f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'} --tune-lr 5 "
@@ -148,31 +147,28 @@ def test_a_running_search_is_told_as_running(tmp_path):
 
 def test_a_search_of_a_comparison_has_the_comparison_s_verdict(tmp_path):
     written_run(tmp_path / "searches" / "evomal-0")
-    (tmp_path / "comparison.md").write_text("Compared.\n")
-    assert run_report(tmp_path / "searches" / "evomal-0").verdicts.verdicts[0].text == "Compared."
-    assert run_report(tmp_path).verdicts.verdicts[0].text == "Compared."
+    write_result(comparison(), tmp_path)
+    assert run_report(tmp_path / "searches" / "evomal-0").verdicts.verdicts[0].result == comparison()
+    assert run_report(tmp_path).verdicts.verdicts[0].result == comparison()
 
 
 def test_a_comparison_repeats_its_own_searches_and_no_others(tmp_path):
     written_run(tmp_path / "searches" / "evomal-0", source=None)
     written_run(tmp_path / "mine")
-    content = {"verdicts": {}, "command": ["evomal", "compare", "diabetes"]}
-    (tmp_path / "comparison.json").write_text(json.dumps(content))
+    write_result(comparison(words=["evomal", "compare", "diabetes"]), tmp_path)
     report = run_report(tmp_path)
-    first, second = report.typed_commands()
+    first, second = (command.text for command in report.shown_commands)
     assert first == f"evomal compare diabetes --out {tmp_path}-again"
     assert second.startswith("evomal search ")
     assert second.endswith("mine-again")
     assert report.as_data()["command"] == first
     assert [command.text for command in report.own_commands] == [second]
-    (tmp_path / "comparison.json").unlink()
-    (tmp_path / "comparison.md").write_text("Compared.\n")
+    write_result(comparison(), tmp_path)
     assert len(run_report(tmp_path).own_commands) == 2
 
 
 def test_a_comparison_of_given_losses_needs_no_runs(tmp_path):
-    verdicts = {"huber": {"kind": "gain", "sentence": "huber beats mse"}}
-    (tmp_path / "comparison.json").write_text(json.dumps({"verdicts": verdicts}))
+    write_result(comparison(verdicts={"huber": ("gain", "huber beats mse")}), tmp_path)
     report = run_report(tmp_path)
     assert (report.title, report.subject) == (
         f"Comparison in {tmp_path.name}", "Losses that were given, no searches.",

@@ -12,12 +12,10 @@ from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.task import Recipe
-from evomal.verdict import tables
-from evomal.verdict.comparing import EVALUATION_SEEDS, compare
-from evomal.verdict.learning_rates import rate_curve
-from evomal.verdict.transfer import transfer
-from evomal.verdict.trials import ScaledLoss, gradient_norm, matching_factor
-from evomal.verdict.tuning import tried_rates
+from evomal.verdict.comparing import EVALUATION_SEEDS, compare, rate_curve, transfer
+from evomal.verdict.tables import comparison_markdown, comparison_text
+from evomal.verdict.trials import ScaledLoss
+from evomal.verdict.tuning import gradient_norm, matching_factor, tried_rates
 from examples.planted import outliers
 from tests.engine.populations import classification, regression
 
@@ -64,7 +62,7 @@ def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
     assert {seed for _, _, seed, _ in tuning} == {2000, 2001}
     assert sorted({lr for name, lr, _, _ in tuning if name == "AbsoluteErrorLoss"}) == list(found.rates)
     assert {seed for _, _, seed, tested in seen if tested} == {1000}
-    assert found.trials == 3
+    assert found.tune_lr == 3
     assert [(entry.name, entry.variant) for entry in found.entries] == [
         ("mse", "plain"), ("mae", "plain"), ("mse", "tuned"), ("mae", "tuned"),
     ]  # fmt: skip
@@ -83,14 +81,14 @@ def test_a_learning_rate_in_disguise_is_recognised():
     )  # fmt: skip
     judged = found.verdicts["ScaledLoss"]
     assert judged.kind == "learning rate"
-    assert "the gain is a learning rate: use mse with lr" in judged.sentence
+    assert "the gain comes from the learning rate: use mse with lr" in judged.sentence
     assert max(values(found, "ScaledLoss")) < min(values(found, "mse"))
 
 
 def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():
     found = compare(outliers(0), losses=["mae"], seeds=5, tune_lr=3, device="cpu", final_steps=200)
     assert found.verdicts["mae"].kind == "gain"
-    assert "the gain is not a learning rate" in found.verdicts["mae"].sentence
+    assert "the gain does not come from the learning rate" in found.verdicts["mae"].sentence
 
 
 @pytest.mark.parametrize(("tuned", "is_misled"), [(0.168, True), (0.140, False)])
@@ -111,20 +109,21 @@ def test_a_rate_that_validation_prefers_is_not_recommended_where_a_loss_that_is_
     assert found.entry("mse", "tuned").losses[0].lr != regression().recipe.lr
     assert found.verdicts["mae"].kind == "undecided"
     assert found.verdicts["mae"].sentence.endswith(
-        ", and tuned mse, too, but not at the rate that validation chose for it: more seeds or more rows must decide"
+        ", and mae also beats tuned mse, but not at the learning rate that validation chose for it: more seeds or more "
+        "data are needed to decide"
     )
-    markdown = tables.markdown(found)
-    assert ("- tuned mse is worse than mse at its own rate by 0.02" in markdown) is is_misled
-    assert ("on this split validation is a poor guide to the rate" in markdown) is is_misled
+    markdown = comparison_markdown(found)
+    assert ("- tuned mse is worse than untuned mse by 0.02" in markdown) is is_misled
+    assert ("on this split, validation is a poor guide to the learning rate" in markdown) is is_misled
 
 
 def test_no_gain_is_said():
     found = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0)], seeds=5, tune_lr=2, **SHORT)
     assert found.verdicts["ScaledLoss"].kind == "no gain"
-    assert "no gain over tuned mse: the same in all 5 seeds, keep " in found.verdicts["ScaledLoss"].sentence
+    assert "no gain over tuned mse: the same in all 5 seeds; keep " in found.verdicts["ScaledLoss"].sentence
     few = compare(regression(), losses=[ScaledLoss(SquaredErrorLoss(), 1.0)], seeds=3, rescale=False, **SHORT)
     assert few.verdicts["ScaledLoss"].sentence == (
-        "ScaledLoss is the same as mse in 3 seeds, too few to tell: at least 5 are needed"
+        "ScaledLoss is the same as mse in 3 seeds, too few to decide: at least 5 are needed"
     )
     assert compare(regression(), seeds=1, **SHORT).verdicts == {}
 
@@ -143,11 +142,11 @@ def test_what_diverges_stands_in_the_table_with_its_sentence():
     assert values(found, "Upwards") == [math.inf, math.inf]
     assert found.verdicts["Upwards"].kind == "diverged"
     assert "diverged in 2 of 2 seeds" in found.verdicts["Upwards"].sentence
-    shown = tables.markdown(found)
+    shown = comparison_markdown(found)
     assert "| Upwards | 0.05 | diverged |" in shown
     assert "Upwards, plain, seed 1000: the training loss was not finite by step" in shown
-    assert tables.as_data(found)["rows"][1]["losses"][0]["scores"][0]["test"] is None
-    json.dumps(tables.as_data(found), allow_nan=False)
+    assert found.to_dict()["entries"][1]["losses"][0]["scores"][0]["test"] is None
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 class StoppedError(Exception):
@@ -173,7 +172,7 @@ def test_stopped_and_resumed_it_is_the_same(tmp_path, monkeypatch):
     left[0] = 1000
     resumed = compare(regression(), folder=tmp_path / "parts", **options)
     assert left[0] == 1000 - (2 * 3 + 2 * 2 * 3 + 2 * 3 + 2 * 2 - 5) + _same_rate_twice(whole)
-    assert tables.as_data(resumed) == tables.as_data(whole)
+    assert resumed.to_dict() == whole.to_dict()
     assert (tmp_path / "parts" / "trainings.jsonl").read_bytes() == (
         tmp_path / "whole" / "trainings.jsonl"
     ).read_bytes()
@@ -199,7 +198,7 @@ def test_a_damaged_log_is_refused_by_its_line(tmp_path, place):
 
 def test_another_comparison_is_refused_and_more_seeds_are_welcome(tmp_path):
     compare(regression(), seeds=1, folder=tmp_path, **SHORT)
-    with pytest.raises(InputError, match=r"is of another comparison: steps was 30 but is 31"):
+    with pytest.raises(InputError, match=r"belongs to another comparison: steps was 30 but is 31"):
         compare(regression(), seeds=1, folder=tmp_path, **{**SHORT, "final_steps": 31})
     assert len(compare(regression(), seeds=3, folder=tmp_path, **SHORT).seeds) == 3
 
@@ -216,7 +215,7 @@ def test_methods_are_searched_and_judged_search_by_search(tmp_path):
     assert sorted(path.name for path in (tmp_path / "searches").iterdir()) == [
         f"{method}-{seed}" for method in ("gp-lfl", "taylorglo") for seed in range(3)
     ]
-    shown = tables.text(found)
+    shown = comparison_text(found)
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
@@ -224,15 +223,15 @@ def test_a_method_that_finds_nothing_stands_in_the_table(tmp_path):
     small = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 3, "filter_steps": 3, "lr": 1e-30}
     found = compare(regression(), methods=["gp-lfl"], seeds=2, rescale=False, **SHORT, **small)
     assert found.entry("gp-lfl").losses == (None,)
-    assert "gp-lfl, plain: the search found no loss that survived its filters" in tables.markdown(found)
-    assert "nothing found" in tables.text(found)
+    assert "gp-lfl, plain: the search found no loss that passed its filters" in comparison_markdown(found)
+    assert "nothing found" in comparison_text(found)
     assert found.verdicts["gp-lfl"].kind == "no gain"
-    assert found.verdicts["gp-lfl"].sentence == "gp-lfl found no loss that survived its filters, keep mse"
+    assert found.verdicts["gp-lfl"].sentence == "gp-lfl found no loss that passed its filters: keep mse"
 
 
 def test_shares_are_shown_in_percent_and_points():
     found = compare(classification(), losses=["focal"], seeds=3, rescale=False, **SHORT)
-    assert " %" in tables.text(found)
+    assert " %" in comparison_text(found)
     assert "points" in found.verdicts["focal"].sentence
 
 
@@ -278,13 +277,13 @@ def test_final_trainings_follow_the_recipe_of_the_task(monkeypatch, tmp_path, se
     found = compare(regression(recipe=LONG), seeds=1, device="cpu", folder=tmp_path, **settings)
     assert set(seen) == {(steps, milestones)}
     assert (found.steps, found.milestones) == (steps, milestones)
-    data = tables.as_data(found)
+    data = found.to_dict()
     assert (data["steps"], data["milestones"]) == (steps, list(milestones))
     described, trained = (json.loads(line)[1] for line in (tmp_path / "trainings.jsonl").read_text().splitlines())
     assert described["comparison"]["milestones"] == list(milestones)
     assert trained["trainings"][0]["score"]["milestones"] == list(milestones)
-    assert ("learning rate divided by ten at" in tables.text(found)) is bool(milestones)
-    assert ("learning rate divided by ten at" in tables.markdown(found)) is bool(milestones)
+    assert ("learning rate divided by ten at" in comparison_text(found)) is bool(milestones)
+    assert ("learning rate divided by ten at" in comparison_markdown(found)) is bool(milestones)
 
 
 def test_milestones_hold_alone_and_stacked():
@@ -304,7 +303,7 @@ def test_milestones_hold_alone_and_stacked():
 def test_a_comparison_is_shown_in_a_line_and_printed_as_its_table():
     found = compare(regression(rows=3000), losses=["mae"], seeds=2, rescale=False, **SHORT)
     assert repr(found) == "Comparison('own', baseline='mse', seeds=2, steps=30, verdicts={mae: undecided})"
-    assert str(found) == f"{found}" == tables.text(found).rstrip("\n")
+    assert str(found) == f"{found}" == comparison_text(found).rstrip("\n")
     assert all(len(line) <= 80 for line in str(found).splitlines())
     long = compare(regression(), losses={"a name that is long, as names of files are": "mae"}, seeds=2, **SHORT)
     assert all(len(line) <= 80 for line in str(long).splitlines())
@@ -316,7 +315,7 @@ def test_a_comparison_is_shown_in_a_line_and_printed_as_its_table():
 def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables():
     curve = rate_curve(regression(), rates=[0.01, 0.1], losses={"robust": "mae"}, seeds=1, **SHORT)
     assert repr(curve) == "RateCurve(rates=[0.01, 0.1], losses=['mse', 'robust'], search_each=False)"
-    assert str(curve).startswith("lr 0.01\ntest mse after 30 steps, 1 seeds\nloss ")
+    assert str(curve).startswith("lr 0.01\ntest mse after 30 steps, 1 seed\nloss ")
     there = transfer(regression(), losses=["mae"], seeds=1, rescale=False, **SHORT)
     assert repr(there) == f"Transfer(source=None, {there.comparison!r})"
     assert str(there) == str(there.comparison)
@@ -331,8 +330,8 @@ def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables()
         ({"losses": ["ce"]}, "the task is regression, but ce is for classification, multilabel"),
         ({"losses": ["mae", "mae"]}, "losses must be different but mae is given twice"),
         ({"losses": "mae"}, "losses must be a list of losses, or a mapping from names to them, but got 'mae'"),
-        ({"losses": {"mse": "mae"}}, "names of losses must be texts that neither a method nor the task's own loss has"),
-        ({"methods": ["evomal", "evomal"]}, "contestants must have different names but 'evomal' stands twice"),
+        ({"losses": {"mse": "mae"}}, "names of losses must be texts that neither a method nor the baseline has"),
+        ({"methods": ["evomal", "evomal"]}, "contestants must have different names but 'evomal' is the name of 2"),
         ({"methods": ["evomall"]}, "there is no method named 'evomall'"),
     ],
 )

@@ -10,8 +10,13 @@ from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.settings import SearchSettings
 from evomal.verdict.comparing import compare
-from evomal.verdict.contestants import baseline_contestant, given, given_contestants, searched
-from evomal.verdict.trials import Job, tree_of
+from evomal.verdict.contestants import (
+    baseline_contestant,
+    given_contestant,
+    given_contestants,
+    searched_contestants,
+)
+from evomal.verdict.trials import Trial
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -27,7 +32,7 @@ def files(tmp_path):
     return found
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(files, tmp_path):
+def test_files_of_one_name_are_distinguished_by_their_folders(files, tmp_path):
     other = tmp_path / "other.json"
     save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), other)
     names = [contestant.name for contestant in given_contestants([*files, other, "mse"], regression())]
@@ -91,7 +96,7 @@ def learned(tree, **options):
         ({"first": learned("square(sub(f, y))"), "second": FocalLoss(2.0), "ce": "ce"}, ["first", "second"]),
     ],
 )
-def test_losses_of_equal_names_are_told_apart_in_order(losses, names):
+def test_losses_of_equal_names_are_distinguished_in_order(losses, names):
     task = classification()
     found = given_contestants(losses, task, beside=baseline_contestant(task), taken=["evomal"])
     assert [contestant.name for contestant in found] == names
@@ -130,7 +135,7 @@ def test_a_learned_loss_and_a_weighted_one_stand_beside_the_baseline():
 
 
 def test_a_name_may_have_options():
-    contestant = given("absolute-ce:phi1=1.1,phi0=2", classification())
+    contestant = given_contestant("absolute-ce:phi1=1.1,phi0=2", classification())
     (candidate,) = contestant.losses
     assert contestant.name == "absolute-ce:phi1=1.1,phi0=2"
     assert (candidate.loss.phi0, candidate.loss.phi1) == (2.0, 1.1)
@@ -147,22 +152,22 @@ def test_a_name_may_have_options():
 )
 def test_what_is_no_loss_gets_one_sentence(spec, sentence):
     with pytest.raises(InputError, match=sentence):
-        given(spec, classification())
+        given_contestant(spec, classification())
 
 
 def test_units_are_of_no_account_where_the_task_standardises(tmp_path):
     task = regression()
     plain = evomal.ExpressionLoss("abs(sub(f, y))", kind="regression")
     loss = plain.in_units(evomal.Units(150.0, 80.0))
-    (with_units,), (without,) = given(loss, task).losses, given(plain, task).losses
+    (with_units,), (without,) = given_contestant(loss, task).losses, given_contestant(plain, task).losses
     assert with_units.loss.units is None
     assert with_units.identity == without.identity
-    assert tree_of(Job(with_units, 0.1)) == tree_of(Job(without, 0.1)) is not None
+    assert Trial(with_units, 0.1, seed=0).tree() == Trial(without, 0.1, seed=0).tree() is not None
     raw = dataclasses.replace(task, units=None)
-    (with_units,), (without,) = given(loss, raw).losses, given(plain, raw).losses
+    (with_units,), (without,) = given_contestant(loss, raw).losses, given_contestant(plain, raw).losses
     assert with_units.loss.units == evomal.Units(150.0, 80.0)
     assert with_units.identity != without.identity
-    assert tree_of(Job(with_units, 0.1)) is None
+    assert Trial(with_units, 0.1, seed=0).tree() is None
 
 
 def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
@@ -172,5 +177,5 @@ def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
     )
     raw = dataclasses.replace(other, units=None)
     for on, units in ((source, None), (other, None), (raw, source.units)):
-        contestant = searched(source, "taylorglo", settings, on=on, seeds=[0], folder=None)
+        (contestant,) = searched_contestants(["taylorglo"], source, settings, on=on, search_seeds=1)
         assert contestant.losses[0].loss.units == units

@@ -3,9 +3,8 @@
 import pytest
 
 from evomal.errors import InputError
+from evomal.verdict.comparing import best_search, rate_curve, transfer
 from evomal.verdict.contestants import Contestant
-from evomal.verdict.learning_rates import rate_curve
-from evomal.verdict.transfer import best_search, transfer
 from tests.engine.populations import classification, regression
 
 SMALL = {
@@ -41,7 +40,7 @@ def test_given_losses_need_no_search(tmp_path):
 def test_what_cannot_be_transferred_is_said():
     with pytest.raises(InputError, match=r"a loss for regression \(own\) cannot be used for classification \(own\)"):
         transfer(classification(), source=regression(), **SMALL)
-    with pytest.raises(InputError, match="a transfer needs losses, or a task to learn them on"):
+    with pytest.raises(InputError, match="a transfer needs losses, or a source task on which to search for them"):
         transfer(classification(), **SMALL)
 
 

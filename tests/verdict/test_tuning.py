@@ -5,17 +5,17 @@ import math
 import pytest
 
 from evomal.engine import Score
-from evomal.verdict import tables
 from evomal.verdict.comparison import Comparison, Entry, Trained
-from evomal.verdict.contestants import given
+from evomal.verdict.contestants import given_contestant
+from evomal.verdict.tables import comparison_markdown
 from evomal.verdict.tuning import TUNING_SEEDS, tried_rates, tuned
 from tests.engine.populations import regression
 
 TASK = regression()
-BASELINE, OTHER = (given(name, TASK).losses[0] for name in ("mse", "mae"))
+BASELINE, OTHER = (given_contestant(name, TASK).losses[0] for name in ("mse", "mae"))
 
 
-class KnownArena:
+class KnownTrials:
     """Every loss has a best rate; the cost is the distance to it in powers of ten."""
 
     own_lr = 0.01
@@ -26,24 +26,25 @@ class KnownArena:
     def expect(self, trainings):
         self.further += trainings
 
-    def train(self, jobs, seeds, *, test):
-        assert not test
-        assert list(seeds) == [TUNING_SEEDS, TUNING_SEEDS + 1]
-        self.trained += [(job.candidate.identity, job.lr) for job in jobs]
+    def run(self, trials):
+        assert not any(trial.test for trial in trials)
+        assert {trial.seed for trial in trials} == set(TUNING_SEEDS)
+        self.trained += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == TUNING_SEEDS[0]]
+        return {trial: self.score(trial) for trial in trials}
 
-    def scores(self, job, seeds, *, test):
-        cost = abs(math.log10(job.lr / self.best[job.candidate.identity]))
-        outcome = "diverged" if job.lr >= self.diverging_from else "trained"
-        return [Score(math.nan, cost, {}, [], seed=seed, steps=1, outcome=outcome) for seed in seeds]
+    def score(self, trial):
+        cost = abs(math.log10(trial.lr / self.best[trial.compared.identity]))
+        outcome = "diverged" if trial.lr >= self.diverging_from else "trained"
+        return Score(math.nan, cost, {}, [], seed=trial.seed, steps=1, outcome=outcome)
 
 
-def rates_of(best, trials=5, **options):
-    arena = KnownArena({BASELINE.identity: best, OTHER.identity: 0.01}, **options)
-    found = tuned([BASELINE, OTHER], BASELINE, arena, trials, TASK)
-    assert sorted(arena.trained) == sorted(
-        (candidate.identity, rate) for candidate in (BASELINE, OTHER) for rate in found.rates
+def rates_of(best, number=5, **options):
+    trials = KnownTrials({BASELINE.identity: best, OTHER.identity: 0.01}, **options)
+    found = tuned([BASELINE, OTHER], BASELINE, trials, number, TASK)
+    assert sorted(trials.trained) == sorted(
+        (loss.identity, rate) for loss in (BASELINE, OTHER) for rate in found.rates
     )  # each once, and the same ones for both
-    assert arena.further == 2 * 2 * (len(found.rates) - trials)  # trainings nobody could have counted before
+    assert trials.further == 2 * 2 * (len(found.rates) - number)  # trainings that could not be counted before
     return found.rates, found.best[BASELINE.identity]
 
 
@@ -61,7 +62,7 @@ def test_rates_are_added_while_the_baseline_s_best_is_at_an_end():
     rates, best = rates_of(0.3)
     assert rates == pytest.approx((0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162, 1.0), rel=1e-3)
     assert best == pytest.approx(0.3162, rel=1e-3)
-    rates, best = rates_of(1e-4, trials=3)
+    rates, best = rates_of(1e-4, number=3)
     assert rates == pytest.approx((1e-5, 1e-4, 1e-3, 1e-2, 1e-1))
     assert best == pytest.approx(1e-4)
 
@@ -78,9 +79,9 @@ def test_a_rate_at_which_it_diverges_is_an_end_that_holds():
     assert rates[-1] == pytest.approx(0.3162, rel=1e-3)
 
 
-@pytest.mark.parametrize("trials", [1, 2])
-def test_one_or_two_rates_stay_as_they_are(trials):
-    assert len(rates_of(1e6, trials=trials)[0]) == trials
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_or_two_rates_stay_as_they_are(number):
+    assert len(rates_of(1e6, number=number)[0]) == number
 
 
 def test_a_loss_left_at_an_end_is_pointed_out():
@@ -93,12 +94,11 @@ def test_a_loss_left_at_an_end_is_pointed_out():
         Entry("evomal", "tuned", trained(0.01, 0.001, 0.1)),
     )  # fmt: skip
     comparison = Comparison(
-        task=TASK, steps=1, seeds=(1000,), search_seeds=(0, 1, 2), trials=3, rates=(0.001, 0.01, 0.1), baseline="mse",
-        entries=entries, differences={}, verdicts={},
+        task="own", record={}, metric="mse", higher_is_better=False, steps=1, milestones=(), seeds=(1000,),
+        search_seeds=(0, 1, 2), tune_lr=3, rates=(0.001, 0.01, 0.1), baseline="mse", entries=entries, verdicts={},
     )  # fmt: skip
-    text = tables.markdown(comparison)
+    text = comparison_markdown(comparison)
     assert "tuned: the best of 3 learning rates from 0.001 to 0.1 on validation" in text
-    assert "- mae, tuned: the best rate is at an end of the rates tried, so another may be better" in text
-    assert "- evomal, tuned: 2 of 3 losses are at an end of the rates tried, so another may be better" in text
+    assert "- mae, tuned: the best learning rate is at an end of the range that was tried" in text
+    assert "- evomal, tuned: the best learning rate of 2 of 3 losses is at an end of the range that was tried" in text
     assert "mse, tuned: the" not in text
-    assert tables.as_data(comparison)["rates"] == [0.001, 0.01, 0.1]

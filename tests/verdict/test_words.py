@@ -29,30 +29,34 @@ BASELINE_DIVERGED = comparison(-0.3, None, None, wins=5, p=0.0625, baseline_dive
 BASELINE_DIVERGED_ONCE = comparison(-0.3, None, None, wins=4, p=0.125, baseline_diverged=1)
 NOT_MEASURED = None
 
-BEATS = "evomal beats mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
-BEATS_TUNED = "evomal beats tuned mse by 0.3 ± 0.2 over 5 seeds (5 of 5; p = 0.06)"
-IS_WORSE = "evomal is worse than mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06)"
-WORSE_THAN_TUNED = "evomal is worse than tuned mse by 0.3 ± 0.2 over 5 seeds (0 of 5; p = 0.06): use mse with lr 0.03"
-NO_GAIN = "evomal shows no gain over mse: 0.10 (−0.10 to 0.30) over 5 seeds, keep mse"
-MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (5 of 5; p = 0.06)"
-LOWER = "lower the learning rate before comparing"
-RATE = "the gain is a learning rate: use mse with lr 0.03"
-RATE_BY_RESCALING = "the gain is a learning rate, as it is gone when the gradient is rescaled: tune mse"
-RATE_NOT_FOUND = (
-    "the gain is a learning rate, though not the one that tuning mse on validation finds: it is gone when the gradient "
-    "is rescaled"
+BEATS = "evomal beats mse by 0.3 ± 0.2 over 5 seeds (won 5 of 5; p = 0.06)"
+BEATS_TUNED = "evomal beats tuned mse by 0.3 ± 0.2 over 5 seeds (won 5 of 5; p = 0.06)"
+IS_WORSE = "evomal is worse than mse by 0.3 ± 0.2 over 5 seeds (won 0 of 5; p = 0.06)"
+WORSE_THAN_TUNED = (
+    "evomal is worse than tuned mse by 0.3 ± 0.2 over 5 seeds (won 0 of 5; p = 0.06): use mse with lr 0.03"
 )
-NOT_ITS_OWN_RATE = "not at the rate that validation chose for it: more seeds or more rows must decide"
-TOO_FEW = "too few to tell: at least 5 are needed"
-UNCERTAIN = "too uncertain to tell: more seeds must decide"
+NO_GAIN = "evomal shows no gain over mse: 0.10 (−0.10 to 0.30) over 5 seeds; keep mse"
+MSE_DIVERGED = "mse diverged in 2 of 5 seeds, evomal in none (evomal won 5 of 5; p = 0.06)"
+LOWER = "lower the learning rate before comparing"
+RATE = "the gain comes from the learning rate: use mse with lr 0.03"
+RATE_BY_RESCALING = "the gain comes from the learning rate, as it disappears when the gradient is rescaled: tune mse"
+NOT_RATE = "the gain does not come from the learning rate"
+MAYBE_RATE = "the gain may come from the learning rate"
+RATE_NOT_FOUND = (
+    "the gain comes from the learning rate, although not from the one that tuning mse on validation finds: it "
+    "disappears when the gradient is rescaled"
+)
+NOT_ITS_OWN_RATE = "not at the learning rate that validation chose for it: more seeds or more data are needed to decide"
+TOO_FEW = "too few to decide: at least 5 are needed"
+UNCERTAIN = "too uncertain to decide: more seeds are needed"
 
-NO_GAIN_TUNED = "evomal shows no gain over tuned mse: 0.10 (−0.10 to 0.30) over 5 seeds, keep tuned mse"
-WIDE_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds, keep tuned mse"
-OF_ITS_OWN = "shown only at a learning rate of its own"
+NO_GAIN_TUNED = "evomal shows no gain over tuned mse: 0.10 (−0.10 to 0.30) over 5 seeds; keep tuned mse"
+WIDE_TUNED = "evomal shows no gain over tuned mse: −0.10 (−0.50 to 0.30) over 5 seeds; keep tuned mse"
+OF_ITS_OWN = "but only at its own tuned learning rate"
 
 TABLE = [
     *(
-        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: {OF_ITS_OWN}")
+        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}, {OF_ITS_OWN}")
         for plain in (
             EVEN, WIDE, WORSE, UNCONFIRMED, ONE_SEED, DIVERGED_MORE, DIVERGED_ALIKE, DIVERGED_LESS,
             BASELINE_DIVERGED_ONCE,
@@ -73,14 +77,14 @@ TABLE = [
     ),
     *(
         (plain, UNCONFIRMED, rescaled, "undecided", (
-            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 5 seeds (4 of 5; p = 0.12), {UNCERTAIN}"
+            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 5 seeds (won 4 of 5; p = 0.12), {UNCERTAIN}"
         ))
         for plain in (BETTER, EVEN, WORSE, DIVERGED_MORE)
         for rescaled in (BETTER, EVEN, NOT_MEASURED)
     ),
     *(
         (plain, THREE_SEEDS, rescaled, "undecided", (
-            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 3 seeds (3 of 3; p = 0.25), {TOO_FEW}"
+            f"evomal differs from tuned mse by −0.30 (−0.50 to −0.10) over 3 seeds (won 3 of 3; p = 0.25), {TOO_FEW}"
         ))
         for plain in (THREE_SEEDS, BETTER)
         for rescaled in (BETTER, EVEN, NOT_MEASURED)
@@ -90,14 +94,14 @@ TABLE = [
         NOT_MEASURED,
         BETTER,
         "diverged",
-        "evomal diverged in 2 of 5 seeds, mse in 1 (3 of 5; p = 0.5), keep mse",
+        "evomal diverged in 2 of 5 seeds, mse in 1 (evomal won 3 of 5; p = 0.5): keep mse",
     ),
     (
         DIVERGED_ALIKE,
         comparison(-0.3, None, None, diverged=1),
         NOT_MEASURED,
         "diverged",
-        "evomal diverged in 1 of 5 seeds, tuned mse in none (3 of 5; p = 0.5): use mse with lr 0.03",
+        "evomal diverged in 1 of 5 seeds, tuned mse in none (evomal won 3 of 5; p = 0.5): use mse with lr 0.03",
     ),
     *(
         (
@@ -105,14 +109,14 @@ TABLE = [
             tuned,
             BETTER,
             "undecided",
-            f"evomal diverged in 1 of 5 seeds, mse in {count} (3 of 5; p = 0.5): {LOWER}",
+            f"evomal diverged in 1 of 5 seeds, mse in {count} (evomal won 3 of 5; p = 0.5): {LOWER}",
         )
         for plain, count in [(DIVERGED_ALIKE, 1), (DIVERGED_LESS, 2)]
         for tuned in (NOT_MEASURED, DIVERGED_ALIKE)
     ),
     *(
         (BASELINE_DIVERGED_ONCE, NOT_MEASURED, rescaled, "undecided", (
-            f"mse diverged in 1 of 5 seeds, evomal in none (4 of 5; p = 0.12): {LOWER}"
+            f"mse diverged in 1 of 5 seeds, evomal in none (evomal won 4 of 5; p = 0.12): {LOWER}"
         ))
         for rescaled in (BETTER, EVEN, NOT_MEASURED)
     ),
@@ -129,23 +133,23 @@ TABLE = [
     *(
         (plain, NOT_MEASURED, rescaled, "undecided", f"evomal differs from mse by {words}")
         for plain, words in [
-            (ONE_SEED, f"−0.30 over 1 seed (1 of 1; p = 1), {TOO_FEW}"),
-            (THREE_SEEDS, f"−0.30 (−0.50 to −0.10) over 3 seeds (3 of 3; p = 0.25), {TOO_FEW}"),
-            (UNCONFIRMED, f"−0.30 (−0.50 to −0.10) over 5 seeds (4 of 5; p = 0.12), {UNCERTAIN}"),
+            (ONE_SEED, f"−0.30 over 1 seed (won 1 of 1; p = 1), {TOO_FEW}"),
+            (THREE_SEEDS, f"−0.30 (−0.50 to −0.10) over 3 seeds (won 3 of 3; p = 0.25), {TOO_FEW}"),
+            (UNCONFIRMED, f"−0.30 (−0.50 to −0.10) over 5 seeds (won 4 of 5; p = 0.12), {UNCERTAIN}"),
         ]
         for rescaled in (BETTER, EVEN, WORSE, NOT_MEASURED)
     ),
     *(
-        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain is not a learning rate")
+        (plain, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain does not come from the learning rate")
         for plain in (BETTER, BASELINE_DIVERGED)
         for rescaled in (BETTER, BASELINE_DIVERGED, UNCONFIRMED, NOT_MEASURED)
     ),
     *(
-        (BETTER, BETTER, rescaled, "gain", f"{BEATS_TUNED}: the gain is not a learning rate, though it {words}")
+        (BETTER, BETTER, rescaled, "gain", f"{BEATS_TUNED}: {NOT_RATE}, although it {words}")
         for rescaled, words in [
-            (EVEN, "is gone when the gradient is rescaled"),
-            (WORSE, "is gone when the gradient is rescaled"),
-            (WIDE, "does not show when the gradient is rescaled"),
+            (EVEN, "disappears when the gradient is rescaled"),
+            (WORSE, "disappears when the gradient is rescaled"),
+            (WIDE, "is not shown when the gradient is rescaled"),
         ]
     ),
     *(
@@ -161,18 +165,18 @@ TABLE = [
         for rescaled in (EVEN, WORSE)
     ),
     *(
-        (plain, tuned, rescaled, "undecided", f"{words}, but the gain may be a learning rate: tune mse")
+        (plain, tuned, rescaled, "undecided", f"{words}, but the gain may come from the learning rate: tune mse")
         for plain, words in [(BETTER, BEATS), (BASELINE_DIVERGED, MSE_DIVERGED)]
         for tuned in (BASELINE_DIVERGED, NOT_MEASURED)
         for rescaled in (NOT_MEASURED, UNCONFIRMED)
     ),
-    (BETTER, NOT_MEASURED, WIDE, "undecided", f"{BEATS}, but the gain may be a learning rate: tune mse"),
+    (BETTER, NOT_MEASURED, WIDE, "undecided", f"{BEATS}, but the gain may come from the learning rate: tune mse"),
     (
         BETTER,
         NOT_MEASURED,
         BETTER,
         "undecided",
-        f"{BEATS}, but the gain may be a learning rate, though it stays when the gradient is rescaled: tune mse",
+        f"{BEATS}, but {MAYBE_RATE}, although it remains when the gradient is rescaled: tune mse",
     ),
 ]  # fmt: skip
 
@@ -199,17 +203,17 @@ def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
     paired_plain, words = plain
     evidence = Evidence(paired_plain, tuned, rescaled, 0.03, untuned)
     found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
-    too = ", and tuned mse, too" if kind == "undecided" else ""
+    too = ", and evomal also beats tuned mse" if kind == "undecided" else ""
     assert found == Verdict(kind, f"{words}{too}, but {sentence}")
 
 
 @pytest.mark.parametrize(
     ("plain", "tuned", "kind", "words"),
     [
-        (EVEN, EVEN, "no gain", "keep mse at its own rate"),
-        (WORSE, WORSE, "worse", ": keep mse at its own rate"),
-        (BETTER, WORSE, "learning rate", "the gain is a learning rate: keep mse at its own rate"),
-        (EVEN, DIVERGED_MORE, "diverged", ": keep mse at its own rate"),
+        (EVEN, EVEN, "no gain", "keep untuned mse"),
+        (WORSE, WORSE, "worse", ": keep untuned mse"),
+        (BETTER, WORSE, "learning rate", "the gain comes from the learning rate: keep untuned mse"),
+        (EVEN, DIVERGED_MORE, "diverged", ": keep untuned mse"),
     ],
 )
 def test_a_rate_at_which_the_baseline_is_worse_is_not_recommended(plain, tuned, kind, words):
@@ -227,12 +231,12 @@ def test_a_rate_at_which_the_baseline_is_worse_is_not_recommended(plain, tuned, 
 def test_who_is_ahead_as_it_is_and_tuned_needs_no_excuse():
     evidence = Evidence(BETTER, BETTER, BETTER, 0.03, BETTER)
     found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
-    assert found == Verdict("gain", f"{BEATS_TUNED}: the gain is not a learning rate")
+    assert found == Verdict("gain", f"{BEATS_TUNED}: the gain does not come from the learning rate")
 
 
 def test_a_tuned_rate_that_is_not_known_is_not_named():
     assert learning_rate_words(Evidence(BETTER, EVEN), baseline_name="mse") == (
-        "the gain is a learning rate: use mse at its tuned learning rate"
+        "the gain comes from the learning rate: use mse at its tuned learning rate"
     )
 
 
@@ -247,8 +251,8 @@ def test_a_verdict_from_costs_to_sentence():
     evidence = Evidence(paired(learned, plain), paired(learned, tuned), None, 0.1)
     assert verdict(evidence, name="evomal", baseline_name="cross-entropy", unit="points") == Verdict(
         "learning rate",
-        "evomal beats cross-entropy by 0.91 ± 0.13 points over 5 seeds (5 of 5; p = 0.06), "
-        "but the gain is a learning rate: use cross-entropy with lr 0.1",
+        "evomal beats cross-entropy by 0.91 ± 0.13 points over 5 seeds (won 5 of 5; p = 0.06), "
+        "but the gain comes from the learning rate: use cross-entropy with lr 0.1",
     )
 
 
@@ -258,57 +262,73 @@ def test_a_verdict_from_costs_to_sentence():
         (
             comparison(-0.004, -0.006, -0.002, n=10, wins=9, p=0.00390625),
             "points",
-            "a beats b by 0.4 ± 0.2 points over 10 seeds (9 of 10; p = 0.004)",
+            "a beats b by 0.4 ± 0.2 points over 10 seeds (won 9 of 10; p = 0.004)",
         ),
         (
             comparison(0.031, 0.017, 0.045, wins=0, p=0.0625),
             "",
-            "a is worse than b by 0.031 ± 0.014 over 5 seeds (0 of 5; p = 0.06)",
+            "a is worse than b by 0.031 ± 0.014 over 5 seeds (won 0 of 5; p = 0.06)",
         ),
         (
             comparison(-0.001, -0.01, 0.008),
             "",
-            "a shows no gain over b: −0.0010 (−0.0100 to 0.0080) over 5 seeds, keep b",
+            "a shows no gain over b: −0.0010 (−0.0100 to 0.0080) over 5 seeds; keep b",
         ),
         (
             comparison(-0.0001, -0.00421, 0.00201),
             "points",
-            "a shows no gain over b: −0.01 points (−0.42 to 0.20) over 5 seeds, keep b",
+            "a shows no gain over b: −0.01 points (−0.42 to 0.20) over 5 seeds; keep b",
         ),
         (
             comparison(-0.00001, -0.5, 0.4),
             "nats",
-            "a shows no gain over b: 0.00 nats (−0.50 to 0.40) over 5 seeds, keep b",
+            "a shows no gain over b: 0.00 nats (−0.50 to 0.40) over 5 seeds; keep b",
         ),
-        (comparison(0.0, 0.0, 0.0), "points", "a shows no gain over b: the same in all 5 seeds, keep b"),
-        (comparison(-0.02, -0.02, -0.02, **SURE), "points", "a beats b by 2.0 points over 5 seeds (5 of 5; p = 0.06)"),
-        (comparison(-1234.0, -1800.0, -900.0, **SURE), "", "a beats b by 1200 ± 400 over 5 seeds (5 of 5; p = 0.06)"),
-        (comparison(-4e-9, -6e-9, -2e-9, **SURE), "", "a beats b by 4e-09 ± 2e-09 over 5 seeds (5 of 5; p = 0.06)"),
-        (comparison(3e9, 1e9, 5e9, **SURE), "", "a is worse than b by 3e+09 ± 2e+09 over 5 seeds (5 of 5; p = 0.06)"),
+        (comparison(0.0, 0.0, 0.0), "points", "a shows no gain over b: the same in all 5 seeds; keep b"),
+        (
+            comparison(-0.02, -0.02, -0.02, **SURE),
+            "points",
+            "a beats b by 2.0 points over 5 seeds (won 5 of 5; p = 0.06)",
+        ),
+        (
+            comparison(-1234.0, -1800.0, -900.0, **SURE),
+            "",
+            "a beats b by 1200 ± 400 over 5 seeds (won 5 of 5; p = 0.06)",
+        ),
+        (
+            comparison(-4e-9, -6e-9, -2e-9, **SURE),
+            "",
+            "a beats b by 4e-09 ± 2e-09 over 5 seeds (won 5 of 5; p = 0.06)",
+        ),
+        (
+            comparison(3e9, 1e9, 5e9, **SURE),
+            "",
+            "a is worse than b by 3e+09 ± 2e+09 over 5 seeds (won 5 of 5; p = 0.06)",
+        ),
         (
             comparison(3.2e9, 3e9, 3.4e9, **SURE),
             "",
-            "a is worse than b by 3.2e+09 ± 2e+08 over 5 seeds (5 of 5; p = 0.06)",
+            "a is worse than b by 3.2e+09 ± 2e+08 over 5 seeds (won 5 of 5; p = 0.06)",
         ),
         (
             comparison(-0.3, -1.7, -0.004, **SURE),
             "points",
-            "a beats b by 30 points (0.4 to 170) over 5 seeds (5 of 5; p = 0.06)",
+            "a beats b by 30 points (0.4 to 170) over 5 seeds (won 5 of 5; p = 0.06)",
         ),
         (
             comparison(0.31, 0.03, 0.59, **SURE),
             "",
-            "a is worse than b by 0.3 (0.03 to 0.6) over 5 seeds (5 of 5; p = 0.06)",
+            "a is worse than b by 0.3 (0.03 to 0.6) over 5 seeds (won 5 of 5; p = 0.06)",
         ),
         (
             comparison(0.25, None, None, n=1, wins=1, p=1.0),
             "points",
-            f"a differs from b by 25 points over 1 seed (1 of 1; p = 1), {TOO_FEW}",
+            f"a differs from b by 25 points over 1 seed (won 1 of 1; p = 1), {TOO_FEW}",
         ),
         (
             comparison(0.0, None, None, n=1, wins=1, p=1.0),
             "",
-            f"a differs from b by 0.0 over 1 seed (1 of 1; p = 1), {TOO_FEW}",
+            f"a differs from b by 0.0 over 1 seed (won 1 of 1; p = 1), {TOO_FEW}",
         ),
     ],
 )
@@ -330,7 +350,7 @@ def test_a_difference_has_the_digits_its_interval_warrants(found, unit, expected
     ],
 )
 def test_p_is_rounded_but_never_across_five_percent(p, expected):
-    assert f"over 5 seeds (3 of 5; {expected})" in difference_words("a", "b", comparison(-3, -4, -2, p=p), unit="")
+    assert f"over 5 seeds (won 3 of 5; {expected})" in difference_words("a", "b", comparison(-3, -4, -2, p=p), unit="")
 
 
 def test_who_diverged_is_said_with_the_count_of_seeds():
@@ -342,20 +362,20 @@ def test_who_diverged_is_said_with_the_count_of_seeds():
         ([lost], [1.0]),
     ]
     assert [difference_words("a", "b", paired(*case), unit="") for case in cases] == [
-        "a diverged in 1 of 3 seeds, b in none (2 of 3; p = 1)",
-        "b diverged in 3 of 3 seeds, a in none (3 of 3; p = 0.25)",
-        "a diverged in 2 of 2 seeds, b in 2 (0 of 2; p = 1)",
-        "a diverged in 1 of 1 seed, b in none (0 of 1; p = 1)",
+        "a diverged in 1 of 3 seeds, b in none (a won 2 of 3; p = 1)",
+        "b diverged in 3 of 3 seeds, a in none (a won 3 of 3; p = 0.25)",
+        "a diverged in 2 of 2 seeds, b in 2 (a won 0 of 2; p = 1)",
+        "a diverged in 1 of 1 seed, b in none (a won 0 of 1; p = 1)",
     ]
 
 
 def test_searches_are_called_searches():
     found = Paired(5, -0.3, -0.5, -0.1, 0.0625, "Wilcoxon", 5, 0, 0, noun="search")
     assert difference_words("evomal", "mse", found, unit="") == (
-        "evomal beats mse by 0.3 ± 0.2 over 5 searches (5 of 5; p = 0.06)"
+        "evomal beats mse by 0.3 ± 0.2 over 5 searches (won 5 of 5; p = 0.06)"
     )
     alone = Paired(1, -0.3, None, None, 1.0, "sign", 1, 0, 0, noun="search")
-    assert "over 1 search (1 of 1; p = 1), too few to tell" in difference_words("evomal", "mse", alone, unit="")
+    assert "over 1 search (won 1 of 1; p = 1), too few to decide" in difference_words("evomal", "mse", alone, unit="")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 10])
@@ -388,11 +408,11 @@ def test_no_claim_is_stronger_than_what_it_rests_on(n, effect):
         if "worse than tuned b" in sentence:
             assert tuned.low > 0
             assert tuned.p <= 0.0625
-        if "the gain is a learning rate" in sentence:
+        if "the gain comes from the learning rate" in sentence:
             assert tuned.low > plain.difference
         if "shows no gain over tuned b" in sentence:
             assert tuned.low <= 0 <= tuned.high
-        if "it is gone when the gradient is rescaled" in sentence:
+        if "it disappears when the gradient is rescaled" in sentence:
             assert rescaled.low > plain.difference
     if n >= 5 and effect == -3.0:
         assert kinds["gain"] > 20
@@ -406,6 +426,6 @@ def test_three_seeds_that_agree_are_too_few_to_tell():
     )  # fmt: skip
     assert found.kind == "undecided"
     assert found.sentence == (
-        "huber differs from mse by 0.197 (0.142 to 0.207) over 3 seeds (0 of 3; p = 0.25), too few to tell: at least 5 "
-        "are needed"
+        "huber differs from mse by 0.197 (0.142 to 0.207) over 3 seeds (won 0 of 3; p = 0.25), too few to decide: "
+        "at least 5 are needed"
     )

@@ -25,7 +25,6 @@ from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.verdict.comparing import compare
-from evomal.verdict.tables import as_data
 from tests.engine.populations import SMOOTH, normalised, regression, weights_of
 from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of
 from tests.runs.executors.test_local import raising_at
@@ -260,19 +259,21 @@ def test_a_task_that_cannot_be_sent_is_one_sentence(cluster):
 
 
 def test_a_comparison_is_that_of_one_process(cluster, crew, tmp_path):
-    found, told, listener, lessons = {}, [], SearchListener(), crew.lesson
+    found, listener, lessons = {}, SearchListener(), crew.lesson
+    announced = []
+    listener.announce = lambda sentence: announced.append((sentence, listener.asked))
     for place in ({}, place_of(cluster)):
         folder = tmp_path / place.get("executor", "local")
         settings = {**SETTINGS, "population": 4, "generations": 1, "training_steps": 20, "final_steps": 40, **place}
         found[folder] = compare(
             regression(), methods=["taylorglo"], losses=["mae"], seeds=2, search_seeds=2, tune_lr=2, folder=folder,
-            listener=listener, announce=lambda sentence: told.append((sentence, listener.asked)), **settings,
+            listener=listener, **settings,
         )  # fmt: skip
-    (asked,) = [asked for sentence, asked in told if sentence.endswith("rescaled")][1:]
+    (asked,) = [asked for sentence, asked in announced if sentence.endswith("rescaled")][1:]
     assert listener.asked > asked  # also while the crew trains
     assert crew.lesson == lessons + 3  # two searches, and the trainings of all variants
     (local, one), (spread_out, other) = found.items()
-    assert as_data(one) == as_data(other)
+    assert one.to_dict() == other.to_dict()
     first, *rest = (local / "trainings.jsonl").read_text().splitlines()
     assert (spread_out / "trainings.jsonl").read_text().splitlines()[0] == first
     assert sorted((spread_out / "trainings.jsonl").read_text().splitlines()[1:]) == sorted(rest)

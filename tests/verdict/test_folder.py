@@ -1,0 +1,104 @@
+"""The files of a comparison's result: written, read again, and refused in one sentence if they are not evomal's."""
+
+import json
+
+import pytest
+
+from evomal.errors import InputError
+from evomal.verdict.comparison import Comparison, RateCurve, Transfer
+from evomal.verdict.folder import comparisons_of, read_result, recorded_verdicts, write_result
+from evomal.verdict.words import Verdict
+from tests.verdict.results import comparison, entry
+
+VERDICTS = {
+    "huber": ("gain", "huber beats mse by 0.2 ± 0.1 over 5 seeds (won 5 of 5; p = 0.06)"),
+    "evomal": ("no gain", "evomal shows no gain over mse; keep mse"),
+}
+ROWS = (entry("mse", "plain", 0.1, [0.5, 0.25]), entry("evomal", "plain", 0.1, [0.5, None], None))
+COMPARISON = comparison(*ROWS, verdicts=VERDICTS, words=["evomal", "compare", "x"])
+RESULTS = [
+    COMPARISON,
+    Transfer(COMPARISON, "diabetes", {"evomal": (0.5, None)}),
+    RateCurve({0.1: COMPARISON, 1e-7: comparison(verdicts=VERDICTS)}, search_each=True),
+]
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_a_result_is_read_as_it_was_written(tmp_path, result):
+    assert [path.name for path in write_result(result, tmp_path)] == [
+        f"{result.file_name}.json",
+        f"{result.file_name}.md",
+    ]
+    found = read_result(type(result), tmp_path)
+    assert found.to_dict() == result.to_dict()
+    assert str(found) == str(result)
+    assert found.command == result.command
+    for kind in {Comparison, Transfer, RateCurve} - {type(result)}:
+        assert read_result(kind, tmp_path) is None
+
+
+def test_without_a_divergence_it_is_equal(tmp_path):
+    whole = RateCurve({0.1: comparison(verdicts=VERDICTS)}, search_each=False)
+    write_result(whole, tmp_path)
+    assert read_result(RateCurve, tmp_path) == whole
+
+
+def test_verdicts_are_shown_once_beside_the_table(tmp_path):
+    write_result(COMPARISON, tmp_path)
+    (verdict,) = (found := recorded_verdicts(tmp_path)).verdicts
+    assert (verdict.title, found.notes, found.is_begun) == ("Comparison", (), True)
+    assert verdict.sentences == tuple(Verdict(*one) for one in VERDICTS.values())
+    assert "| mse | 0.1 | 0.375 ± 0.18 |" in verdict.text
+    assert "evomal, plain, search 1: the search found no loss that passed its filters" in verdict.text
+    assert not any(sentence in verdict.text for _, sentence in VERDICTS.values())
+    assert all(sentence in (tmp_path / "comparison.md").read_text() for _, sentence in VERDICTS.values())
+
+
+def test_learning_rates_have_a_verdict_each(tmp_path):
+    for result in RESULTS[1:]:
+        write_result(result, tmp_path)
+    transfer, rates = recorded_verdicts(tmp_path).verdicts
+    assert (transfer.title, rates.title) == ("Transfer", "Comparison at several learning rates")
+    assert [found.sentence[:14] for found in rates.sentences[:2]] == ["lr 0.1: huber ", "lr 0.1: evomal"]
+    assert list(comparisons_of(rates.result)) == ["lr 0.1", "lr 1e-07"]
+    assert rates.text.startswith("## lr 0.1\n\nTest mse")
+
+
+def test_a_comparison_that_was_interrupted_is_said_to_be_one(tmp_path):
+    assert recorded_verdicts(tmp_path).is_begun is False
+    (tmp_path / "trainings.jsonl").write_text("")
+    found = recorded_verdicts(tmp_path)
+    assert (found.verdicts, found.is_begun) == ((), True)
+    assert found.notes == (
+        "a comparison was begun here but is not complete: give the same command again to resume it",
+    )  # fmt: skip
+
+
+WHOLE = COMPARISON.to_dict()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{", "[" * 100_000, b"\xff", "1", "[]", '{"verdicts": {}}', json.dumps({**WHOLE, "version": 2}),
+        json.dumps({**WHOLE, "format": "evomal-loss"}), json.dumps({**WHOLE, "entries": 3}),
+        json.dumps({**WHOLE, "verdicts": {"a": {"kind": "magic", "sentence": "x"}}}),
+        json.dumps({**WHOLE, "entries": [{**WHOLE["entries"][0], "losses": [{"formula": "x"}]}]}),
+        json.dumps({**WHOLE, "seeds": []}), json.dumps({**WHOLE, "tune_lr": 2}),
+    ],
+)  # fmt: skip
+def test_what_evomal_did_not_write_is_a_note(tmp_path, content):
+    path = tmp_path / "comparison.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (note,) = (found := recorded_verdicts(tmp_path)).notes
+    assert note.startswith(str(tmp_path))
+    assert "\n" not in note
+    assert len(note) < 400 + len(str(path))
+    assert (found.verdicts, found.is_begun) == ((), True)
+
+
+def test_a_file_of_an_older_version_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "comparison.json").write_text(json.dumps({"task": "own", "rows": [], "verdicts": {}}))
+    sentence = "is not a document of the format evomal-comparison, which evomal writes since version 0.2"
+    with pytest.raises(InputError, match=f"comparison.json: {sentence}$"):
+        read_result(Comparison, tmp_path)
