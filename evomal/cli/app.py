@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from evomal.cli import analysing_losses, analysing_runs, analysing_trainings, comparing, reporting, searching
+from evomal.cli import analysing, analysing_trainings, comparing, reporting, searching
 from evomal.cli import reporting as carding
 from evomal.cli.options import AsJson, chosen_task, echo_json
 from evomal.engine import Score, TrainingSettings, train
@@ -170,13 +170,8 @@ app.command("report")(reporting.write_report)
 
 analyse_app = typer.Typer(help="Draw one of the paper's figures, from runs, losses or tasks.", no_args_is_help=True)
 app.add_typer(analyse_app, name="analyse")
-for kinds in (
-    analysing_losses.KINDS,
-    analysing_runs.KINDS,
-    analysing_trainings.KINDS,
-):
-    for kind, command in kinds.items():
-        analyse_app.command(kind)(command)
+for kind, command in (analysing.KINDS | analysing_trainings.KINDS).items():
+    analyse_app.command(kind)(command)
 
 data_app = typer.Typer(help="The files of the datasets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")

@@ -106,6 +106,25 @@ def given_command() -> Command:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, or of folders of runs.", show_default=False)]
+FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PDF, PNG) and its data (CSV).")]
+Classes = Annotated[int, typer.Option(help="Number of classes C.")]
+LossNames = Annotated[
+    str | None,
+    typer.Option(
+        help="Losses by name or file, comma-separated; strong: the usual rivals (default: the task's, strong)."
+    ),
+]
+Steps = Annotated[int | None, typer.Option(help="Training steps (default: the task's).")]
+Milestones = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--milestone", help="Step at which the learning rate is divided by ten; may be repeated (default: the task's)."
+    ),
+]
+TrainingDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 def echo_json(content: Any) -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from evomal.cli import analysing_losses
+from evomal.cli import analysing
 from evomal.losses import ExpressionLoss, named_loss, save_loss
 from evomal.units import Units
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -22,13 +22,11 @@ def learned(tmp_path):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def shown_figures(monkeypatch):
     """What would be saved and printed, without the time it takes to render: name, columns, summary."""
     shown = []
     monkeypatch.setattr(
-        analysing_losses,
-        "show_figure",
-        lambda name, figure, columns, summary, **_: shown.append((name, columns, list(summary))),
+        analysing, "show", lambda name, data, figure, summary, **_: shown.append((name, data.columns(), list(summary)))
     )
     return shown
 
@@ -56,9 +54,9 @@ def test_shapes_of_names_and_files(run, tmp_path, learned):  # noqa: F811
     assert {row["loss"] for row in rows} == {"focal:gamma=1", "learned"}
 
 
-def test_shapes_of_all_families_where_none_is_named(run, told, tmp_path):  # noqa: F811
+def test_shapes_of_all_families_where_none_is_named(run, shown_figures, tmp_path):  # noqa: F811
     assert run("analyse", "shapes", "--out", tmp_path)[0] == 0
-    ((name, columns, summary),) = told
+    ((name, columns, summary),) = shown_figures
     assert name == "shapes"
     assert list(dict.fromkeys(columns["loss"])) == [
         "absolute-ce", "label-smoothing", "sparse-label-smoothing", "focal", "focal-sparse-label-smoothing, ξ = 0.2",
@@ -119,16 +117,16 @@ def test_behaviour_says_what_happens_at_both_ends(run, tmp_path, learned):  # no
 @pytest.mark.parametrize(
     ("expression", "remark"),
     [
-        ("add(" * 40 + "mul(f, y)" + ", f)" * 40, "  4 of 4 by numbers, as SymPy found no formula"),
+        ("add(" * 40 + "mul(f, y)" + ", f)" * 40, "  4 of 4 are numbers, as SymPy found no formula"),
         ("abs(log(mul(y, f)))", "  with ε = 1e-7 it is -1 (target, zero error)"),
     ],
     ids=["large", "epsilon"],
 )
-def test_behaviour_names_what_is_numeric_and_what_epsilon_changes(run, told, tmp_path, expression, remark):  # noqa: F811
+def test_behaviour_names_what_is_numeric_and_what_epsilon_changes(run, shown_figures, tmp_path, expression, remark):  # noqa: F811
     path = tmp_path / "loss.json"
     save_loss(ExpressionLoss(expression), path)
     assert run("analyse", "behaviour", path)[0] == 0
-    assert told[0][2][-1] == remark
+    assert shown_figures[0][2][-1] == remark
 
 
 def test_smoothing_cost_is_measured(run, tmp_path):  # noqa: F811
@@ -146,10 +144,10 @@ def test_smoothing_cost_is_measured(run, tmp_path):  # noqa: F811
     assert all(" at 3, " in line and line.endswith(" at 50") for line in lines[1:])
 
 
-def test_a_stranger_s_file_is_shown_harmlessly(run, told, tmp_path):  # noqa: F811
+def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  # noqa: F811
     path = hostile_loss(tmp_path)
     assert run("analyse", "shapes", path, "--out", tmp_path / "figures")[0] == 0
-    assert all(line.isprintable() for line in told[0][2])
+    assert all(line.isprintable() for line in shown_figures[0][2])
 
 
 @pytest.mark.parametrize(
@@ -160,11 +158,11 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, told, tmp_path):  # noqa: F8
         (["shapes", "focal:gamma=two"], "focal:gamma=two: gamma must be a number but got 'two'"),
         (["shapes", "focal:delta=2"], "focal has no option 'delta': its options are gamma, kind, weight, ignore_index, "
          "reduction"),
-        (["shapes", "focal", "focal"], "focal is named twice"),
+        (["shapes", "focal", "focal"], "focal is given twice"),
         (["shapes", "--family", "focals"], "there is no family named 'focals': did you mean 'focal'?"),
         (["shapes", "ce", "mse"], "the losses of one figure must be of one kind, but ce is for classification, mse is "
          "for regression"),
-        (["shapes", "--surface"], "--surface is of regression losses that are named, and of no family"),
+        (["shapes", "--surface"], "--surface needs the names or files of regression losses, and takes no --family"),
         (["shapes", "ce", "--surface"], "a surface over y and f needs a regression loss, but ce is for classification"),
         (["shapes", "{folder}"], "{folder}: is a folder, but a loss file was expected"),
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
