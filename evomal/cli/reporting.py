@@ -12,7 +12,6 @@ from evomal.figures.style import save_figure
 from evomal.files import made_folder, write_whole
 from evomal.report.card import Card, loss_card, terminal_lines
 from evomal.report.report_page import report_page
-from evomal.report.report_pdf import report_pdf
 from evomal.report.run_report import run_report
 
 
@@ -54,19 +53,14 @@ def write_report(
         Path, typer.Argument(help="A run, a comparison, or a folder of several runs.", show_default=False)
     ],
     out: Annotated[Path | None, typer.Option(help=f"The file to write (default: DIR/{NAME}).")] = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write it as PDF, too, beside the page.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a page with verdict, formula, figures, the best losses, settings, and the command that repeats it."""
     report = run_report(folder, progress=True)
     page = folder / NAME if out is None else out
-    contents = {page: report_page(report).encode()}
-    if pdf:
-        contents[page.with_suffix(".pdf")] = report_pdf(report)
-    for path, content in contents.items():
-        write_whole(path, content)
+    content = report_page(report).encode()
+    write_whole(page, content)
     if as_json:
-        echo_json({**report.as_data(), "files": [str(path) for path in contents]})
-        return
-    for path, content in contents.items():
-        typer.echo(f"wrote {path} ({len(content) / 1000:.0f} kB)")
+        echo_json({**report.as_data(), "files": [str(page)]})
+    else:
+        typer.echo(f"wrote {page} ({len(content) / 1000:.0f} kB)")

@@ -1,4 +1,4 @@
-"""Formulas of losses as people write them: text, MathML for browsers, mathtext for figures."""
+"""Formulas of losses as people write them: text, and MathML for browsers."""
 
 from typing import Any
 
@@ -49,21 +49,6 @@ def mathml(loss: Loss, formula: str, *, longest: int = LONGEST_ON_A_LINE) -> str
         return f'<math display="block">{content}</math>'
     except Exception:  # SymPy fails in many ways, and the text is there in any case.
         return None
-
-
-def mathtext(loss: Loss, formula: str, *, longest: int = LONGEST_ON_A_LINE) -> str | None:
-    """The formula as matplotlib typesets it; None where it is longer, has no such form, or matplotlib cannot."""
-    from matplotlib.mathtext import MathTextParser
-
-    form = _form(loss, formula, longest)
-    if form is None:
-        return None
-    try:
-        text = f"${sympy.latex(form)}$"
-        MathTextParser("path").parse(text)
-    except Exception:  # As above; and matplotlib knows a part of LaTeX only.
-        return None
-    return text
 
 
 def _form(loss: Loss, formula: str, longest: int) -> Any:

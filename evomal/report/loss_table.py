@@ -8,7 +8,7 @@ import numpy as np
 
 from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.figures.style import FloatArray
-from evomal.report.formulas import formula_text, mathml, mathtext, symbols_of
+from evomal.report.formulas import formula_text, mathml, symbols_of
 from evomal.report.page import in_code, scrolling
 from evomal.runs.reading import Run
 from evomal.tasks.metrics import shown_in_percent
@@ -157,8 +157,6 @@ class ShownFormula:
     written: str
     symbols: str
     mathml: str | None
-    mathtext: str | None
-    """For paper."""
 
     @property
     def row(self) -> RankedLoss:
@@ -202,13 +200,11 @@ def shown_formula(best: BestLosses) -> ShownFormula:
     row = best.rows[0]
     loss = row.loss()
     if loss is None:
-        return ShownFormula(best, row.formula, row.candidate.genome, "", None, None)
+        return ShownFormula(best, row.formula, row.candidate.genome, "", None)
     is_softened = getattr(loss, "activation", "identity") == "softplus"
     text = formula_text(loss) if is_softened else row.formula
-    return ShownFormula(
-        best, text, row.candidate.genome, symbols_of(loss),
-        mathml(loss, text, longest=_LONGEST_TYPESET), mathtext(loss, text, longest=_LONGEST_TYPESET),
-    )  # fmt: skip
+    typeset = mathml(loss, text, longest=_LONGEST_TYPESET)
+    return ShownFormula(best, text, row.candidate.genome, symbols_of(loss), typeset)
 
 
 def run_name(run: Run) -> str:

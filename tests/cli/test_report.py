@@ -92,12 +92,11 @@ def test_losses_from_files_transfers_and_rates_are_repeated_exactly(run, tmp_pat
     assert f"Given in the folder {tmp_path}." in (tmp_path / "here" / "report.html").read_text()
 
 
-def test_pdf_and_another_place(run, tmp_path):  # noqa: F811
+def test_a_page_can_be_written_elsewhere(run, tmp_path):  # noqa: F811
     out = tmp_path / "page.html"
-    code, said, err = run("report", written_run(tmp_path / "a", []), "--out", out, "--pdf")
+    code, said, err = run("report", written_run(tmp_path / "a", []), "--out", out)
     assert (code, err) == (0, "")
-    assert [line.split(" (")[0] for line in said.splitlines()] == [f"wrote {out}", f"wrote {tmp_path / 'page.pdf'}"]
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+    assert said.split(" (")[0] == f"wrote {out}"
     assert not (tmp_path / "a" / "report.html").exists()
 
 

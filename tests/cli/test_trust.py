@@ -166,7 +166,7 @@ def test_whoever_else_looks_at_a_run_runs_and_calls_nothing(run, evil, listening
     few = ("--model", "mlp:hidden=4", "--seeds", "2", "--set", "final_steps=2", "--out", folder)
     commands = [
         ("runs", folder),
-        ("report", folder, "--pdf"),
+        ("report", folder),
         ("card", loss_file),
         ("export", loss_file),
         ("train", "diabetes", "--loss", loss_file, "--seeds", "1", "--steps", "1"),
