@@ -32,7 +32,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.paper.behaviour import OUTPUTS, Behaviours, behaviours, draw_behaviour
 from evomal.paper.smoothing_cost import CLASSES as TIMED_CLASSES
 from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost, draw_smoothing_cost, smoothing_cost
-from evomal.runs.reading import Runs, chosen_runs
+from evomal.runs.reading import Runs, read_runs
 from evomal.text import plural, printable, shorten
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _losses(specs: Sequence[str]) -> dict[str, Loss]:
 
 
 def _runs(folders: Sequence[Path]) -> Runs:
-    runs = chosen_runs(folders, progress=True)
+    runs = read_runs(folders, progress=True)
     if not runs.runs:
         raise InputError(runs.sentence)
     return runs

@@ -24,10 +24,10 @@ from evomal.cli.options import (
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.methods.candidates import genome_text, size_of
-from evomal.runs import runs_in
+from evomal.runs import find_runs
 from evomal.runs.estimates import Estimate, estimate
 from evomal.runs.finals import Scores
-from evomal.runs.recorded_run import read_run
+from evomal.runs.reading import read_run
 from evomal.runs.results import SearchResult, scores_text
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
@@ -249,17 +249,17 @@ def list_runs(
 ) -> None:
     """List the runs in a folder, and how each stands."""
     rows: list[dict[str, Any]] = []
-    for run in runs_in(folder):
+    for run in find_runs(folder):
         scores = None if run.scores is None else list(map(_finite, run.scores.values))
         best = None
         if run.best is not None:
             best = {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
         rows.append(
             {
-                "folder": str(run.folder), "state": str(run.state), "sentence": run.sentence,
+                "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
                 "tasks": _task_names(run.settings.get("task")),
                 "method": run.settings.get("method"), "seed": run.settings.get("seed"),
-                "generations": run.generations, "candidates": run.candidates, "best": best,
+                "generations": run.generations, "candidates": len(run.candidates), "best": best,
             }
         )  # fmt: skip
     if as_json:

@@ -121,7 +121,7 @@ def ancestry(runs: Runs) -> Ancestry:
         InputError: If there are several runs.
 
     Example:
-        >>> steps = ancestry(chosen_runs(["runs/mine"])).changes()  # doctest: +SKIP
+        >>> steps = ancestry(read_runs(["runs/mine"])).changes()  # doctest: +SKIP
     """
     run = runs.only()
     if run is None:

@@ -15,7 +15,7 @@ from evomal.figures.style import FloatArray
 from evomal.losses.contract import Loss
 from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
-from evomal.runs.reading import Run, Runs, classes_of, loss_of, units_of
+from evomal.runs.reading import Run, Runs
 
 MOST = 20
 _POINTS = 41
@@ -83,8 +83,8 @@ class RankedLoss:
 
     def loss(self) -> Loss | None:
         """Return the loss in the units it was learned in; None if the record holds no valid one."""
-        loss = loss_of(self.run, self.candidate)
-        return loss.in_units(units_of(self.run)) if loss is not None and loss.kind == "regression" else loss
+        loss = self.run.loss(self.candidate)
+        return loss.in_units(self.run.units) if loss is not None and loss.kind == "regression" else loss
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ def _has_numbers_in_formula(candidate: Candidate) -> bool:
 
 
 def _sketch(run: Run, candidate: Candidate) -> LossShapeSketch | None:
-    loss = loss_of(run, candidate)
+    loss = run.loss(candidate)
     if loss is None:
         return None
-    classes = classes_of(run)
+    classes = run.classes
     positions = shape_positions(loss.kind, points=_POINTS, classes=classes)
     curves, outputs = loss_curves(loss, positions, classes=classes)
     return LossShapeSketch(

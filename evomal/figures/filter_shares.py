@@ -72,7 +72,7 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
         One group per method, or one per task and method.
 
     Example:
-        >>> shares = filter_shares(chosen_runs(["runs"]), across_tasks=True)  # doctest: +SKIP
+        >>> shares = filter_shares(read_runs(["runs"]), across_tasks=True)  # doctest: +SKIP
     """
     by_task = runs.by_method()
     groups = [(task, group) for (task, _), methods in by_task.items() for group in methods.values()]

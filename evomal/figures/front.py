@@ -87,7 +87,7 @@ def front(runs: Runs) -> Front:
         InputError: If there are several runs.
 
     Example:
-        >>> best = front(chosen_runs(["runs/mine"])).best  # doctest: +SKIP
+        >>> best = front(read_runs(["runs/mine"])).best  # doctest: +SKIP
     """
     run = runs.only()
     if run is None:

@@ -83,7 +83,7 @@ def run_times(runs: Runs) -> RunTimes:
         One group per task and method.
 
     Example:
-        >>> times = run_times(chosen_runs(["runs"]))  # doctest: +SKIP
+        >>> times = run_times(read_runs(["runs"]))  # doctest: +SKIP
     """
     found = [group for methods in runs.by_method().values() for group in methods.values()]
     begun = [[run for run in group if run.candidates] for group in found]

@@ -9,7 +9,7 @@ from typing import Any
 
 from evomal.errors import EvomalError
 from evomal.runs.reading import Run
-from evomal.runs.run_loop import BEST_NAME
+from evomal.runs.store import BEST_NAME
 from evomal.settings import PRESETS, SearchSettings
 from evomal.tasks import Hardships
 from evomal.verdict.folder import RecordedVerdicts

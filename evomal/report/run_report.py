@@ -28,8 +28,7 @@ from evomal.report.commands import (
     repeat_comparisons,
 )
 from evomal.report.loss_table import ShownFormula, metric_value, run_name, shown_formula
-from evomal.runs.reading import Run, Runs, Standing, chosen_runs, classes_of, standing_of
-from evomal.runs.recorded_run import RunState
+from evomal.runs.reading import Run, Runs, RunState, read_runs
 from evomal.text import plural, shorten
 from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
@@ -168,7 +167,7 @@ def _shapes(formulas: Sequence[ShownFormula]) -> list[ShownFigure]:
         if loss is not None:
             title = "Shape" if len(formulas) == 1 else f"Shape, {formula.best.task}"
             text = f"the best loss, value and gradient over {'f - y' if loss.kind == 'regression' else 'p'}"
-            shape = loss_shape(loss, classes=classes_of(formula.row.run))
+            shape = loss_shape(loss, classes=formula.row.run.classes)
             shown.append(ShownFigure(title, f"{text}, beside the task loss", draw_loss(shape)))
     return shown
 
@@ -183,7 +182,7 @@ class RunReport:
     folder: Path
     runs: Runs
     verdicts: RecordedVerdicts
-    standings: tuple[Standing, ...]
+    standings: tuple[Run, ...]
     """One for each run."""
     best: tuple[BestLosses, ...]
     """One for each task."""
@@ -208,7 +207,7 @@ class RunReport:
         """How many runs there are, or which, and how they stand."""
         if self.run is not None:
             standing = self.standings[0]
-            ended = f": {standing.sentence}" if standing.sentence else ""
+            ended = f": {standing.ending}" if standing.ending else ""
             return f"One search, seed {self.run.seed}, begun {_moment(standing.created)}; {standing.state}{ended}."
         states = [str(standing.state) for standing in self.standings]
         found = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -308,18 +307,18 @@ class RunReport:
 def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
     """What there is to say of a run, of several runs, or of a comparison with its searches."""
     place = Path(folder)
-    runs = chosen_runs([place], progress=progress)
+    runs = read_runs([place], progress=progress)
     verdicts = recorded_verdicts(place)
     if not runs.runs and not verdicts.is_begun:
         raise InputError(f"{place}: holds neither a run nor a comparison")
     is_one = len(runs.runs) == 1 and runs.runs[0].folder == place
     if is_one and not verdicts.is_begun and place.resolve().parent.name == SEARCHES:
         verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that it was a search of
-    standings = tuple(standing_of(run) for run in runs.runs)
+    standings = runs.runs
     return RunReport(place, runs, verdicts, standings, best_losses(runs))
 
 
-def _state_sentences(run: Run, standing: Standing) -> list[str]:
+def _state_sentences(run: Run, standing: Run) -> list[str]:
     found = []
     if standing.state is not RunState.COMPLETE:
         planned = dict(run.settings.get("budgets") or {}).get("generations")

@@ -1,20 +1,24 @@
-"""Runs: their record, who may write it, and where they are."""
+"""Runs: the search itself, its record, and runs read from their folders."""
 
 from evomal.runs.canonical import Difference, versions
-from evomal.runs.listing import FoundRun, runs_in
 from evomal.runs.lock import FolderLock
-from evomal.runs.recorded_run import RunState
-from evomal.runs.results import Generation
+from evomal.runs.reading import Run, Runs, RunState, find_runs, read_run, read_runs
+from evomal.runs.results import Best, Generation, SearchResult
 from evomal.runs.store import Chunk, RunStore
 
 __all__ = [
+    "Best",
     "Chunk",
     "Difference",
     "FolderLock",
-    "FoundRun",
     "Generation",
+    "Run",
     "RunState",
     "RunStore",
-    "runs_in",
+    "Runs",
+    "SearchResult",
+    "find_runs",
+    "read_run",
+    "read_runs",
     "versions",
 ]

@@ -1,12 +1,16 @@
-"""The runs an analysis is about, read from their records.
+"""Runs read from their folders: one of them, or all below some folders.
 
-Every analysis of this package counts generations from 1, as `evomal search` prints them; the record counts from 0.
+A record may be damaged, or be made by somebody who knows how evomal computes its checksums. Everything that looks at
+runs reads them here, so that a record which makes no sense is one sentence and never an error further on.
+
+Generations are counted from 0, as in the record; figures and texts for people count from 1.
 """
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -15,44 +19,64 @@ from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.losses.contract import Kind, Loss
 from evomal.methods import METHODS, learned_loss
-from evomal.methods.candidates import Candidate, State, genome_from
+from evomal.methods.candidates import Candidate, State, best_of
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
-from evomal.runs.finals import Final
-from evomal.runs.recorded_run import RunState, read_run
-from evomal.runs.run_loop import BEST_NAME
-from evomal.runs.store import RECORD_NAME
+from evomal.runs.finals import Final, Scores, recorded_final, rivals_of
+from evomal.runs.lock import is_held
+from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metrics import is_metric_of, recorded_direction
-from evomal.text import plural
+from evomal.text import one_line, plural
 from evomal.units import Units
 
 UNKNOWN = "unknown"
 """The task, method or metric of a run that does not record it as `search` does."""
 
+_OBJECTS = ("task", "versions", "settings", "budgets", "workplace")
+_DEEPEST = 20  # objects and lists within each other
+_LARGEST = 10**100  # beyond every seed and count, and within the range of a float
+_ACTIVATIONS = ("identity", "softplus")
+_USUAL_CLASSES = 10
 _OF_THE_MACHINE = ("settings.device", "settings.threads", "settings.executor")
+
+
+class RunState(StrEnum):
+    """How far a run came, or why it cannot be read."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+    DAMAGED = "damaged"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A search as far as it is recorded."""
+    """A search as far as it is recorded; times are in UTC."""
 
     folder: Path
-    task: str
-    """Names, models and hardships of the tasks it searched on."""
-    method: str
-    seed: int | None
-    metric: str
-    higher_is_better: bool
-    is_complete: bool
-    hardware: str
-    settings: Mapping[str, Any]
-    candidates: tuple[Candidate, ...]
+    state: RunState
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Everything that the run records of its task, method, settings and versions."""
+    candidates: tuple[Candidate, ...] = ()
+    created: str = ""
+    written: str | None = None
+    """When the last candidates were recorded; None if there are none yet."""
+    ending: str | None = None
+    """Why the run is complete; None if it is not."""
+    forced: tuple[str, ...] = ()
+    """Differences that the run was resumed in spite of."""
     rivals: Mapping[str, float] = field(default_factory=dict)
-    """Fitness of the known losses before the first generation, the baseline first; infinite where one diverged."""
+    """Fitness of the known losses before the first generation, the baseline first; infinite if one diverged."""
     final: Final | None = None
-    """What the best candidates and the rivals came to with fresh seeds; None where that was not done."""
+    """The best candidates and the rivals trained with fresh seeds; None if there is no complete final."""
+    problem: str = ""
+    """Why the run is damaged or unreadable."""
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.state}, {self.generations} generations, best={self.best!r})"
 
     @cached_property
     def computed(self) -> tuple[Candidate, ...]:
@@ -61,99 +85,283 @@ class Run:
 
     @cached_property
     def trained(self) -> tuple[Candidate, ...]:
-        """Those whose fitness was measured, each once."""
+        """Candidates whose fitness was measured, each once, in the order of the record."""
         return tuple(candidate for candidate in self.computed if candidate.state is State.EVALUATED)
+
+    @cached_property
+    def best(self) -> Candidate | None:
+        """The winner of the final, or without a final the candidate of lowest fitness."""
+        return best_of(self.candidates) if self.final is None else self.final.winner[0]
+
+    @property
+    def scores(self) -> Scores | None:
+        """The scores of the best candidate in the final; None without a final."""
+        return None if self.final is None else self.final.winner[1]
 
     @property
     def generations(self) -> int:
-        """How many are recorded."""
+        """The number of recorded generations."""
         return 1 + max((candidate.generation for candidate in self.candidates), default=-1)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the search came to its end."""
+        return self.ending is not None
+
+    @cached_property
+    def task(self) -> str:
+        """Names, models and hardships of the tasks."""
+        return " + ".join(map(_task_label, self._tasks)) or UNKNOWN
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return _text(self.settings.get("method"))
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the search."""
+        seed = self.settings.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric that fitness is made of."""
+        return _text(self._first_task.get("metric"))
+
+    @cached_property
+    def higher_is_better(self) -> bool:
+        """As recorded; in older records by the name of the metric, or for a user's own metric by its loss file."""
+        recorded = self._first_task.get("higher_is_better", recorded_direction(self.metric))
+        if isinstance(recorded, bool):
+            return recorded
+        loss = self._best_loss()
+        provenance: Mapping[str, Any] = {} if loss is None else loss.provenance
+        fitness, value = provenance.get("fitness"), provenance.get("value")
+        return isinstance(fitness, float) and isinstance(value, float) and fitness != 0 and value == -fitness
+
+    @property
+    def hardware(self) -> str:
+        """The device, and for a CPU the number of threads."""
+        device, threads = _text(self.settings.get("device")), self.settings.get("threads")
+        return f"{device}, {plural(threads, 'thread')}" if device == "cpu" and isinstance(threads, int) else device
+
+    @cached_property
+    def kind(self) -> Kind | None:
+        """The kind of task: by its dataset, by the run's loss file, or by a metric that only one kind has."""
+        if self._dataset in DATASETS:
+            return DATASETS[self._dataset].kind
+        if (loss := self._best_loss()) is not None:
+            return loss.kind
+        kinds = [kind for kind in get_args(Kind) if is_metric_of(self.metric, kind)]
+        return kinds[0] if len(kinds) == 1 else None
+
+    @cached_property
+    def units(self) -> Units | None:
+        """The units of the task's targets by the run's loss file; None if they are raw, or there is no such file."""
+        loss = self._best_loss()
+        return None if loss is None else loss.units
+
+    @property
+    def classes(self) -> int:
+        """The number of classes if the dataset is known, else ten."""
+        return (DATASETS[self._dataset].classes if self._dataset in DATASETS else 0) or _USUAL_CLASSES
+
     def value(self, fitness: float) -> float:
-        """The metric itself, of a fitness as the search compares it."""
+        """The value of the metric for a fitness."""
         return -fitness if self.higher_is_better else fitness
+
+    def loss(self, candidate: Candidate) -> Loss | None:
+        """The loss of a candidate; None if the kind of task is unknown, or the candidate is not a loss."""
+        activation = self.settings.get("activation")
+        if self.kind is None:
+            return None
+        try:
+            return learned_loss(
+                candidate.form,
+                candidate.weights,
+                kind=self.kind,
+                activation=activation if activation in _ACTIVATIONS else _ACTIVATIONS[0],
+            )
+        except (EvomalError, LookupError, TypeError, ValueError):
+            return None
+
+    @cached_property
+    def _tasks(self) -> list[Mapping[str, Any]]:
+        """The tasks as `search` records them; other programs may have written something else."""
+        tasks = self.settings.get("task")
+        found = tasks.values() if isinstance(tasks, Mapping) else ()
+        return [task for task in found if isinstance(task, Mapping) and "name" in task]
+
+    @property
+    def _first_task(self) -> Mapping[str, Any]:
+        return self._tasks[0] if self._tasks else {}
+
+    @property
+    def _dataset(self) -> str:
+        tasks = self.settings.get("task")
+        first: Any = next(iter(tasks.values()), None) if isinstance(tasks, Mapping) else None
+        name = first.get("dataset") if isinstance(first, Mapping) else None
+        return name if isinstance(name, str) else ""
+
+    def _best_loss(self) -> Loss | None:
+        try:
+            return load_loss(self.folder / BEST_NAME)
+        except EvomalError:
+            return None
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs found in some folders, and what is to be said about them."""
+    """The runs found in some folders."""
 
     runs: tuple[Run, ...]
     sentence: str = ""
     """Why there is no run."""
     notes: tuple[str, ...] = ()
-    """What could not be read, and what runs that are taken together do not share."""
+    """What could not be read, and in what runs differ that are averaged."""
 
     def by_method(self) -> dict[tuple[str, str], dict[str, list[Run]]]:
-        """The runs by task and metric, then by method; methods in the order of `evomal methods`."""
+        """The runs by task and metric, then by method, in the order of `evomal methods`."""
         groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
-        for run in sorted(self.runs, key=lambda run: (run.task, run.metric, _rank(run.method))):
+        for run in sorted(self.runs, key=lambda run: (run.task, run.metric, _method_rank(run.method))):
             groups.setdefault((run.task, run.metric), {}).setdefault(run.method, []).append(run)
         return groups
 
     def only(self) -> Run | None:
-        """The one run, None where there is none, or an error where there are several."""
+        """The only run, or None if there is none. Raises InputError if there are several."""
         if len(self.runs) > 1:
             first = self.runs[0].folder
             raise InputError(f"one run was expected but got {len(self.runs)}: name one of them, such as {first}")
         return self.runs[0] if self.runs else None
 
 
-def chosen_runs(folders: Sequence[str | os.PathLike[str]], *, progress: bool = False) -> Runs:
-    """Every run in these folders and below them, each once; an error where there are some but none can be read."""
-    places = _places([Path(folder) for folder in folders])
-    runs, troubles = [], []
-    for place in tracked(places, "reading runs", total=len(places), shown=progress and len(places) > 1):
-        try:
-            runs.append(_read(place))
-        except EvomalError as error:
-            troubles.append(error)
-    if troubles and not runs:
-        raise troubles[0]
-    sentence = "" if runs else f"there is no run in {', '.join(map(str, folders))}"
-    found = Runs(tuple(runs), sentence)
-    notes = [f"left out: {trouble}" for trouble in troubles]
-    notes += [note for methods in found.by_method().values() for group in methods.values() for note in _unlike(group)]
-    return dataclasses.replace(found, notes=tuple(notes))
+def read_run(folder: str | os.PathLike[str]) -> Run:
+    """Read the record of a run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The run. The parts of its settings are objects, with numbers of a sensible size. The genomes of its candidates
+        may be unreadable, since a newer evomal can have operators that this one does not know.
+
+    Raises:
+        InputError: The record is damaged, is not evomal's, or holds something that evomal does not write.
+        EvomalError: The record cannot be read at the moment.
+
+    Example:
+        >>> read_run("runs/diabetes-evomal-0").state  # doctest: +SKIP
+        <RunState.COMPLETE: 'complete'>
+    """
+    path = Path(folder) / RECORD_NAME
+    try:
+        return _read(Path(folder))
+    except _SenselessError as error:
+        raise InputError(f"{path}: is damaged ({error})") from None
+    except EvomalError:
+        raise
+    except Exception as error:  # a forged record can cause any error, and must not hide the other runs
+        raise InputError(f"{path}: cannot be understood ({type(error).__name__}: {one_line(error)})") from None
 
 
-def _places(folders: Sequence[Path]) -> list[Path]:
-    found: dict[Path, Path] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"{folder}: is not a folder")
-        for path in sorted(folder.rglob(RECORD_NAME)):
-            found.setdefault(path.parent.resolve(), path.parent)
-    return list(found.values())
+def find_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
+    """Every run in the folder and below it, by path; a run that cannot be read is there with its `problem`.
+
+    Linked folders are not entered, and folders that cannot be read are skipped.
+    """
+    return tuple(_read_or_problem(place) for place in _run_folders([folder]))
+
+
+def read_runs(folders: Sequence[str | os.PathLike[str]], *, progress: bool = False) -> Runs:
+    """Every readable run in these folders and below them, each once; an error if none of them can be read."""
+    places = _run_folders(folders)
+    tracked_places = tracked(places, "reading runs", total=len(places), shown=progress and len(places) > 1)
+    found = [_read_or_problem(place) for place in tracked_places]
+    runs = Runs(tuple(run for run in found if not run.problem))
+    problems = [run for run in found if run.problem]
+    if problems and not runs.runs:
+        raise (InputError if problems[0].state is RunState.DAMAGED else EvomalError)(problems[0].problem)
+    notes = [f"left out: {run.problem}" for run in problems]
+    notes += [note for methods in runs.by_method().values() for group in methods.values() for note in _unlike(group)]
+    sentence = "" if runs.runs else f"there is no run in {', '.join(map(str, folders))}"
+    return dataclasses.replace(runs, sentence=sentence, notes=tuple(notes))
+
+
+class _SenselessError(InputError):
+    """Something that evomal does not write; the text says what, but not yet in which record."""
 
 
 def _read(folder: Path) -> Run:
-    recorded = read_run(folder)
-    settings = recorded.settings
-    tasks = _tasks(settings)
-    metric = _text(tasks[0].get("metric")) if tasks else UNKNOWN
-    seed = settings.get("seed")
+    with RunStore.read(folder) as store, store.snapshot():
+        settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
+        candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
+    _require_sense(settings)
+    unfinished = RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
     return Run(
         folder=folder,
-        task=" + ".join(map(_task_label, tasks)) or UNKNOWN,
-        method=_text(settings.get("method")),
-        seed=seed if isinstance(seed, int) else None,
-        metric=metric,
-        higher_is_better=_is_higher_better(tasks[0] if tasks else {}, metric, folder),
-        is_complete=recorded.ending is not None,
-        hardware=_hardware(settings),
+        state=RunState.COMPLETE if ending is not None else unfinished,
         settings=settings,
-        candidates=recorded.candidates,
-        rivals=recorded.rivals,
-        final=recorded.final,
+        candidates=candidates,
+        created=created,
+        written=chunks[-1].written if chunks else None,
+        ending=ending,
+        forced=tuple(entry.differences for entry in forced),
+        rivals=rivals_of(trials),
+        final=recorded_final(settings, candidates, trials),
     )
 
 
-def _tasks(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """As `search` records them; records may have been written by others."""
-    tasks = settings.get("task")
-    found = tasks.values() if isinstance(tasks, Mapping) else ()
-    return [task for task in found if isinstance(task, Mapping) and "name" in task]
+def _require_sense(settings: Mapping[str, Any]) -> None:
+    for key in _OBJECTS:
+        value = settings.get(key, {})
+        if not isinstance(value, Mapping):
+            raise _SenselessError(f"its {key} must be an object but is of type {type(value).__name__}")
+    waiting: list[tuple[Any, int]] = [(settings, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, Mapping | list):
+            if depth > _DEEPEST:
+                raise _SenselessError(f"its settings are nested more than {_DEEPEST} levels deep")
+            inner = value.values() if isinstance(value, Mapping) else value
+            waiting += [(item, depth + 1) for item in inner]
+        elif isinstance(value, int) and abs(value) > _LARGEST:
+            raise _SenselessError("its settings hold a number of more than 100 digits")
+
+
+def _read_or_problem(folder: Path) -> Run:
+    try:
+        return read_run(folder)
+    except InputError as error:
+        return Run(folder, RunState.DAMAGED, problem=str(error))
+    except EvomalError as error:
+        return Run(folder, RunState.UNREADABLE, problem=str(error))
+
+
+def _run_folders(folders: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        top = Path(folder)
+        if not top.is_dir():
+            raise InputError(f"{top}: is not a folder")
+        for place in sorted(_run_folders_below(top)):
+            found.setdefault(place.resolve(), place)
+    return list(found.values())
+
+
+def _run_folders_below(top: Path) -> Iterator[Path]:
+    waiting = [top]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if entry.name == RECORD_NAME:
+                        yield place
+                    elif entry.is_dir(follow_symlinks=False):
+                        waiting.append(place / entry.name)
+        except OSError:
+            continue
 
 
 def _task_label(task: Mapping[str, Any]) -> str:
@@ -167,26 +375,8 @@ def _task_label(task: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _is_higher_better(task: Mapping[str, Any], metric: str, folder: Path) -> bool:
-    """As recorded; in older records by the metric's name, or of a user's own by what its loss file has."""
-    recorded = task.get("higher_is_better", recorded_direction(metric))
-    if isinstance(recorded, bool):
-        return recorded
-    try:
-        provenance: Mapping[str, Any] = load_loss(folder / BEST_NAME).provenance
-    except EvomalError:
-        return False
-    fitness, value = provenance.get("fitness"), provenance.get("value")
-    return isinstance(fitness, float) and isinstance(value, float) and fitness != 0 and value == -fitness
-
-
-def _hardware(settings: Mapping[str, Any]) -> str:
-    device, threads = _text(settings.get("device")), settings.get("threads")
-    return f"{device}, {plural(threads, 'thread')}" if device == "cpu" and isinstance(threads, int) else device
-
-
 def _unlike(group: Sequence[Run]) -> list[str]:
-    """What searches of one method do not share, though their mean will be taken."""
+    """In what the searches of one method differ, although they will be averaged."""
     first = group[0]
     keys = sorted({key for run in group[1:] for key in _differing(first.settings, run.settings)})
     notes = []
@@ -205,84 +395,9 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
     return {key.split(".", 1)[1] for key in keys if key.startswith(("settings.", "task."))}
 
 
-def _rank(method: str) -> tuple[int, str]:
+def _method_rank(method: str) -> tuple[int, str]:
     return (list(METHODS).index(method) if method in METHODS else len(METHODS), method)
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else UNKNOWN
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Times are in UTC, as recorded."""
-
-    state: RunState
-    sentence: str
-    """Why it is complete; empty where it is not."""
-    created: str
-    written: str | None
-    """When the last generation was; None where there is none yet."""
-    forced: tuple[str, ...]
-    """What differed when it was forced to go on."""
-
-
-def standing_of(run: Run) -> Standing:
-    """As its record says, and whether a living process writes on it."""
-    recorded = read_run(run.folder)
-    forced = tuple(entry.differences for entry in recorded.forced)
-    return Standing(recorded.state, recorded.ending or "", recorded.created, recorded.written, forced)
-
-
-_ACTIVATIONS = ("identity", "softplus")
-_USUAL_CLASSES = 10
-
-
-def kind_of(run: Run) -> Kind | None:
-    """What the task asks for: by its dataset, by the run's loss file, or by a metric that one kind alone has."""
-    dataset = _dataset(run)
-    if dataset in DATASETS:
-        return DATASETS[dataset].kind
-    try:
-        return load_loss(run.folder / BEST_NAME).kind
-    except EvomalError:
-        kinds = [kind for kind in get_args(Kind) if is_metric_of(run.metric, kind)]
-        return kinds[0] if len(kinds) == 1 else None
-
-
-def units_of(run: Run) -> Units | None:
-    """Those of the task's targets, which the run's loss file has; None where they are raw, or there is no such file."""
-    try:
-        return load_loss(run.folder / BEST_NAME).units
-    except EvomalError:
-        return None
-
-
-def classes_of(run: Run) -> int:
-    """How many the task has where that is known, else ten: as many as shapes are drawn for."""
-    dataset = _dataset(run)
-    return (DATASETS[dataset].classes if dataset in DATASETS else 0) or _USUAL_CLASSES
-
-
-def loss_of(run: Run, candidate: Candidate) -> Loss | None:
-    """The loss of a candidate; None where its kind is not known or a stranger recorded what is no loss."""
-    kind, activation = kind_of(run), run.settings.get("activation")
-    if kind is None:
-        return None
-    try:
-        return learned_loss(
-            genome_from(candidate.genome),
-            candidate.weights,
-            kind=kind,
-            activation=activation if activation in _ACTIVATIONS else _ACTIVATIONS[0],
-        )
-    except (EvomalError, LookupError, TypeError, ValueError):
-        return None
-
-
-def _dataset(run: Run) -> str:
-    """Of the first task; empty where none is recorded as `search` does."""
-    tasks = run.settings.get("task")
-    first: Any = next(iter(tasks.values()), None) if isinstance(tasks, Mapping) else None
-    name = first.get("dataset") if isinstance(first, Mapping) else None
-    return name if isinstance(name, str) else ""

@@ -21,13 +21,12 @@ from evomal.runs.display import ProgressDisplay, SearchListener, stop_check
 from evomal.runs.finals import Final, Scores, TrialRunner, final_of
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
-from evomal.runs.store import RECORD_NAME, RunStore
+from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
 
-BEST_NAME = "best.json"
 _SHOWN_FAILURES = 3
 
 Callback = Callable[[Generation], None]

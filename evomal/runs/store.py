@@ -90,6 +90,7 @@ def now() -> str:
 
 
 RECORD_NAME = "run.sqlite"
+BEST_NAME = "best.json"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evomal.figures.ancestry import ancestry, changed
-from evomal.runs.reading import Run, Runs, chosen_runs
-from tests.figures.records import record, row
+from evomal.runs.reading import Run, Runs, RunState, read_runs
+from tests.figures.records import record, row, settings
 
 A, B, C = "abs(sub(f, y))", "square(f)", "tanh(sub(f, y))"
 FAMILY = [
@@ -22,7 +22,7 @@ FAMILY = [
 
 
 def family(folder, rows, **described):
-    return ancestry(chosen_runs([record(folder, rows, **described)]))
+    return ancestry(read_runs([record(folder, rows, **described)]))
 
 
 def test_the_family_of_the_best_is_found_and_copies_are_left_out(tmp_path):
@@ -99,7 +99,7 @@ def test_who_has_no_ancestors_says_why(tmp_path, rows, sentence):
 
 
 def test_no_run_says_so(tmp_path):
-    data = ancestry(chosen_runs([tmp_path]))
+    data = ancestry(read_runs([tmp_path]))
     assert (data.ancestors, data.main_line, data.changes()) == ((), (), ())
     assert data.sentence == f"there is no run in {tmp_path}"
 
@@ -111,7 +111,7 @@ def test_long_lines_of_copies_and_of_changes_are_followed_to_their_end():
         genome = rows[-1].genome if copied else ("abs(sub(f, y))", "sub(y, f)")[generation // 2 % 2]
         origin = "copy" if copied else "mutation"
         rows.append(row(generation, 0, 5000.0 - generation, genome=genome, origin=origin, parents=[0]))
-    run = Run(Path(), "x", "evomal", 0, "mse", False, True, "cpu", {}, tuple(rows))
+    run = Run(Path(), RunState.COMPLETE, settings(), tuple(rows))
     data = ancestry(Runs((run,)))
     assert (len(data.ancestors), data.left_out) == (601, 599)
     assert data.main_line == tuple(range(601))

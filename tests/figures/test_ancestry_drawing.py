@@ -2,7 +2,7 @@
 
 from evomal.figures.ancestry import Ancestry, ancestry, change_lines, draw_ancestry
 from evomal.figures.style import BLUE, VERMILLION
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 from tests.figures.test_ancestry import FAMILY, family
 
@@ -46,7 +46,7 @@ def test_a_long_line_fits_the_figure(tmp_path):
     for place in range(1, 20):
         genome = ("square", "abs")[place % 2] + "(" + "tanh(" * 30 + "sub(f, y)" + ")" * 31
         rows.append(row(place, 0, 30.0 - place, genome=genome, origin="mutation", parents=[0]))
-    data = ancestry(chosen_runs([record(tmp_path, rows)]))
+    data = ancestry(read_runs([record(tmp_path, rows)]))
     figure = drawn(data)
     extent = figure.axes[1].texts[0].get_window_extent()
     assert extent.x1 <= figure.bbox.x1

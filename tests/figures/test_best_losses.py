@@ -7,7 +7,7 @@ import pytest
 
 from evomal.figures import best_losses as module
 from evomal.figures.best_losses import best_losses
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 ONES = (1.0,) * 3
@@ -15,7 +15,7 @@ SQUARE, MIRRORED, ABSOLUTE = "square(sub(f, y))", "square(sub(y, f))", "abs(sub(
 
 
 def ranked(folder, **options):
-    (found,) = best_losses(chosen_runs([folder]), **options)
+    (found,) = best_losses(read_runs([folder]), **options)
     return found
 
 
@@ -93,7 +93,7 @@ def test_runs_of_several_tasks_are_ranked_apart(tmp_path):
     record(tmp_path / "b", [row(0, 0, 0.2, genome=SQUARE)], method="random")
     record(tmp_path / "c", [row(0, 0, 9.0, genome=SQUARE)], task="other")
     record(tmp_path / "d", [row(0, 0)], task="third")
-    found = best_losses(chosen_runs([tmp_path]))
+    found = best_losses(read_runs([tmp_path]))
     assert [(best.task, [entry.value for entry in best.rows]) for best in found] == [
         ("other, linear", [9.0]), ("planted, linear", [0.1]), ("third, linear", []),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from evomal.figures.filter_shares import filter_shares
 from evomal.methods.candidates import State
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 
@@ -16,7 +16,7 @@ def test_shares_are_the_mean_of_each_search_s_shares(tmp_path):
     second = [row(0, 0, 1.0), row(0, 1, state="dead gradient")]
     record(tmp_path / "a", first)
     record(tmp_path / "b", second, seed=1)
-    (group,) = filter_shares(chosen_runs([tmp_path])).groups
+    (group,) = filter_shares(read_runs([tmp_path])).groups
     assert (group.generations.tolist(), group.searches.tolist(), group.total_searches) == ([1, 2], [2, 1], 2)
     assert {state: shares.tolist() for state, shares in group.shares.items()} == {
         State.EVALUATED: [(1 / 4 + 1 / 2) / 2, 0.0],
@@ -32,7 +32,7 @@ def test_shares_can_be_averaged_over_tasks_as_in_the_paper(tmp_path):
     record(tmp_path / "b", [row(0, 0, 1.0), row(0, 1)], task="second", metric="error_rate")
     record(tmp_path / "c", [row(0, 0), row(1, 0, 1.0)], task="second", metric="error_rate", seed=1)
     record(tmp_path / "d", [row(0, 0, 1.0)], task="second", metric="error_rate", method="gp-lfl")
-    runs = chosen_runs([tmp_path])
+    runs = read_runs([tmp_path])
     assert [(group.task, group.method) for group in filter_shares(runs).groups] == [
         ("first, linear", "evomal"), ("second, linear", "evomal"), ("second, linear", "gp-lfl"),
     ]  # fmt: skip
@@ -54,7 +54,7 @@ def test_counts_equal_those_of_the_database(tmp_path):
             fitness = 1.0 if state == "evaluated" else float("inf")
             rows.append(row(generation, index, fitness, state, origin=str(rng.choice(["elite", "copy", "mutation"]))))
     record(tmp_path, rows)
-    (group,) = filter_shares(chosen_runs([tmp_path])).groups
+    (group,) = filter_shares(read_runs([tmp_path])).groups
     with sqlite3.connect(tmp_path / "run.sqlite") as database:
         counted = database.execute(
             "SELECT generation, state, COUNT(*) FROM candidates WHERE origin <> 'elite' GROUP BY generation, state"
@@ -72,14 +72,14 @@ def test_counts_equal_those_of_the_database(tmp_path):
 
 def test_a_generation_of_elites_alone_is_passed_over(tmp_path):
     record(tmp_path, [row(0, 0, 1.0), row(1, 0, 1.0, origin="elite"), row(2, 0)])
-    (group,) = filter_shares(chosen_runs([tmp_path])).groups
+    (group,) = filter_shares(read_runs([tmp_path])).groups
     assert group.generations.tolist() == [1, 3]
     assert group.shares[State.REJECTED].tolist() == [0.0, 1.0]
 
 
 def test_the_table_has_a_row_for_each_outcome_of_each_generation(tmp_path):
     record(tmp_path, [row(0, 0, 1.0), row(0, 1), row(1, 0)])
-    assert filter_shares(chosen_runs([tmp_path])).columns() == {
+    assert filter_shares(read_runs([tmp_path])).columns() == {
         "task": ["planted, linear"] * 4,
         "method": ["evomal"] * 4,
         "generation": [1, 2, 1, 2],
@@ -90,7 +90,7 @@ def test_the_table_has_a_row_for_each_outcome_of_each_generation(tmp_path):
 
 
 def test_without_candidates_there_is_a_sentence(tmp_path):
-    assert filter_shares(chosen_runs([tmp_path])).sentence == f"there is no run in {tmp_path}"
+    assert filter_shares(read_runs([tmp_path])).sentence == f"there is no run in {tmp_path}"
     record(tmp_path, [])
-    data = filter_shares(chosen_runs([tmp_path]))
+    data = filter_shares(read_runs([tmp_path]))
     assert (data.groups, data.sentence) == ((), "nothing is recorded yet in these runs")

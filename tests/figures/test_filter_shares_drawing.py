@@ -4,12 +4,12 @@ import numpy as np
 
 from evomal.figures.filter_shares import OUTCOME_COLOURS, FilterShares, draw_filter_shares, filter_shares
 from evomal.methods.candidates import State
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 
 def drawn(folder):
-    figure = draw_filter_shares(filter_shares(chosen_runs([folder])))
+    figure = draw_filter_shares(filter_shares(read_runs([folder])))
     figure.draw_without_rendering()
     return figure
 

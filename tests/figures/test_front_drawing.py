@@ -4,14 +4,14 @@ import pytest
 
 from evomal.figures.front import Front, draw_front, front
 from evomal.figures.style import BLUE
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 SIZES = {3: "sub(f, y)", 4: "abs(sub(f, y))", 5: "abs(abs(sub(f, y)))"}
 
 
 def drawn(folder):
-    figure = draw_front(front(chosen_runs([folder])))
+    figure = draw_front(front(read_runs([folder])))
     figure.draw_without_rendering()
     return figure
 

@@ -1,12 +1,12 @@
 """Times as they are drawn."""
 
 from evomal.figures.run_times import RunTimes, draw_run_times, run_times, unit_of
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 
 def drawn(folder):
-    figure = draw_run_times(run_times(chosen_runs([folder])))
+    figure = draw_run_times(run_times(read_runs([folder])))
     figure.draw_without_rendering()
     return figure
 

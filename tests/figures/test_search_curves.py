@@ -8,8 +8,8 @@ import pytest
 
 from evomal.figures.search_curves import best_by_evaluation, best_by_generation, search_curves
 from evomal.methods.candidates import State
-from evomal.runs.reading import Run, chosen_runs
-from tests.figures.records import record, row
+from evomal.runs.reading import Run, RunState, read_runs
+from tests.figures.records import record, row, settings
 
 FIRST = [
     row(0, 0, 3.0), row(0, 1, 5.0),
@@ -20,7 +20,7 @@ SECOND = [row(0, 0), row(1, 0, 6.0)]
 
 
 def curves_of(folder):
-    return {curve.against: curve for curve in search_curves(chosen_runs([folder])).curves}
+    return {curve.against: curve for curve in search_curves(read_runs([folder])).curves}
 
 
 def test_the_mean_is_of_those_that_had_trained_something_by_then(tmp_path):
@@ -67,7 +67,7 @@ def test_more_may_be_better(tmp_path):
 def test_there_is_a_curve_for_each_method_and_task(tmp_path):
     for number, (task, method) in enumerate([("x", "evomal"), ("x", "random"), ("y", "evomal")]):
         record(tmp_path / str(number), [row(0, 0, 1.0 + number)], task=task, method=method)
-    data = search_curves(chosen_runs([tmp_path]))
+    data = search_curves(read_runs([tmp_path]))
     assert data.columns() == {
         "task": ["x, linear"] * 4 + ["y, linear"] * 2,
         "metric": ["mse"] * 6,
@@ -82,11 +82,11 @@ def test_there_is_a_curve_for_each_method_and_task(tmp_path):
 
 
 def test_without_values_there_is_a_sentence(tmp_path):
-    data = search_curves(chosen_runs([tmp_path]))
+    data = search_curves(read_runs([tmp_path]))
     assert (data.curves, data.sentence) == ((), f"there is no run in {tmp_path}")
     record(tmp_path / "empty", [])
     record(tmp_path / "rejected", [row(0, 0), row(0, 1)], seed=1)
-    data = search_curves(chosen_runs([tmp_path]))
+    data = search_curves(read_runs([tmp_path]))
     assert (data.curves, data.sentence) == ((), "nothing was trained in these runs")
     assert set(map(len, data.columns().values())) == {0}
 
@@ -109,7 +109,7 @@ def test_curves_agree_with_a_search_by_hand_through_random_records():
                 fitness = float(rng.normal()) if state == "evaluated" else math.inf
                 origin = str(rng.choice(["elite", "mutation"]))
                 rows.append(row(generation, index, fitness, state, origin=origin))
-        run = Run(Path(), "", "", 0, "", False, True, "", {}, tuple(rows))
+        run = Run(Path(), RunState.COMPLETE, settings(), tuple(rows))
         last = rows[-1].generation
         for generation, found in zip(range(last + 1), best_by_generation(run), strict=True):
             known = [r.fitness for r in rows if r.generation <= generation and r.state is State.EVALUATED]
@@ -121,7 +121,7 @@ def test_curves_agree_with_a_search_by_hand_through_random_records():
 def test_rivals_are_levels_beside_the_curves(tmp_path):
     for seed, (mse, mae) in enumerate([(0.5, math.inf), (0.75, 0.25)]):
         record(tmp_path / str(seed), [row(0, 0, 1.0)], seed=seed, rivals={"mse": mse, "mae": mae})
-    data = search_curves(chosen_runs([tmp_path]))
+    data = search_curves(read_runs([tmp_path]))
     first, second = data.rivals
     assert (first.name, first.is_baseline, first.mean, first.searches) == ("mse", True, 0.625, 2)
     assert first.deviation == pytest.approx(math.sqrt(2) / 8)

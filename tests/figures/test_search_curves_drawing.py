@@ -5,12 +5,12 @@ import numpy as np
 from evomal.figures.search_curves import SearchCurves, draw_search_curves, method_styles, search_curves
 from evomal.figures.style import BLUE, LINE_STYLES
 from evomal.methods import METHODS
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
 
 def drawn(folder):
-    figure = draw_search_curves(search_curves(chosen_runs([folder])))
+    figure = draw_search_curves(search_curves(read_runs([folder])))
     figure.draw_without_rendering()
     return figure
 

@@ -1,34 +1,86 @@
-"""A loss of fixed form: proposed once, or tuned on from where it was."""
+"""What every strategy keeps to: its turns, its size, its seed."""
 
-from evomal.methods.strategy import FixedForm
-from tests.methods.outcomes import DIVERGED, evaluated, tell
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from evomal.errors import EvomalError, InputError
+from evomal.methods.genetic import GeneticSearch
+from evomal.methods.random_search import RandomSearch
+from evomal.methods.taylorglo import CmaSearch
+from tests.methods.outcomes import REJECTED, run, tell
+from tests.methods.outcomes import make as make_strategy
+
+STRATEGIES = [GeneticSearch, RandomSearch, CmaSearch]
 
 
-def test_each_generation_begins_with_the_weights_of_the_last():
-    strategy = FixedForm("network", generations=2)
-    (first,) = strategy.ask()
-    assert (first.genome, first.origin, first.weights) == ("network", "given", ())
-    tell(strategy, [evaluated(0.5, weights=(1.0, 2.0))])
-    (second,) = strategy.ask()
-    assert (second.genome, second.origin, second.weights) == ("network", "continued", (1.0, 2.0))
-    assert not strategy.finished
-    tell(strategy, [evaluated(0.4, weights=(1.5, 2.0))])
+@pytest.fixture(params=STRATEGIES, ids=lambda strategy: strategy.__name__)
+def make(request):
+    return lambda **settings: make_strategy(request.param, **{"population": 8, "generations": 3} | settings)
+
+
+def test_as_many_generations_and_proposals_as_were_asked_for(make):
+    strategy = make()
+    proposals, _ = run(strategy, 3)
+    assert [len(generation) for generation in proposals] == [8, 8, 8]
     assert strategy.finished
-    assert strategy.ending == "all 2 generations are done"
+    assert strategy.generation == 3
+    with pytest.raises(EvomalError, match="the search is finished: all 3 generations have been told"):
+        strategy.ask()
 
 
-def test_what_failed_is_not_tried_again():
-    strategy = FixedForm("network", generations=5)
+def test_the_papers_settings_are_the_defaults(make):
+    strategy = make_strategy(type(make()))
+    assert (strategy.population, strategy.generations) == (25, 50)
+    assert len(strategy.ask()) == 25
+
+
+def test_turns_are_kept(make):
+    strategy = make()
+    with pytest.raises(EvomalError, match="generation 0 must be asked before it is told"):
+        strategy.tell([REJECTED] * 8)
     strategy.ask()
-    tell(strategy, [DIVERGED])
-    assert strategy.finished
-    assert strategy.ending == "generation 1 has no fitness, and any after it would have none"
+    with pytest.raises(EvomalError, match="generation 0 has been asked already and must be told first"):
+        strategy.ask()
+    with pytest.raises(InputError, match="told candidates must be 8, as many as asked, but got 7"):
+        strategy.tell([REJECTED] * 7)
+    tell(strategy, [REJECTED] * 8)
+    assert (strategy.generation, strategy.finished) == (1, False)
 
 
-def test_once_is_enough_for_what_is_not_tuned():
-    strategy = FixedForm("ce")
-    (proposal,) = strategy.ask()
-    assert proposal.genome == "ce"
-    tell(strategy, [evaluated(0.5)])
-    assert strategy.finished
-    assert strategy.ending == "the one generation is done"
+def test_what_is_asked_can_be_changed_without_harm(make):
+    strategy, other = make(), make()
+    other.ask()
+    strategy.ask().clear()
+    for each in (strategy, other):
+        tell(each, [REJECTED] * 8)
+    assert strategy.ask() == other.ask()
+
+
+def test_a_strategy_rebuilt_and_told_again_goes_on_alike(make):
+    whole, told = run(make(), 3)
+    rebuilt = make()
+    for generation in range(3):
+        assert rebuilt.ask() == whole[generation]
+        rebuilt.tell(told[generation])
+
+
+def test_another_seed_proposes_something_else(make):
+    assert make().ask() != make(seed=1).ask()
+
+
+def test_global_random_state_is_left_alone(make):
+    def state():
+        return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
+
+    before = state()
+    run(make(), 3)
+    assert state() == before
+
+
+@pytest.mark.parametrize("name", ["population", "generations"])
+def test_sizes_are_checked(make, name):
+    with pytest.raises(InputError, match=rf"{name} must be at least [14] but got 0"):
+        make(**{name: 0})

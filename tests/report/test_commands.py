@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evomal.report.commands import as_texts, beside, compare_command, repeat_command
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from evomal.settings import SearchSettings
 from tests.figures.records import record, row
 
@@ -23,7 +23,7 @@ def run_of(folder, settings=None, source=SOURCE, rows=(), **described):
     dumped = (settings or SearchSettings.preset("quick")).model_dump(mode="json")
     budgets = {name: dumped.pop(name) for name in BUDGETS}
     parts = {"settings": dumped, "budgets": budgets, "source": source}
-    (run,) = chosen_runs([record(folder / "mine", list(rows), **parts, **described)]).runs
+    (run,) = read_runs([record(folder / "mine", list(rows), **parts, **described)]).runs
     return run
 
 
@@ -82,7 +82,7 @@ def test_a_record_without_a_command_has_none(tmp_path, source):
 
 
 def test_a_foreign_record_has_no_command(tmp_path):
-    (run,) = chosen_runs([record(tmp_path / "a", [])]).runs
+    (run,) = read_runs([record(tmp_path / "a", [])]).runs
     assert repeat_command(run).sentence == "this record does not have the settings of a search"
 
 

@@ -2,7 +2,7 @@
 
 from evomal.figures.best_losses import best_losses
 from evomal.report.loss_table import loss_table, metric_value, metric_words, shown_value, table_sentence
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 from tests.report.cards import Tags
 from tests.report.reports import ROWS, SQUARE
@@ -11,7 +11,7 @@ LONG = "add(square(sub(f, y)), add(square(sub(f, y)), add(tanh(sub(y, f)), abs(s
 
 
 def table_of(folder, **options):
-    (best,) = best_losses(chosen_runs([folder]))
+    (best,) = best_losses(read_runs([folder]))
     return Tags(loss_table(best, **options)), best
 
 

@@ -8,7 +8,7 @@ import pytest
 import evomal
 from evomal.expression import Expression
 from evomal.methods.candidates import State
-from evomal.runs import RunStore, runs_in
+from evomal.runs import RunStore, find_runs
 from evomal.runs.finals import Final, Scores
 from evomal.runs.results import Best, Generation, SearchResult, summary_lines
 from evomal.runs.run_loop import search
@@ -33,7 +33,7 @@ def test_everything_is_one_short_line(method, tmp_path):
     found = search(regression(), method=method, seed=1, folder=tmp_path, **SHORT)
     with RunStore.read(tmp_path) as store:
         candidates, chunks = store.candidates(), store.complete_chunks()
-    things = [found, found.best, found.final, *found.history, *found.front, *candidates, *chunks, *runs_in(tmp_path)]
+    things = [found, found.best, found.final, *found.history, *found.front, *candidates, *chunks, *find_runs(tmp_path)]
     things.append(evomal.train(regression(), "mse", steps=5, device="cpu"))
     for thing in things:
         assert "\n" not in repr(thing)

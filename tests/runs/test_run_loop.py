@@ -14,7 +14,7 @@ from evomal.errors import InputError
 from evomal.losses import load_loss
 from evomal.methods import METHODS, SearchContext
 from evomal.runs import RunStore
-from evomal.runs.reading import chosen_runs
+from evomal.runs.reading import read_runs
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe
@@ -235,7 +235,7 @@ def test_a_metric_of_one_s_own_is_followed_in_its_direction(tmp_path, higher_is_
         values = [metric.cost(row.fitness) for row in store.candidates() if row.state == "evaluated"]
     assert min(values) < max(values)
     assert result.best.value == (max(values) if higher_is_better else min(values))
-    (read,) = chosen_runs([tmp_path]).runs
+    (read,) = read_runs([tmp_path]).runs
     assert (read.metric, read.higher_is_better) == ("hits", higher_is_better)
 
 

@@ -2,21 +2,20 @@
 
 from evomal.runs import RunStore
 from evomal.runs.canonical import Difference
-from evomal.runs.reading import chosen_runs, standing_of
-from evomal.runs.recorded_run import RunState
+from evomal.runs.reading import RunState, read_runs
 from tests.figures.records import record, row
 
 
 def standing_in(folder):
-    (run,) = chosen_runs([folder]).runs
-    return standing_of(run)
+    (run,) = read_runs([folder]).runs
+    return run
 
 
 def test_a_run_is_complete_interrupted_or_running(tmp_path):
     complete = standing_in(record(tmp_path / "a", [row(0, 0, 0.5)]))
-    assert (complete.state, complete.sentence, complete.forced) == (RunState.COMPLETE, "all generations are done", ())
+    assert (complete.state, complete.ending, complete.forced) == (RunState.COMPLETE, "all generations are done", ())
     interrupted = standing_in(record(tmp_path / "b", [row(0, 0, 0.5)], complete=False))
-    assert (interrupted.state, interrupted.sentence) == (RunState.INTERRUPTED, "")
+    assert (interrupted.state, interrupted.ending) == (RunState.INTERRUPTED, None)
     assert interrupted.written is not None
     with RunStore.open(tmp_path / "b"):
         assert standing_in(tmp_path / "b").state is RunState.RUNNING

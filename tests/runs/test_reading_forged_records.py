@@ -8,9 +8,8 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import genome_from
 from evomal.report.run_report import run_report
 from evomal.runs import RunState, RunStore
-from evomal.runs import recorded_run as module
-from evomal.runs.reading import chosen_runs
-from evomal.runs.recorded_run import read_run
+from evomal.runs import reading as module
+from evomal.runs.reading import read_run, read_runs
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.report.reports import ROWS, written_run
 from tests.runs.forgeries import RECORD, with_candidates, with_setting
@@ -190,4 +189,4 @@ def test_the_sound_run_stays_readable(tmp_path):
     """The rules above do not refuse what a search writes."""
     written_run(tmp_path)
     assert [row.genome for row in read_run(tmp_path).candidates] == [row.genome for row in ROWS]
-    assert chosen_runs([tmp_path]).runs[0].task == "planted, linear"
+    assert read_runs([tmp_path]).runs[0].task == "planted, linear"

@@ -168,13 +168,13 @@ def test_an_activation_is_for_expressions_only():
 
 
 def test_workloads_name_candidates_of_each_stage():
-    assert METHODS["evomal"].workload.candidates(25) == {
+    assert METHODS["evomal"].expected_candidates(25) == {
         "gradient_norms": 25,
         "optimise": 18,
         "gains": 18,
         "evaluate": 12,
     }
-    assert METHODS["ml3"].workload.candidates(25) == {"optimise_networks": 1, "evaluate_losses": 1}
+    assert METHODS["ml3"].expected_candidates(25) == {"optimise_networks": 1, "evaluate_losses": 1}
 
 
 def test_learned_losses_from_genomes(tmp_path):
