@@ -1,6 +1,5 @@
 """The command line: what people type, checked, done, and printed."""
 
-import dataclasses
 import importlib.metadata
 import statistics
 import sys
@@ -263,7 +262,7 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings,
     if shown and (copies := task.record.get("equal_rows_across_splits")):
         typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
-    return {**record, "scores": [dataclasses.asdict(score) for score in scores]}
+    return {**record, "scores": [score.to_dict() for score in scores]}
 
 
 def _scored(score: Score, metric: str) -> str:

@@ -1,9 +1,9 @@
-"""Training: one model with one loss, or a population of expressions as one piece of work."""
+"""Training: one model with one loss, or a population of expressions at once."""
 
 from evomal.engine.engine import Engine
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.scores import Fitness, Score
-from evomal.engine.single_training import TrainingSettings, train
+from evomal.engine.scores import CurvePoint, Fitness, Score
+from evomal.engine.training import TrainingSettings, train
 from evomal.engine.weight_optimisation import Optimised
 
-__all__ = ["Engine", "EngineSettings", "Fitness", "Optimised", "Score", "TrainingSettings", "train"]
+__all__ = ["CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Score", "TrainingSettings", "train"]

@@ -1,6 +1,6 @@
-"""A step launched as one CUDA graph: the host records its kernels once and then only says "again".
+"""A step captured once as a CUDA graph and then replayed.
 
-A small network's step takes the host a millisecond of launching and the device a fraction of that.
+Launching the kernels of a small network's step takes the host a millisecond, running them a fraction of that.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ _EAGER_STEPS = 3  # lazy initialisation (cuBLAS handles, momentum buffers, autot
 class GraphedStep:
     """A function of no arguments, called many times: eagerly at first, then captured and replayed.
 
-    The function reads and writes tensors that stay where they are; what it does in Python is done once, at capture, so
-    a decision it takes there is taken for good until `forget`. Where it cannot be captured, because it waits for the
-    device or for another reason of CUDA's, it goes on eagerly and `refusal` says why. On a CPU it is merely called.
+    The function reads and writes tensors that keep their memory. Its Python code runs once, at capture, so a decision
+    made there holds until `forget`. A function that cannot be captured, for instance because it waits for the device,
+    runs eagerly, and `refusal` says why. On a CPU the function is called every time.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class GraphedStep:
         return self._graph is not None
 
     def forget(self) -> None:
-        """Capture anew at the next call, as something decided in Python has changed."""
+        """Capture again at the next call, because something decided in Python has changed."""
         self._graph = None
 
     def __call__(self) -> None:
@@ -60,7 +60,7 @@ class GraphedStep:
     def _call_on_stream(self, stream: torch.cuda.Stream) -> None:
         # Autograd remembers the stream of the forward pass, so first steps run on the stream of the capture.
         stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream), warnings.catch_warnings(record=True) as noticed:
+        with torch.cuda.stream(stream), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             before = torch.cuda.get_sync_debug_mode()
             torch.cuda.set_sync_debug_mode("warn")
@@ -69,8 +69,8 @@ class GraphedStep:
             finally:
                 torch.cuda.set_sync_debug_mode(before)
         torch.cuda.current_stream(self._device).wait_stream(stream)
-        # Only the last of the first steps is typical of those to come; a wait in it would end the capture in an error.
-        waits = [str(item.message) for item in noticed if "synchronizing CUDA operation" in str(item.message)]
+        # Only the last eager step is typical of later ones; a wait in it would make the capture fail.
+        waits = [str(item.message) for item in caught if "synchronizing CUDA operation" in str(item.message)]
         if waits and self._eager_left == 0:
             self._fall_back(f"the step waits for the device: {waits[0]}")
 
@@ -86,7 +86,7 @@ class GraphedStep:
             ):
                 self._function()
         except RuntimeError as error:
-            torch.cuda.set_stream(outside)  # a failed capture does not find its way back by itself
+            torch.cuda.set_stream(outside)  # a failed capture does not restore it
             self._fall_back(f"the step cannot be captured: {error}")
             self._function()
             return
@@ -95,12 +95,12 @@ class GraphedStep:
 
     def _fall_back(self, reason: str) -> None:
         self.refusal = reason
-        warnings.warn(f"going on without CUDA graphs, several times slower: {reason}", stacklevel=2)
+        warnings.warn(f"CUDA graphs are not used, which is several times slower: {reason}", stacklevel=2)
 
 
 @contextlib.contextmanager
 def _collection_disabled() -> Iterator[None]:
-    """No garbage collection meanwhile: were it to free another graph, that would end the capture in an error."""
+    """Without garbage collection: if it freed another graph, the capture would fail."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -1,27 +1,18 @@
-"""What a generation's work is done with: the numbers of the paper's sections 3 and 4, and how they are worked on."""
+"""The settings of an engine: numbers of the paper's sections 3 and 4, and how the work is executed."""
 
-import math
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.plans import PopulationMode
 from evomal.engine.precision import Precision
-from evomal.errors import InputError
-from evomal.losses.expression_loss import ACTIVATIONS
-
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "activation": tuple(ACTIVATIONS),
-    "tangent": (None, *get_args(Tangent)),
-    "dtype": (torch.float32, torch.float64),
-}
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the paper's sections 3 and 4 fix, and how it is worked on."""
+    """Settings of an `Engine`. They are not checked here: those of a user come from `SearchSettings`, which does."""
 
     population: int = 25
     meta_steps: int = 250
@@ -33,7 +24,7 @@ class EngineSettings:
     filter_samples: int = 100
     activation: str = "identity"
     recipe: dict[str, Any] = field(default_factory=dict)
-    """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size."""
+    """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size, milestones."""
     device: str = "auto"
     precision: Precision = "float32"
     channels_last: bool = False
@@ -41,21 +32,7 @@ class EngineSettings:
     chunk: int | None = None
     graphs: bool = True
     tangent: Tangent | None = None
-    """How Jacobian-vector products are had; None: what the model allows and measured best."""
+    """How Jacobian-vector products are computed; None: the fastest way that the model allows."""
     dtype: torch.dtype = torch.float32
     deterministic: bool = False
     """Whether CUDA must repeat its bits, which takes time; a CPU always does."""
-
-    def __post_init__(self) -> None:
-        for name in ("population", "meta_steps", "inner_steps", "training_steps", "filter_steps", "filter_samples"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number, at least 1, but got {value!r}")
-        if not 0 < self.meta_lr < math.inf:
-            raise InputError(f"meta_lr must be more than 0 but got {self.meta_lr}")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                choices = ", ".join(map(str, known))
-                raise InputError(f"{name} must be one of {choices} but got {getattr(self, name)!r}")
-        if "steps" in self.recipe:
-            raise InputError("a recipe's steps are given by training_steps here")

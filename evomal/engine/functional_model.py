@@ -20,10 +20,10 @@ _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not
 
 
 class FunctionalModel:
-    """`model(parameters, inputs)` in training mode, leaving no trace in the module.
+    """`model(parameters, inputs)` in training mode, without changing the module.
 
-    The vector `flat` holds everything a fresh model brings: what is trained (`parameters`), and frozen parameters and
-    buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts
+    The vector `flat` holds the whole state of a fresh model: trained parameters (`parameters`), and frozen parameters
+    and buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts
     from a fresh model, so there is nothing to track.
     """
 
@@ -57,7 +57,7 @@ class FunctionalModel:
         return parameters, views
 
     def flattened(self, module: nn.Module) -> Tensor:
-        """The state of another such module as one vector on the CPU."""
+        """Returns the state of another such module as one vector on the CPU."""
         flat = torch.zeros(self.size, dtype=self.flat.dtype)
         parameters, constants = self.views(flat)
         for name, tensor in _state(module).items():
@@ -66,17 +66,17 @@ class FunctionalModel:
         return flat
 
     def __call__(self, parameters: Parameters, inputs: Tensor, constants: Parameters | None = None) -> Tensor:
-        """The outputs, in the dtype of the parameters whatever the precision within."""
+        """Returns the outputs, in the dtype of the parameters for every precision."""
         if self.channels_last and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        # Copies: a layer that writes to its buffers writes to these.
+        # Copies, because a layer may write to its buffers.
         given = {name: value.clone() for name, value in (self.constants if constants is None else constants).items()}
         with autocast(self.precision, self.device):
             outputs: Tensor = functional_call(self.module, {**given, **parameters}, (inputs,))
         return outputs.to(self.flat.dtype)
 
     def linearised(self, parameters: Parameters, inputs: Tensor) -> tuple[Tensor, PullBack]:
-        """The outputs, and the pull-back of that one pass."""
+        """Returns the outputs, and the pull-back of the same pass."""
         outputs, pull = vjp(lambda own: self(own, inputs), parameters)[:2]
         return outputs, lambda cotangent: pull(cotangent)[0]
 
@@ -87,7 +87,7 @@ class FunctionalModel:
         before = torch.backends.cudnn.enabled
         try:
             if self.device.type == "cuda" and recurrent:
-                # Not `cudnn.flags`, which reads flags of an older kind and fails beside the newer ones.
+                # Not `cudnn.flags`, which fails where the newer precision flags are set.
                 torch.backends.cudnn.enabled = False
             with sdpa_kernel(SDPBackend.MATH):
                 yield
@@ -96,7 +96,7 @@ class FunctionalModel:
 
 
 def _state(module: nn.Module) -> Parameters:
-    """Parameters and buffers of floating point; others (counters, indices) are the same for every start."""
+    """Parameters and floating-point buffers; others (counters, indices) are the same in every fresh model."""
     buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
     return {**dict(module.named_parameters()), **buffers}
 
@@ -107,7 +107,7 @@ def _aligned(count: int) -> int:
 
 def _untrack_batch_statistics(module: nn.Module) -> None:
     for layer in module.modules():
-        # One that stays in evaluation mode in training is meant to use the statistics it has.
+        # A layer that stays in evaluation mode during training is meant to use the statistics it has.
         if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.training:
             layer.track_running_stats = False
             layer.running_mean = layer.running_var = layer.num_batches_tracked = None

@@ -25,12 +25,12 @@ PushForward = Callable[[Parameters], Tensor]
 """v ↦ J v: a direction of the parameters to the change of the outputs."""
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
 Tangent = Literal["forward", "transposed"]
-"""How J v is had: by forward mode, or as the transpose of the pull-back, u = ∂/∂c ⟨Jᵀc, v⟩, which any model has whose
-derivative can be differentiated, and which sees the same dropout mask as the pull-back because it is the same pass."""
+"""How J v is computed: by forward mode, or by transposing the pull-back, u = ∂/∂c ⟨Jᵀc, v⟩. The transpose exists for
+any model whose derivative can be differentiated, and uses the dropout mask of the pull-back, as it is the same pass."""
 
 
 class LossPopulation(Protocol):
-    """Many losses over shared or separate outputs, as `Forest` has them."""
+    """Many losses over shared or separate outputs, such as a `Forest`."""
 
     def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -41,7 +41,7 @@ class LossPopulation(Protocol):
 
 @dataclass(frozen=True)
 class MetaBatch:
-    """What a meta step sees: a training batch for each inner step, and one of validation for the task loss."""
+    """Data of a meta step: a training batch for each inner step, and a validation batch for the task loss."""
 
     inner: tuple[tuple[Tensor, Tensor], ...]
     validation: tuple[Tensor, Tensor]
@@ -54,7 +54,7 @@ def meta_gradients(
     batch: MetaBatch,
     task_loss: TaskLoss,
     recipe: Recipe,
-    over: Vectorise,
+    vectorise: Vectorise,
     tangent: Tangent,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
@@ -66,20 +66,20 @@ def meta_gradients(
     outputs, pull = model.linearised(start, inputs)
     _, cotangents = losses.gradients(outputs, targets, weights)
     push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
-    judged = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
+    validate = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
 
     def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
         pulled = pull(cotangent)
         moved = {name: torch.add(value, pulled[name], alpha=-rate) for name, value in decayed.items()}
-        direction, value = judged(moved)
+        direction, value = validate(moved)
         return push(direction), value
 
-    tangents, values = over(tangent_of, "validation")(cotangents)
+    tangents, values = vectorise(tangent_of, "validation")(cotangents)
     return losses.mixed_gradients(outputs, targets, tangents, weights).mul_(-rate), values
 
 
 def transposed(pull: PullBack, outputs: Tensor) -> PushForward:
-    """v ↦ J v from c ↦ Jᵀc, which is linear: its own pull-back at any point, found once and good for every v."""
+    """v ↦ J v from c ↦ Jᵀc, which is linear: its own pull-back at any point, which serves every v."""
     push = vjp(pull, torch.zeros_like(outputs))[1]
 
     def along(direction: Parameters) -> Tensor:

@@ -1,9 +1,9 @@
-"""What a model allows, found out by trying it once on a few samples."""
+"""What a model allows, found by a trial on a few samples, and the plan that follows from it."""
 
 import copy
 import warnings
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,28 +17,28 @@ from evomal.randomness import isolated_torch
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Facts that decide how a population of such models is worked on."""
+    """Properties of a model that decide how a population of such models is trained."""
 
     outputs: int
-    """Numbers it gives for a sample."""
-    draws: bool
+    """Outputs per sample."""
+    is_random: bool
     """Whether a forward pass draws random numbers, as dropout does."""
     transposable: bool
-    """Whether its pull-back can be differentiated, so that Jacobian-vector products are had by transposing it."""
+    """Whether its pull-back can be differentiated, so that transposing it gives Jacobian-vector products."""
     forward_mode: bool
     """Whether forward-mode derivatives exist for all its layers."""
     stackable: str
     """Empty where many copies can run as one by `vmap`, else why not."""
-    tracks: bool
+    updates_buffers: bool
     """Whether a training pass changes buffers, as batch norm does."""
-    convolves: bool
-    """Whether it has convolutions, which differ in what is fast."""
+    has_convolutions: bool
+    """Whether it has convolutions, for which other ways are fast."""
     activations: int
-    """Numbers its layers give for a sample, all together: what a backward pass keeps."""
+    """Outputs of all its layers per sample: what a backward pass keeps."""
 
 
 def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> Capabilities:
-    """Try the model on some samples; one that cannot be differentiated by its parameters is refused."""
+    """Try the model on some samples; a model that cannot be differentiated by its parameters raises an error."""
     with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
         before = _states(model.device)
         try:
@@ -48,15 +48,15 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
             raise InputError(f"this model cannot be differentiated as a function of its parameters: {error}") from None
         if outputs.dim() != 2 or len(outputs) != len(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
-        draws = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))
+        is_random = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))
         return Capabilities(
             outputs=outputs.shape[1],
-            draws=draws,
+            is_random=is_random,
             transposable=_is_transposable(pull, outputs),
             forward_mode=_has_forward_mode(model, samples),
             stackable=_why_not_stackable(model, samples),
-            tracks=_tracks(module, model, samples),
-            convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
+            updates_buffers=_updates_buffers(module, model, samples),
+            has_convolutions=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
             activations=_activations(model, samples),
         )
 
@@ -79,12 +79,12 @@ def _activations(model: FunctionalModel, samples: Tensor) -> int:
     return counted // len(samples)
 
 
-def _tracks(module: nn.Module, model: FunctionalModel, samples: Tensor) -> bool:
-    tried = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
-    before = [buffer.clone() for buffer in tried.buffers()]
+def _updates_buffers(module: nn.Module, model: FunctionalModel, samples: Tensor) -> bool:
+    copied = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
+    before = [buffer.clone() for buffer in copied.buffers()]
     with torch.no_grad():
-        tried(samples)
-    return not all(torch.equal(a, b) for a, b in zip(before, tried.buffers(), strict=True))
+        copied(samples)
+    return not all(torch.equal(a, b) for a, b in zip(before, copied.buffers(), strict=True))
 
 
 def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
@@ -107,7 +107,7 @@ def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
     doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
     stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
     try:
-        with warnings.catch_warnings(record=True) as noticed:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for training in (True, False):
                 model.module.train(training)
@@ -116,8 +116,8 @@ def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
         return str(error).split("\n")[0]
     finally:
         model.module.train()
-    # A layer without a rule of its own is run copy by copy, which torch warns of: it would be no gain.
-    slow = [str(item.message) for item in noticed if "performance drop" in str(item.message)]
+    # Torch warns of a layer without a batching rule: it runs copy by copy, so stacking would gain nothing.
+    slow = [str(item.message) for item in caught if "performance drop" in str(item.message)]
     return slow[0].split("\n")[0] if slow else ""
 
 
@@ -139,7 +139,7 @@ _STACKED_CONVOLUTION_PARAMETERS = {"cuda": 200_000, "cpu": 0}
 
 @dataclass(frozen=True)
 class Plan:
-    """Mode, chunks and the memory they are predicted to take; `reason` says why in words."""
+    """Mode, chunk sizes and predicted memory of a population; `reason` says why the mode was chosen."""
 
     mode: Mode
     reason: str
@@ -148,7 +148,7 @@ class Plan:
     predicted_bytes: int
 
 
-def planned(
+def make_plan(
     module: nn.Module,
     facts: Capabilities,
     *,
@@ -161,11 +161,7 @@ def planned(
     wanted: PopulationMode = "auto",
     chunk: int | None = None,
 ) -> Plan:
-    """The plan for batches of so many samples, in elements of so many bytes, beside so many bytes that are kept."""
-    if wanted not in get_args(PopulationMode):
-        raise InputError(f"population_mode must be one of {', '.join(get_args(PopulationMode))} but got {wanted!r}")
-    if chunk is not None and chunk < 1:
-        raise InputError(f"chunk must be at least 1 but got {chunk}")
+    """Returns the plan for `batch` samples per step and `element` bytes per number, beside `kept` bytes in use."""
     parameters = sum(parameter.numel() for parameter in module.parameters())
     mode, reason = _chosen_mode(facts, parameters, device, wanted)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
@@ -192,7 +188,7 @@ def planned(
 def _chosen_mode(
     facts: Capabilities, parameters: int, device: torch.device, wanted: PopulationMode
 ) -> tuple[Mode, str]:
-    if facts.tracks:
+    if facts.updates_buffers:
         hindrance = "training changes its buffers, as batch norm does"
     elif facts.stackable:
         hindrance = f"vmap cannot stack it: {facts.stackable}"
@@ -204,12 +200,12 @@ def _chosen_mode(
         return wanted, "as asked"
     if hindrance:
         return "looped", hindrance
-    limits = _STACKED_CONVOLUTION_PARAMETERS if facts.convolves else _STACKED_PARAMETERS
+    limits = _STACKED_CONVOLUTION_PARAMETERS if facts.has_convolutions else _STACKED_PARAMETERS
     limit = limits.get(device.type, limits["cpu"])
-    kind = "convolutional model" if facts.convolves else "model"
-    relation, mode = ("at most", "stacked") if parameters <= limit else ("more than", "looped")
-    chosen: Mode = "stacked" if mode == "stacked" else "looped"
-    return chosen, f"{parameters} parameters, {relation} the {limit} up to which a {kind} is stacked on {device.type}"
+    kind = "convolutional model" if facts.has_convolutions else "model"
+    mode: Mode = "stacked" if parameters <= limit else "looped"
+    relation = "at most" if mode == "stacked" else "more than"
+    return mode, f"{parameters} parameters, {relation} the {limit} up to which a {kind} is stacked on {device.type}"
 
 
 def _check_room(predicted: int, device: torch.device) -> None:

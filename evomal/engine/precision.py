@@ -1,4 +1,4 @@
-"""The arithmetic a training runs in: chosen by name, never by accident."""
+"""The arithmetic of a training: precision of matrix products, autocast, deterministic kernels."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Raise unless the precision has a name and the device has it."""
+    """Raise unless the precision is known and supported by the device."""
     if precision not in get_args(Precision):
         raise InputError(f"precision must be one of {', '.join(get_args(Precision))} but got {precision!r}")
     if precision == "tf32" and device.type != "cuda":
@@ -22,9 +22,9 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 @contextlib.contextmanager
 def matmul_precision(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Matrix products and convolutions of float32 tensors in that precision: undone after.
+    """Compute matrix products and convolutions of float32 tensors in that precision inside the block.
 
-    Torch itself lets convolutions use TF32 unless told not to; here float32 means float32.
+    By default torch lets convolutions use TF32; here float32 means float32.
     """
     if device.type != "cuda":
         yield
@@ -43,9 +43,9 @@ def matmul_precision(precision: Precision, device: torch.device) -> Iterator[Non
 
 
 def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """The context of a forward pass: bfloat16 where that is the precision, else nothing.
+    """Returns the context of a forward pass, which casts to bfloat16 for that precision only.
 
-    Weights stay float32. Casts are not cached, as a captured step must do them anew each time.
+    Weights stay float32. Casts are not cached, as a captured step must repeat them.
     """
     if precision != "bfloat16":
         return contextlib.nullcontext()
@@ -57,9 +57,9 @@ _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 @contextlib.contextmanager
 def deterministic_kernels(wanted: bool, device: torch.device) -> Iterator[None]:
-    """Kernels that give the same bits every time, where that is wanted: undone after.
+    """Use kernels that give the same bits every time inside the block, if wanted.
 
-    On a CPU they do so anyway. An operation that has no such kernel raises.
+    CPU kernels always do. An operation without a deterministic kernel raises.
     """
     if not wanted or device.type != "cuda":
         yield

@@ -1,4 +1,4 @@
-"""What a caller names and training needs as an object: device, loss, model, optimizer."""
+"""From names and factories to objects: device, loss, model and optimizer of a training, with their checks."""
 
 import math
 import os
@@ -22,7 +22,7 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def resolve_device(device: str) -> torch.device:
-    """The named device; `auto` is CUDA where there is one, else the CPU."""
+    """Returns the device of that name; `auto` is CUDA where available, else the CPU."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -41,7 +41,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
-    """The loss itself, or the one of that name (with options: `focal:gamma=3`) or in that file, fit for the task."""
+    """Returns the loss itself, or the one of that name (`focal:gamma=3`) or file, for use on the task."""
     if isinstance(loss, nn.Module):
         module = loss
     elif not isinstance(loss, str | os.PathLike):
@@ -62,14 +62,14 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
 
 
 def loss_for_task(loss: nn.Module, task: Task) -> nn.Module:
-    """The loss as it is used on the task: without units of its own where the task has standardised the targets."""
+    """Returns the loss for use on the task: without units of its own where the task has standardised the targets."""
     return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
 
 def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:
-    """The task's model with the weights the seed gives it for a purpose, the same for every loss and method.
+    """Returns the task's model with initial weights determined by seed and purpose, the same for every loss and method.
 
-    `reuse`: a model of this task that is no longer needed; one that can draw its weights anew need not be built anew.
+    `reuse`: a model of this task that is no longer needed; if it can redraw its weights, no new model is built.
     """
     if isinstance(reuse, ZooModel):
         model: nn.Module = reuse
@@ -86,7 +86,7 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
 def make_optimizer(
     name: str, parameters: Iterable[Tensor], recipe: Recipe, device: torch.device
 ) -> torch.optim.Optimizer:
-    """The optimizer of that name with the recipe's settings, in the form that needs the fewest kernels."""
+    """Returns the optimizer of that name with the recipe's settings, in its fused form where there is one."""
     options: dict[str, object] = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
     if device.type in ("cpu", "cuda"):
         options["fused"] = True
@@ -99,7 +99,7 @@ def make_optimizer(
 
 
 def check_outputs(task: Task, outputs: int) -> None:
-    """Raise unless a model with so many outputs fits the task."""
+    """Raise unless a model with that number of outputs fits the task."""
     if task.kind == "classification":
         fits = outputs >= task.outputs or (outputs == 1 and task.outputs <= 2)
     else:
@@ -110,7 +110,7 @@ def check_outputs(task: Task, outputs: int) -> None:
 
 
 def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise unless the model takes the task's inputs and gives what its targets need."""
+    """Raise unless the model accepts the task's inputs and its outputs fit the targets."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
     samples = task.train.to("cpu", dtype).inputs[:2].to(device)
@@ -130,7 +130,7 @@ def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
 
 
 def check_targets(task: Task) -> None:
-    """Raise unless the targets are what the kernels of a search take: class indices, bits or, of regression, values."""
+    """Raise unless a search can use the targets: class indices, bits or, for regression, values."""
     if task.kind == "regression":
         return
     for place, part in (("training", task.train), ("validation", task.validation)):
@@ -143,7 +143,7 @@ def check_targets(task: Task) -> None:
 
 
 def check_recipe(recipe: Recipe, optimizer: str) -> None:
-    """Raise unless the settings make sense."""
+    """Raise unless optimizer and recipe are valid."""
     if optimizer not in _OPTIMIZERS:
         raise InputError(f"optimizer must be one of {', '.join(_OPTIMIZERS)} but got {optimizer!r}")
     for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):

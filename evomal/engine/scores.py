@@ -1,18 +1,21 @@
-"""What came of a training."""
+"""Results of a training: the score of one loss, the fitness of a candidate, and how outputs become either."""
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from evomal.tasks.metrics import Metric, usual_metrics
+from evomal.tasks.metrics import usual_metrics
 from evomal.tasks.task import Task
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Where training stood after so many steps."""
+    """Training loss of one batch and validation metric after `step` steps."""
 
     step: int
     training_loss: float
@@ -21,23 +24,43 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Score:
-    """The task's metric on test and validation, the usual metrics on test, and the way there."""
+    """The result of training one model with one loss, as returned by `evomal.train`.
+
+    Example:
+        >>> score = evomal.train(evomal.load_task("diabetes", "mlp:hidden=4"), "mse", steps=5, device="cpu")
+        >>> score.steps, score.diverged
+        (5, False)
+    """
 
     test: float
+    """The task's metric on the test split; NaN where the training was asked not to use it."""
     validation: float
+    """The task's metric on the validation split."""
     metrics: dict[str, float] = field(repr=False)
+    """The usual metrics of the task's kind on the test split."""
     curve: list[CurvePoint] = field(repr=False)
+    """Training loss and validation metric during the training."""
     seed: int
     steps: int
     outcome: str = "trained"
     """`trained`, or `diverged` with the worst possible values."""
     sentence: str = ""
+    """Why the training diverged."""
     milestones: tuple[int, ...] = ()
     """Steps at which the learning rate was divided by ten."""
+    model: nn.Module | None = field(default=None, repr=False, compare=False)
+    """The trained model in evaluation mode, for `train(..., keep_model=True)`; None where the training diverged."""
 
     @property
     def diverged(self) -> bool:
+        """Whether the training diverged."""
         return self.outcome == "diverged"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields but the model, with nested dataclasses as dictionaries."""
+        fields = dataclasses.asdict(dataclasses.replace(self, model=None))
+        del fields["model"]
+        return fields
 
     def __repr__(self) -> str:
         found = self.sentence if self.diverged else f"test={self.test:.4g}, validation={self.validation:.4g}"
@@ -46,34 +69,62 @@ class Score:
 
 @dataclass(frozen=True)
 class Fitness:
-    """What a candidate's training came to: the metric as a cost, lower is better."""
+    """The result of a candidate's training: the validation metric as a cost, lower is better."""
 
     value: float
     outcome: str = "evaluated"
     """`evaluated`, or `diverged` with an infinite value."""
     sentence: str = ""
+    """Why the training diverged."""
     is_undefined: bool = False
     """Whether the trained model's outputs were finite, but the metric was not."""
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the training diverged."""
+        return self.outcome == "diverged"
 
-def diverged_score(metric: Metric, curve: list[CurvePoint], *, seed: int, step: int, sentence: str) -> Score:
-    """The score of a training that came to nothing at that step."""
-    worst = metric.cost(math.inf)
-    return Score(worst, worst, {}, curve, seed, step, outcome="diverged", sentence=sentence)
+
+def diverged_fitness(sentence: str, *, is_undefined: bool = False) -> Fitness:
+    """Returns the fitness of a training that diverged, for the reason given."""
+    return Fitness(math.inf, "diverged", sentence, is_undefined)
 
 
-def score_of_outputs(
-    task: Task, fitness: Fitness, tested: tuple[Tensor, Tensor] | None, *, seed: int, steps: int
-) -> Score:
-    """The score of a training that came to this fitness, and to these outputs for these targets of the test split."""
-    if fitness.outcome == "diverged":
-        return diverged_score(task.metric, [], seed=seed, step=steps, sentence=fitness.sentence)
-    validation = task.metric.cost(fitness.value)  # a cost's cost is the value
-    if tested is None:
-        return Score(math.nan, validation, {}, [], seed, steps)
-    outputs, targets = tested
-    if not bool(torch.isfinite(outputs).all()):
-        sentence = "the trained model's outputs are not finite"
-        return diverged_score(task.metric, [], seed=seed, step=steps, sentence=sentence)
-    metrics = usual_metrics(task.kind, outputs, targets)
-    return Score(task.metric(outputs, targets), validation, metrics, [], seed, steps)
+def metric_or_nan(task: Task, outputs: Tensor, targets: Tensor) -> float:
+    """Returns the task's metric, or NaN for outputs that are not finite: some metrics would return a number."""
+    return task.metric(outputs, targets) if bool(torch.isfinite(outputs).all()) else math.nan
+
+
+def fitness_of_outputs(task: Task, outputs: Tensor, targets: Tensor) -> Fitness:
+    """Returns the fitness of a trained model; a metric that is not a finite number counts as divergence."""
+    metric = metric_or_nan(task, outputs, targets)
+    cost = task.metric.cost(metric)
+    if math.isfinite(cost):
+        return Fitness(cost)
+    is_undefined = bool(torch.isfinite(outputs).all())
+    return diverged_fitness(f"the validation {task.metric.name} was {metric}", is_undefined=is_undefined)
+
+
+def mean_fitness(fitnesses: Sequence[Fitness]) -> Fitness:
+    """Returns the mean over several tasks; a candidate that diverged on one has diverged."""
+    for fitness in fitnesses:
+        if fitness.diverged:
+            return fitness
+    return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses))
+
+
+def score_of(
+    task: Task, fitness: Fitness, test: tuple[Tensor, Tensor] | None, *, seed: int, steps: int,
+    milestones: tuple[int, ...] = (), curve: Sequence[CurvePoint] = (),
+) -> Score:  # fmt: skip
+    """Returns the score of a training, given its fitness and its outputs and targets on the test split."""
+    if test is not None and not fitness.diverged and not bool(torch.isfinite(test[0]).all()):
+        fitness = diverged_fitness("the trained model's outputs are not finite")
+    worst = task.metric.cost(math.inf)
+    common = {"curve": list(curve), "seed": seed, "steps": steps, "milestones": milestones}
+    if fitness.diverged:
+        return Score(worst, worst, {}, outcome="diverged", sentence=fitness.sentence, **common)  # type: ignore[arg-type]
+    validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
+    if test is None:
+        return Score(math.nan, validation, {}, **common)  # type: ignore[arg-type]
+    return Score(task.metric(*test), validation, usual_metrics(task.kind, *test), **common)  # type: ignore[arg-type]

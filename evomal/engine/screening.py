@@ -1,4 +1,4 @@
-"""What need not be trained, seen from a hundred samples: for many expressions at once (EvoMAL, section 3.5)."""
+"""Properties of untrained losses on a few samples, by which a search filters candidates (EvoMAL, section 3.5)."""
 
 import math
 from collections.abc import Sequence
@@ -7,40 +7,36 @@ import torch
 from torch import Tensor
 
 from evomal.engine.forest import Forest
-from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import TaskData
 from evomal.expression import Expression
 from evomal.randomness import generator, isolated_torch
-from evomal.tasks.task import Task
+
+Weights = Sequence[Sequence[float]]
 
 
 class Screening:
-    """A task's untrained outputs on some training samples, and what expressions make of them."""
+    """The untrained model's outputs on some training samples, and what losses do with them."""
 
-    def __init__(self, side: TaskData, *, samples: int, seed: int, activation: str = "identity") -> None:
-        self._task: Task = side.task
-        self._outputs_count, self._activation = side.capabilities.outputs, activation
-        model: FunctionalModel = side.model
-        count = min(samples, len(side.train))
-        chosen = generator(seed, "filter samples").choice(len(side.train), count, replace=False)
+    def __init__(self, data: TaskData, *, samples: int, seed: int) -> None:
+        self._data, self._metric = data, data.task.metric
+        model, train = data.model, data.train
+        chosen = generator(seed, "filter samples").choice(len(train), min(samples, len(train)), replace=False)
         rows = torch.from_numpy(chosen).to(model.device)
-        if self._task.metric.needs_every_class:
-            rows = _with_every_class(rows, side.train.targets)
-        self._targets = side.train.targets.index_select(0, rows)
-        parameters, constants = model.views(model.flattened(initial_model(self._task, seed)).to(model.device))
+        if self._metric.needs_every_class:
+            rows = _with_every_class(rows, train.targets)
+        self._targets = train.targets.index_select(0, rows)
+        parameters, constants = model.views(model.flattened(initial_model(data.task, seed)).to(model.device))
         with torch.no_grad(), isolated_torch(seed, "filter dropout", device=model.device):
-            self._outputs = model(parameters, side.train.inputs.index_select(0, rows), constants)
+            self._outputs = model(parameters, train.inputs.index_select(0, rows), constants)
 
-    def gradient_norms(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> Tensor:
-        """`[P, B]`: the norm of each sample's gradient at the untrained outputs, the loss's fingerprint."""
+    def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
+        """`[P, B]`: the norm of each sample's gradient at the untrained outputs."""
         forest, packed = self._forest(expressions, weights)
         return forest.gradient_norms(self._outputs, self._targets, packed).cpu()
 
-    def gains(
-        self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]], *, steps: int, lr: float
-    ) -> list[float]:
-        """How much each loss lowers the metric's cost when the outputs themselves descend it; −∞ where it diverges."""
+    def gains(self, expressions: Sequence[Expression], weights: Weights, *, steps: int, lr: float) -> list[float]:
+        """Returns by how much the metric's cost falls when the outputs themselves are optimised; −∞ for divergence."""
         forest, packed = self._forest(expressions, weights)
         descended = forest.descended(self._outputs, self._targets, packed, steps=steps, lr=lr)
         before = self._cost(self._outputs)
@@ -49,19 +45,16 @@ class Screening:
         return [before - cost if math.isfinite(cost) else -math.inf for cost in costs]
 
     def _cost(self, outputs: Tensor) -> float:
-        cost = self._task.metric.cost(self._task.metric(outputs, self._targets))
+        cost = self._metric.cost(self._metric(outputs, self._targets))
         return cost if math.isfinite(cost) else math.inf
 
-    def _forest(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> tuple[Forest, Tensor]:
-        forest = Forest(
-            expressions, kind=self._task.kind, outputs=self._outputs_count, activation=self._activation,
-            device=self._outputs.device,
-        )  # fmt: skip
+    def _forest(self, expressions: Sequence[Expression], weights: Weights) -> tuple[Forest, Tensor]:
+        forest = self._data.forest(expressions)
         return forest, forest.programs.packed(weights, dtype=self._outputs.dtype)
 
 
 def _with_every_class(rows: Tensor, targets: Tensor) -> Tensor:
-    """The rows, and the first row of each class, or of each label present and absent, that is not among them."""
+    """Returns the rows, and the first row of each class, or of each label present and absent, that they lack."""
     columns = targets[:, None] if targets.dim() == 1 else targets
     added = []
     for column in columns.unbind(1):

@@ -1,36 +1,41 @@
-"""Fresh base weights θ0 for every meta step, the same for every candidate that takes that step."""
+"""A task as the engine uses it: data on the device, initial weights and batches of every meta step, and a digest."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
-from evomal.engine.precision import Precision
 from evomal.engine.resolve import check_outputs, check_targets, initial_model
 from evomal.errors import InputError
+from evomal.expression import Expression
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Task
+from evomal.tasks.task import Recipe, Task
 
-_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # what is beyond is made again in each generation
+_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond are drawn again in each generation
+_DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
 
 
 class InitialWeights:
-    """`initial_weights[step]`: the parameters of that meta step as one vector on the device."""
+    """Fresh base weights θ0 for every meta step, as one vector on the device; all candidates use the same."""
 
     def __init__(self, task: Task, model: FunctionalModel, *, seed: int) -> None:
         self._task, self._model, self._seed = task, model, seed
-        size = model.size * model.flat.element_size()
-        self._room = _KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]) // size
+        self._bytes_per_step = model.size * model.flat.element_size()
+        self._room = _KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]) // self._bytes_per_step
         self._kept: dict[int, Tensor] = {}
         self._module: nn.Module | None = None
 
-    def __getitem__(self, step: int) -> Tensor:
-        return self.at(step)
-
     def at(self, step: int, *, keep: bool = True) -> Tensor:
-        """The parameters of that step, kept for the next who asks where there is room, unless nobody will."""
+        """Returns the weights of that step; with `keep` they are kept for the next call, where there is room."""
         if step in self._kept:
             return self._kept[step]
         self._module = initial_model(self._task, self._seed, "meta step", step, reuse=self._module)
@@ -39,60 +44,66 @@ class InitialWeights:
             self._kept[step] = flat
         return flat
 
-    def bytes_of(self, steps: int) -> int:
-        """Bytes of the weights that are kept for that number of steps."""
-        return min(steps, self._room) * self._model.size * self._model.flat.element_size()
+    def bytes_kept(self, steps: int) -> int:
+        """Returns the bytes of the weights that are kept for that number of steps."""
+        return min(steps, self._room) * self._bytes_per_step
 
     def prepare(self, steps: int) -> None:
         """Draw the weights of the first steps now, so that later steps can be timed or captured without it."""
         with torch.no_grad():
             for step in range(min(steps, self._room)):
-                self[step]
+                self.at(step)
 
 
 class TaskData:
-    """What step i reads, the same for every candidate; a captured step finds the next one's in the same place."""
+    """Model, data, batches and initial weights of one task, the same for every candidate.
+
+    A step always finds its weights and rows in the same memory, so that it can be captured as a CUDA graph.
+    """
 
     def __init__(
-        self, task: Task, *, seed: int, inner_steps: int, batch_size: int, device: torch.device,
-        dtype: torch.dtype, precision: Precision, channels_last: bool,
-    ) -> None:  # fmt: skip
-        self.task, self.inner_steps = task, inner_steps
+        self, task: Task, recipe: Recipe, settings: EngineSettings, *, seed: int, device: torch.device
+    ) -> None:
+        self.task, self.recipe, self.inner_steps = task, recipe, settings.inner_steps
         if task.model() is task.model():
             raise InputError("a task's model must make a fresh model at each call but made the same one twice")
         check_targets(task)
         module = initial_model(task, seed, "meta step", 0)
+        dtype = settings.dtype
         self.model = FunctionalModel(
-            module, device=device, dtype=dtype, precision=precision, channels_last=channels_last
+            module, device=device, dtype=dtype, precision=settings.precision, channels_last=settings.channels_last
         )
         self.initial_weights = InitialWeights(task, self.model, seed=seed)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
-        purposes = [f"meta training {step}" for step in range(inner_steps)]
-        parts = [self.train] * inner_steps + [self.validation]
+        purposes = [f"meta training {step}" for step in range(self.inner_steps)]
+        parts = [self.train] * self.inner_steps + [self.validation]
         self._batches = [
-            Batches(len(part), batch_size, seed=seed, purpose=purpose, device=device)
+            Batches(len(part), recipe.batch_size, seed=seed, purpose=purpose, device=device)
             for part, purpose in zip(parts, [*purposes, "meta validation"], strict=True)
         ]
         self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
         self.augmenting = torch.Generator(device)
-        self.model.flat.copy_(self.initial_weights[0])
+        self.model.flat.copy_(self.initial_weights.at(0))
         self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
         check_outputs(task, self.capabilities.outputs)
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
+        self._activation = settings.activation
 
     def bytes_kept(self, steps: int) -> int:
-        """Bytes of the data and of the initial weights of that number of steps."""
+        """Returns the bytes of the data and of the initial weights of that number of steps."""
         tensors = (part.inputs for part in (self.train, self.validation))
-        return self.initial_weights.bytes_of(steps) + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return self.initial_weights.bytes_kept(steps) + sum(
+            tensor.numel() * tensor.element_size() for tensor in tensors
+        )
 
     def begin_step(self, step: int, *, keep: bool = True) -> None:
-        """Copy the step's θ0 and rows to where the step reads them; `keep`: others will take the same step."""
+        """Copy θ0 and rows of the step to where it reads them; `keep`: the step will be taken again."""
         self.model.flat.copy_(self.initial_weights.at(step, keep=keep))
         for rows, batches in zip(self._rows, self._batches, strict=True):
             rows.copy_(batches[step])
 
     def batch(self) -> MetaBatch:
-        """What the step sees: augmented where the task's training is, but not in validation."""
+        """Returns the batches of the step; training data are augmented where the task says so, validation data not."""
         inner = []
         for rows in self._rows[:-1]:
             inputs = self.train.inputs.index_select(0, rows)
@@ -103,11 +114,44 @@ class TaskData:
         validation = self.validation.inputs.index_select(0, rows), self.validation.targets.index_select(0, rows)
         return MetaBatch(tuple(inner), validation)
 
+    def forest(self, expressions: Sequence[Expression], *, width: int | None = None) -> Forest:
+        """Returns the expressions as losses of this task's outputs."""
+        return Forest(
+            expressions, kind=self.task.kind, outputs=self.capabilities.outputs, activation=self._activation,
+            device=self.model.device, width=width,
+        )  # fmt: skip
+
 
 def task_loss_of(kind: str, outputs: int) -> TaskLoss:
-    """The loss a task is meant to lower: squared error or cross-entropy."""
+    """Returns the task loss that meta-training minimises: squared error or cross-entropy."""
     if kind == "regression":
         return F.mse_loss
     if kind == "classification" and outputs > 1:
         return F.cross_entropy
     return lambda logits, bits: F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype).reshape(logits.shape))
+
+
+def task_content(task: Task) -> dict[str, Any]:
+    """Returns everything of a task that a search depends on: two tasks with equal content give the same search."""
+    module = initial_model(task, 0)
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    parts = (task.train.inputs, task.train.targets, task.validation.inputs, task.validation.targets)
+    return {
+        **task.record,
+        "name": task.name,
+        "metric": task.metric.name,
+        "higher_is_better": task.metric.higher_is_better,
+        "recipe": dataclasses.asdict(task.recipe),
+        "data": digest(parts),
+        "fresh_model": digest(state.values(), repr(module)),
+    }
+
+
+def digest(tensors: Iterable[Tensor], text: str = "") -> str:
+    """Returns a short digest of the tensors' contents, dtypes and shapes, and of a text."""
+    found = hashlib.sha256(text.encode())
+    for tensor in tensors:
+        plain = tensor.detach().cpu().contiguous()
+        found.update(f"{plain.dtype} {tuple(plain.shape)} ".encode())
+        found.update(plain.numpy().tobytes())
+    return found.hexdigest()[:_DIGITS]

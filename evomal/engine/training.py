@@ -1,152 +1,331 @@
-"""The training loop: one model, one loss, batches that are row numbers, steps that CUDA may replay."""
+"""Training of one model with one loss: the loop, and the public function `train`."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.precision import Precision, autocast
-from evomal.engine.resolve import check_model, initial_model, make_optimizer
-from evomal.randomness import derived_seed, reseed_torch
+from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
+from evomal.engine.resolve import check_model, check_recipe, initial_model, make_optimizer, resolve_device, resolve_loss
+from evomal.engine.scores import (
+    CurvePoint,
+    Fitness,
+    Score,
+    diverged_fitness,
+    fitness_of_outputs,
+    metric_or_nan,
+    score_of,
+)
+from evomal.errors import InputError
+from evomal.progress import StepsDone, tracked
+from evomal.randomness import derived_seed, isolated_torch, reseed_torch
 from evomal.tasks.batches import Batches
-from evomal.tasks.metrics import Metric
 from evomal.tasks.task import Part, Recipe, Task
 
-STEPS_BETWEEN_CHECKS = 50  # looking at a loss waits for the device, so divergence is noticed a little late
+_STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
+_STEPS_BETWEEN_REPORTS = 10
 _EVALUATION_BATCH = 1024
 _DECAY = 0.1  # of the learning rate at a milestone
 
 
 @dataclass(frozen=True)
-class ExecutionOptions:
-    """How a training runs, beyond what it computes."""
+class TrainingSetup:
+    """Everything a training needs besides its loss."""
 
+    task: Task
+    recipe: Recipe
+    seed: int
     device: torch.device
+    optimizer: str = "sgd"
     precision: Precision = "float32"
     channels_last: bool = False
     graphs: bool = True
     dtype: torch.dtype = torch.float32
+    parts: tuple[Part, Part] | None = None
+    """Training and validation data that are on the device already; None: the task's are copied there."""
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """Where a training was noticed to have diverged."""
+class TrainingLoop:
+    """Batches, optimizer, learning-rate schedule and step of a training, of one model or of a stack of models.
 
-    step: int
-    sentence: str
-
-
-class Training:
-    """A model on its way from the seed's weights; it can be sent back to the start, as often as there are losses.
-
-    To be used inside `isolated_torch`: dropout draws from torch's global generators, which are seeded at the start.
+    To be used inside `isolated_torch`: dropout draws from torch's global generators, which `restart` seeds.
     """
 
-    def __init__(
-        self, task: Task, criterion: nn.Module, recipe: Recipe, optimizer: str, seed: int, execution: ExecutionOptions,
-        *, parts: tuple[Part, Part] | None = None,
-    ) -> None:  # fmt: skip
-        """`parts`: training and validation data that lie on the device already, for those who share them."""
-        device, dtype = execution.device, execution.dtype
-        self.task, self.criterion, self.recipe, self.seed, self.execution = task, criterion, recipe, seed, execution
-        self.model = initial_model(task, seed).to(device, dtype)
-        if execution.channels_last:
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        check_model(self.model, task, device, dtype)
-        self._initial = {name: value.detach().clone() for name, value in self._state().items()}
-        self._data, self._validation = parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
-        self._trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self._batches = Batches(len(self._data), recipe.batch_size, seed=seed, purpose="training", device=device)
-        self._optimizer = make_optimizer(optimizer, self._trained, recipe, device)
+    def __init__(self, setup: TrainingSetup, model: nn.Module, trained: Iterable[Tensor]) -> None:
+        task, device, dtype = setup.task, setup.device, setup.dtype
+        check_model(model, task, device, dtype)
+        self.setup, self.model = setup, model
+        self._data, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
+        batch_size, seed = setup.recipe.batch_size, setup.seed
+        self._batches = Batches(len(self._data), batch_size, seed=seed, purpose="training", device=device)
+        self._optimizer = make_optimizer(setup.optimizer, trained, setup.recipe, device)
         self._augmenting = torch.Generator(device)
         self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
-        self.value = torch.zeros((), dtype=dtype, device=device)
-        self._sum = torch.zeros_like(self.value)  # of all losses: once one was not finite, neither is it
         generators = (self._augmenting,) if task.augmentation else ()
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=execution.graphs)
-        self._begin()
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
 
-    def restart(self) -> None:
-        """Back to the initial weights, with everything in the memory it is in."""
-        with torch.no_grad():
-            for name, value in self._state().items():
-                value.copy_(self._initial[name])
-        self._sum.zero_()
-        reset_optimizer(self._optimizer)
-        if set_learning_rate(self._optimizer, self.recipe.lr):
+    def _restart(self) -> None:
+        """Reset optimizer and random generators to the seed's state, in the memory they are in."""
+        for state in self._optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+        reseed_torch(derived_seed(self.setup.seed, "dropout"), self.setup.device)
+        self._augmenting.manual_seed(derived_seed(self.setup.seed, "augmentation"))
+
+    def _take_step(self, index: int) -> None:
+        if _set_learning_rate(self._optimizer, _learning_rate_at(self.setup.recipe, index)):
             self.step.forget()
-        self._begin()
+        self._rows.copy_(self._batches[index])
+        self.step()
 
-    def advance(self, steps: Iterable[int], on_step: Callable[[int], None] | None = None) -> Divergence | None:
-        """Take the steps of these numbers; `on_step` is called after each with the number of steps done."""
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        # index_select is several times faster than indexing with a tensor.
+        inputs = self._data.inputs.index_select(0, self._rows)
+        if self.setup.task.augmentation is not None:
+            inputs = self.setup.task.augmentation(inputs, generator=self._augmenting)
+        return inputs, self._data.targets.index_select(0, self._rows)
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+
+class Training(TrainingLoop):
+    """Training of one model from the seed's initial weights; it can be run again when the criterion has changed."""
+
+    def __init__(self, setup: TrainingSetup, criterion: nn.Module) -> None:
+        model = initial_model(setup.task, setup.seed).to(setup.device, setup.dtype)
+        if setup.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._criterion = criterion
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        super().__init__(setup, model, self._trained)
+        self._initial = {name: value.detach().clone() for name, value in self._state().items()}
+        self.loss = torch.zeros((), dtype=setup.dtype, device=setup.device)
+        """The training loss of the last batch."""
+        self._sum = torch.zeros_like(self.loss)  # of all losses: once one was not finite, neither is it
+        self.steps_done = 0
+
+    def run(
+        self, report: StepsDone | None = None, *, on_step: Callable[[int], None] | None = None, progress: bool = False
+    ) -> Fitness:
+        """Train from the initial weights, and evaluate on the validation split unless the training diverges."""
+        self._restart()
         self.model.train()
-        done = 0
-        for index in steps:
-            if set_learning_rate(self._optimizer, learning_rate_at(self.recipe, index)):
-                self.step.forget()
-            self._rows.copy_(self._batches[index])
-            self.step()
-            done = index + 1
+        steps = self.setup.recipe.steps
+        for index in tracked(range(steps), self.setup.task.name, total=steps, shown=progress):
+            self._take_step(index)
+            self.steps_done = done = index + 1
             if on_step is not None:
                 on_step(done)
-            if done % STEPS_BETWEEN_CHECKS == 0 and (divergence := self._divergence(done)):
-                return divergence
-        return self._divergence(done)
+            report_steps(report, done, steps)
+            is_checked = done % _STEPS_BETWEEN_CHECKS == 0 or done == steps
+            if is_checked and not math.isfinite(self._sum.item()):
+                if report is not None:
+                    report(steps - done)  # the remaining steps are not taken
+                return diverged_fitness(f"the training loss was not finite by step {done}")
+        return fitness_of_outputs(self.setup.task, *self._validation_outputs())
 
-    def validated(self) -> float:
-        """The task's metric on the validation split, as things stand; NaN where the outputs are not finite."""
-        return measured(self.task.metric, *self.validation_outputs())
+    def validation_metric(self) -> float:
+        """Returns the task's metric on the validation split for the current weights."""
+        return metric_or_nan(self.setup.task, *self._validation_outputs())
 
-    def validation_outputs(self) -> tuple[Tensor, Tensor]:
-        """What the model gives for the validation split, as things stand, and the targets."""
+    def _validation_outputs(self) -> tuple[Tensor, Tensor]:
         return evaluate_model(self.model, self._validation.inputs), self._validation.targets
 
     def _state(self) -> dict[str, Tensor]:
         """All that training may change; unlike a state dictionary it has every buffer."""
         return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
-    def _begin(self) -> None:
-        reseed_torch(derived_seed(self.seed, "dropout"), self.execution.device)
-        self._augmenting.manual_seed(derived_seed(self.seed, "augmentation"))
-
-    def _divergence(self, done: int) -> Divergence | None:
-        finite = math.isfinite(self._sum.item())
-        return None if finite else Divergence(done, f"the training loss was not finite by step {done}")
+    def _restart(self) -> None:
+        with torch.no_grad():
+            for name, value in self._state().items():
+                value.copy_(self._initial[name])
+        self._sum.zero_()
+        super()._restart()
 
     def _step(self) -> None:
-        # index_select is several times faster than indexing with a tensor.
-        inputs = self._data.inputs.index_select(0, self._rows)
-        if self.task.augmentation is not None:
-            inputs = self.task.augmentation(inputs, generator=self._augmenting)
-        if self.execution.channels_last and inputs.dim() == 4:
+        inputs, targets = self._batch()
+        if self.setup.channels_last and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        with autocast(self.execution.precision, self.execution.device):
+        with autocast(self.setup.precision, self.setup.device):
             outputs = self.model(inputs)
-        value = self.criterion(outputs.to(self.execution.dtype), self._data.targets.index_select(0, self._rows))
+        loss = self._criterion(outputs.to(self.setup.dtype), targets)
         self._optimizer.zero_grad(set_to_none=True)
-        # Only the model's: a loss may have parameters of its own, which are not to be trained here.
-        torch.autograd.backward(value, inputs=self._trained)
+        # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
+        torch.autograd.backward(loss, inputs=self._trained)
         self._optimizer.step()
-        self.value.copy_(value.detach())
-        self._sum.add_(self.value)
+        self.loss.copy_(loss.detach())
+        self._sum.add_(self.loss)
 
 
-def measured(metric: Metric, outputs: Tensor, targets: Tensor) -> float:
-    """The metric, or NaN for outputs that are not finite: some metrics would find a number all the same."""
-    return metric(outputs, targets) if bool(torch.isfinite(outputs).all()) else math.nan
+class TrainingSettings(TypedDict, total=False):
+    """The keyword arguments of `train`."""
+
+    seed: int
+    steps: int | None
+    optimizer: str
+    lr: float | None
+    momentum: float | None
+    nesterov: bool | None
+    weight_decay: float | None
+    batch_size: int | None
+    milestones: tuple[int, ...] | None
+    device: str
+    precision: Precision
+    channels_last: bool
+    graphs: bool
+    curve_points: int
+    test: bool
+    progress: bool
+    report: StepsDone | None
+    keep_model: bool
 
 
-def learning_rate_at(recipe: Recipe, step: int) -> float:
-    """The learning rate of that step: divided by ten at each milestone."""
+AnyLoss = nn.Module | str | os.PathLike[str]
+
+
+@overload
+def train(task: Task, loss: AnyLoss, **settings: Unpack[TrainingSettings]) -> Score: ...
+@overload
+def train(task: Sequence[Task], loss: AnyLoss, **settings: Unpack[TrainingSettings]) -> list[Score]: ...
+def train(
+    task: Task | Sequence[Task],
+    loss: AnyLoss,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    optimizer: str = "sgd",
+    lr: float | None = None,
+    momentum: float | None = None,
+    nesterov: bool | None = None,
+    weight_decay: float | None = None,
+    batch_size: int | None = None,
+    milestones: tuple[int, ...] | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+    channels_last: bool = False,
+    graphs: bool = True,
+    curve_points: int = 20,
+    test: bool = True,
+    progress: bool = False,
+    report: StepsDone | None = None,
+    keep_model: bool = False,
+) -> Score | list[Score]:
+    """Train a task's model with a loss, and evaluate it once on the test split.
+
+    The caller's random state is left as it was.
+
+    Args:
+        task: The task, or several tasks, which are trained one after the other.
+        loss: A module, the name of a loss (`focal:gamma=3`), or a loss file.
+        seed: Determines initial weights, batches, augmentation and dropout, identically for every loss.
+        steps: Training steps. This and the next settings are those of the task's recipe where None is given.
+        optimizer: `sgd`, `adam` or `adamw`.
+        lr: Learning rate.
+        momentum: Momentum of SGD.
+        nesterov: Whether SGD uses Nesterov momentum.
+        weight_decay: Weight decay.
+        batch_size: Samples per step.
+        milestones: Steps at which the learning rate is divided by ten; None: those of the recipe, at the same
+            fractions of the training.
+        device: `auto`, `cpu`, `cuda`, `cuda:0` or `mps`.
+        precision: `float32`, `tf32` or `bfloat16`.
+        channels_last: Whether images are stored channels last.
+        graphs: Whether CUDA captures the step as a graph; decisions that the model makes in Python are then made once.
+        curve_points: Number of points of the score's curve.
+        test: Whether to evaluate on the test split; what is chosen by the score must not have seen it.
+        progress: Whether to show a progress bar on a terminal.
+        report: Called every few steps with the number of steps done since the last call.
+        keep_model: Whether the score has the trained model.
+
+    Returns:
+        The score, or a list with the score of each task. A training that diverged is a score too: see `Score.diverged`.
+
+    Raises:
+        InputError: A setting is out of range, the device does not exist, or loss or model do not fit the task.
+
+    Example:
+        >>> task = evomal.load_task("diabetes", "mlp:hidden=4")
+        >>> score = evomal.train(task, "mse", steps=5, device="cpu", keep_model=True)
+        >>> score.model(task.test.inputs[:3]).shape
+        torch.Size([3, 1])
+    """
+    given: dict[str, Any] = {
+        "steps": steps, "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
+        "batch_size": batch_size, "milestones": milestones,
+    }  # fmt: skip
+    changes = {name: value for name, value in given.items() if value is not None}
+    where = resolve_device(device)
+    check_precision(precision, where)
+    if curve_points < 1:
+        raise InputError(f"curve_points must be at least 1 but got {curve_points}")
+    tasks = [task] if isinstance(task, Task) else list(task)
+    if not tasks:
+        raise InputError("at least one task must be given but got none")
+    trainings = []
+    for one in tasks:  # all are checked before the first is trained
+        check_recipe(dataclasses.replace(one.recipe, **changes), optimizer)
+        recipe = dataclasses.replace(one.recipe.schedule(steps, milestones), **changes)
+        setup = TrainingSetup(one, recipe, seed, where, optimizer, precision, channels_last, graphs)
+        trainings.append((setup, resolve_loss(loss, one).to(where)))
+    scores = []
+    for setup, criterion in trainings:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            isolated_torch(seed, device=where),
+            matmul_precision(precision, where),
+        ):
+            training = Training(setup, criterion)
+            score = _train_and_score(training, curve_points, test=test, progress=progress, report=report)
+        if keep_model and not score.diverged:
+            score = dataclasses.replace(score, model=training.model.eval())
+        scores.append(score)
+    return scores[0] if isinstance(task, Task) else scores
+
+
+def _train_and_score(
+    training: Training, curve_points: int, *, test: bool, progress: bool, report: StepsDone | None
+) -> Score:
+    setup, curve = training.setup, []
+    steps = setup.recipe.steps
+    spacing = max(1, steps // curve_points)
+
+    def add_point(done: int) -> None:
+        if done % spacing == 0 or done == steps:
+            curve.append(CurvePoint(done, training.loss.item(), training.validation_metric()))
+
+    fitness = training.run(report, on_step=add_point, progress=progress)
+    tested = None
+    if test and not fitness.diverged:
+        part = setup.task.test.to(setup.device, setup.dtype)
+        tested = evaluate_model(training.model, part.inputs), part.targets
+    return score_of(
+        setup.task, fitness, tested, seed=setup.seed, steps=training.steps_done, milestones=setup.recipe.milestones,
+        curve=curve,
+    )  # fmt: skip
+
+
+def report_steps(report: StepsDone | None, done: int, steps: int) -> None:
+    """Call `report`, if given, after every tenth step and after the last one."""
+    if report is not None and (done % _STEPS_BETWEEN_REPORTS == 0 or done == steps):
+        report(done % _STEPS_BETWEEN_REPORTS or _STEPS_BETWEEN_REPORTS)
+
+
+def _learning_rate_at(recipe: Recipe, step: int) -> float:
     passed = sum(milestone <= step for milestone in recipe.milestones)
     return recipe.lr * _DECAY**passed
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
-    """Set the learning rate; whether it is another than before."""
+def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
+    """Returns whether the rate was another one before."""
     changed = bool(optimizer.param_groups[0]["lr"] != rate)
     if changed:
         for group in optimizer.param_groups:
@@ -154,16 +333,8 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
     return changed
 
 
-def reset_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    """Momenta, averages and step counts back to zero, where they lie: what a new optimizer would begin with."""
-    for state in optimizer.state.values():
-        for value in state.values():
-            if isinstance(value, Tensor):
-                value.zero_()
-
-
 def evaluate_model(model: nn.Module, inputs: Tensor) -> Tensor:
-    """The model's outputs on all inputs, in evaluation mode."""
+    """Returns the model's outputs on all inputs, in evaluation mode."""
     was_training = model.training
     model.eval()
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """The same gradient through several inner steps: the adjoint of SGD with momentum and weight decay.
 
-A step is G = ∇_θ M_φ(θ) + λθ, b' = μb + G, θ' = θ − α·(G + μb' under Nesterov, else b'). Going back, each step costs
+A step is G = ∇_θ M_φ(θ) + λθ, b' = μb + G, θ' = θ − α·(G + μb' under Nesterov, else b'). Backwards, each step costs
 one Jacobian-vector product, for its share of dL/dφ, and one Hessian-vector product, for the adjoint of θ.
 """
 
@@ -16,8 +16,8 @@ from evomal.engine.vectorise import Vectorise
 from evomal.tasks.task import Recipe
 
 
-class _Taken(NamedTuple):
-    """What going back needs of a step: where it began, its outputs, and the loss's gradient there."""
+class _InnerStep(NamedTuple):
+    """What the backward pass needs of a step: its parameters, outputs, and the gradient of the loss by the outputs."""
 
     parameters: Parameters
     outputs: Tensor
@@ -31,38 +31,38 @@ def unrolled_meta_gradients(
     batch: MetaBatch,
     task_loss: TaskLoss,
     recipe: Recipe,
-    over: Vectorise,
+    vectorise: Vectorise,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values, after all inner steps."""
     parameters = {name: value.expand(len(weights), *value.shape) for name, value in model.parameters.items()}
     momenta = {name: torch.zeros_like(value) for name, value in parameters.items()}
-    taken: list[_Taken] = []
+    taken: list[_InnerStep] = []
     for step, (inputs, targets) in enumerate(batch.inner):
-        outputs = over(lambda own, x=inputs: model(own, x), f"inner {step}")(parameters)
+        outputs = vectorise(lambda own, x=inputs: model(own, x), f"inner {step}")(parameters)
         _, cotangents = losses.gradients(outputs, targets, weights)
-        taken.append(_Taken(parameters, outputs, cotangents))
-        parameters, momenta = _stepped(model, inputs, parameters, momenta, cotangents, recipe, over, step)
+        taken.append(_InnerStep(parameters, outputs, cotangents))
+        parameters, momenta = _sgd_step(model, inputs, parameters, momenta, cotangents, recipe, vectorise, step)
 
-    judged = grad_and_value(lambda own: task_loss(model(own, batch.validation[0]), batch.validation[1]))
-    of_parameters, values = over(judged, "validation")(parameters)
+    validate = grad_and_value(lambda own: task_loss(model(own, batch.validation[0]), batch.validation[1]))
+    of_parameters, values = vectorise(validate, "validation")(parameters)
     of_momenta = {name: torch.zeros_like(value) for name, value in of_parameters.items()}
     gradients = torch.zeros_like(weights)
     for step in reversed(range(len(taken))):
         inputs, targets = batch.inner[step]
         of_gradient, of_momenta = _through_update(of_parameters, of_momenta, recipe)
-        begun = taken[step]
+        step_taken = taken[step]
 
         def tangent_of(own: Parameters, direction: Parameters, x: Tensor = inputs) -> Tensor:
             outputs, pull = model.linearised(own, x)
             return transposed(pull, outputs)(direction)
 
-        tangents = over(tangent_of, f"inner {step}")(begun.parameters, of_gradient)
-        gradients += losses.mixed_gradients(begun.outputs, targets, tangents, weights)
+        tangents = vectorise(tangent_of, f"inner {step}")(step_taken.parameters, of_gradient)
+        gradients += losses.mixed_gradients(step_taken.outputs, targets, tangents, weights)
         if step == 0:
             break  # nothing before θ0 depends on φ
-        curvatures = losses.curvatures(begun.outputs, targets, tangents, weights)
+        curvatures = losses.curvatures(step_taken.outputs, targets, tangents, weights)
 
-        def bent(
+        def hessian_vector_product(
             own: Parameters, direction: Parameters, cotangent: Tensor, curvature: Tensor, x: Tensor = inputs
         ) -> Parameters:
             """The Hessian-vector product: the change of Jᵀg with J at fixed g, and with g at fixed J."""
@@ -78,27 +78,30 @@ def unrolled_meta_gradients(
             result: Parameters = grad(along)(own)
             return result
 
-        bends = over(bent, f"inner {step}")(begun.parameters, of_gradient, begun.cotangents, curvatures)
+        products = vectorise(hessian_vector_product, f"inner {step}")(
+            step_taken.parameters, of_gradient, step_taken.cotangents, curvatures
+        )
         of_parameters = {
-            name: value + bends[name] + recipe.weight_decay * of_gradient[name] for name, value in of_parameters.items()
+            name: value + products[name] + recipe.weight_decay * of_gradient[name]
+            for name, value in of_parameters.items()
         }
     return gradients, values
 
 
-def _stepped(
+def _sgd_step(
     model: FunctionalModel,
     inputs: Tensor,
     parameters: Parameters,
     momenta: Parameters,
     cotangents: Tensor,
     recipe: Recipe,
-    over: Vectorise,
+    vectorise: Vectorise,
     step: int,
 ) -> tuple[Parameters, Parameters]:
     def pulled_back(own: Parameters, cotangent: Tensor) -> Parameters:
         return model.linearised(own, inputs)[1](cotangent)
 
-    pulled = over(pulled_back, f"inner {step}")(parameters, cotangents)
+    pulled = vectorise(pulled_back, f"inner {step}")(parameters, cotangents)
     gradient = {name: pulled[name] + recipe.weight_decay * value for name, value in parameters.items()}
     momenta = {name: recipe.momentum * momenta[name] + gradient[name] for name in momenta}
     moved = {}

@@ -1,4 +1,4 @@
-"""Dropout that is the same for every candidate: what a step draws depends on the seed and the step alone."""
+"""Functions applied to all candidates, with dropout that is the same for each: it depends on seed and step alone."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
@@ -11,26 +11,26 @@ from evomal.randomness import derived_seed, reseed_torch
 
 
 class Masks:
-    """Seeds torch's global generators at the places where a model draws.
+    """Seeds torch's global generators before each forward pass of a model with dropout.
 
-    Inside a captured CUDA graph nothing can be seeded, so there only the start of a step is; what follows within the
-    step is then in a fixed order. Used inside `isolated_torch`, which undoes it all.
+    Inside a captured CUDA graph nothing can be seeded, so there only the start of a step is; draws within the step then
+    have a fixed order. To be used inside `isolated_torch`, which restores the generators.
     """
 
-    def __init__(self, *, drawn: bool, captured: bool, device: torch.device, seed: int, purpose: str) -> None:
-        self._drawn, self._captured = drawn, captured
+    def __init__(self, *, enabled: bool, captured: bool, device: torch.device, seed: int, purpose: str) -> None:
+        self._enabled, self._captured = enabled, captured
         self._device, self._seed, self._purpose = device, seed, purpose
         self._step = 0
 
     def begin_step(self, step: int) -> None:
-        """Called outside of a capture, before each step."""
+        """Seed for a step; to be called outside of a capture."""
         self._step = step
-        if self._drawn:
+        if self._enabled:
             self._reseed("step")
 
     def begin(self, place: str) -> None:
-        """Called before each forward pass: the same place of the same step draws the same."""
-        if self._drawn and not self._captured:
+        """Seed for a forward pass: the same place of the same step draws the same numbers."""
+        if self._enabled and not self._captured:
             self._reseed(place)
 
     def _reseed(self, place: str) -> None:
@@ -41,18 +41,18 @@ Mode = Literal["stacked", "looped"]
 
 
 class Vectorise(Protocol):
-    """How a function of tensors and dictionaries of tensors becomes one with a leading dimension of candidates."""
+    """Turns a function of tensors and dictionaries of tensors into one with a leading dimension of candidates."""
 
     def __call__(self, function: Callable[..., Any], place: str) -> Callable[..., Any]: ...
 
 
 def vectorised(mode: Mode, masks: Masks) -> Vectorise:
-    """The way of the mode; what the function draws it draws alike for every candidate."""
+    """Returns `vmap` or a loop over the candidates; random numbers are the same for every candidate."""
     return _stacked(masks) if mode == "stacked" else _looped(masks)
 
 
 def _stacked(masks: Masks) -> Vectorise:
-    def over(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    def vectorise(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         batched = vmap(function, randomness="same")
 
         def applied(*arguments: Any) -> Any:
@@ -61,28 +61,28 @@ def _stacked(masks: Masks) -> Vectorise:
 
         return applied
 
-    return over
+    return vectorise
 
 
 def _looped(masks: Masks) -> Vectorise:
-    def over(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    def vectorise(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         def applied(*arguments: Any) -> Any:
             results = []
             for candidate in range(_count(arguments[0])):
                 masks.begin(place)
-                results.append(function(*(_chosen(argument, candidate) for argument in arguments)))
+                results.append(function(*(_one_of(argument, candidate) for argument in arguments)))
             return _joined(results)
 
         return applied
 
-    return over
+    return vectorise
 
 
 def _count(argument: Any) -> int:
     return len(next(iter(argument.values())) if isinstance(argument, dict) else argument)
 
 
-def _chosen(argument: Any, candidate: int) -> Any:
+def _one_of(argument: Any, candidate: int) -> Any:
     if isinstance(argument, dict):
         return {name: tensor[candidate] for name, tensor in argument.items()}
     return argument[candidate]

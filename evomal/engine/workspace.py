@@ -1,36 +1,34 @@
-"""What an engine works with: made when first needed, kept from call to call, as graphs are captured with them."""
+"""Objects that optimise and train candidates, created when first needed and kept, as CUDA graphs belong to them."""
 
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.forest import FILLER
 from evomal.engine.forest.programs import fitting_width
-from evomal.engine.network_losses import NetworkLosses
 from evomal.engine.plans import Plan
 from evomal.engine.stacked import LoopedTraining, PopulationTraining, StackedTraining
 from evomal.engine.task_data import TaskData
-from evomal.engine.training import ExecutionOptions
-from evomal.engine.weight_optimisation import TreeWeights, WeightOptimisation
+from evomal.engine.training import TrainingSetup
+from evomal.engine.weight_optimisation import NetworkLosses, TreeWeights, WeightOptimisation
 from evomal.expression import Expression
 from evomal.losses.neural import HIDDEN, weight_count
-from evomal.tasks.task import Recipe
 
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
-_SIZES = 5  # of what CUDA captures: more would be captured more often, fewer be filled up with more that is no use
+_SIZES = 5  # of captured populations: more sizes mean more captures, fewer mean more unused places
 
 
 class Workspace:
-    """For each stage and number of candidates, what optimises or trains them."""
+    """For each stage and number of candidates, the object that optimises or trains them."""
 
     def __init__(
-        self, sides: Sequence[TaskData], recipes: Sequence[Recipe], plans: Sequence[Plan], *, seed: int,
-        settings: EngineSettings, device: torch.device,
+        self, tasks: Sequence[TaskData], plans: Sequence[Plan], *, seed: int, settings: EngineSettings,
+        device: torch.device,
     ) -> None:  # fmt: skip
-        self._sides, self._recipes, self._plans = sides, recipes, plans
+        self._tasks, self._plans = tasks, plans
         self._seed, self._settings, self._device = seed, settings, device
         self._width = _FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
@@ -42,67 +40,59 @@ class Workspace:
         return min(plan.meta_chunk for plan in self._plans)
 
     def optimiser(self, expressions: Sequence[Expression]) -> TreeWeights:
-        """What tunes the weights of so many expressions."""
+        """Returns an optimiser with room for the expressions."""
         self._make_room(expressions)
         count = self._count(len(expressions), self.meta_chunk)
         if count not in self._optimisers:
-            self._forget_other_sizes()
+            self._drop_other_sizes()
             stacked = all(plan.mode == "stacked" for plan in self._plans)
             self._optimisers[count] = TreeWeights(
-                self._sides, count=count, width=self._width, activation=self._settings.activation,
-                mode="stacked" if stacked else "looped", **self._meta_options(),
+                self._tasks, self._settings, count=count, width=self._width, seed=self._seed,
+                mode="stacked" if stacked else "looped",
             )  # fmt: skip
         return self._optimisers[count]
 
     @functools.cached_property
     def network_optimiser(self) -> WeightOptimisation:
-        """What tunes one network of ML³."""
+        """The optimiser of one loss network of ML³."""
         losses = [
-            NetworkLosses(kind=side.task.kind, outputs=side.capabilities.outputs, hidden=HIDDEN) for side in self._sides
+            NetworkLosses(kind=data.task.kind, outputs=data.capabilities.outputs, hidden=HIDDEN) for data in self._tasks
         ]
         width = weight_count(HIDDEN)
         return WeightOptimisation(
-            self._sides, losses, count=1, width=width, mode="looped", **self._meta_options()
-        )  # fmt: skip
+            self._tasks, losses, self._settings, count=1, width=width, seed=self._seed, mode="looped"
+        )
 
-    def training(
-        self, index: int, expressions: Sequence[Expression], seed: int | None = None
-    ) -> PopulationTraining:  # fmt: skip
-        """What trains the model of one task with each of so many expressions.
+    def training(self, index: int, expressions: Sequence[Expression], seed: int | None = None) -> PopulationTraining:
+        """Returns a training of one task's model with room for the expressions.
 
-        One of another seed than the engine's is used once, so it is not kept.
+        One with another seed than the engine's is used once, so it is not kept.
         """
         self._make_room(expressions)
         count = self._count(len(expressions), self._plans[index].training_chunk)
         if seed is not None and seed != self._seed:
             return self._new_training(index, count, seed)
         if (index, count) not in self._trainings:
-            self._forget_other_sizes()
+            self._drop_other_sizes()
             self._trainings[index, count] = self._new_training(index, count, seed)
         return self._trainings[index, count]
 
     def _new_training(self, index: int, count: int, seed: int | None) -> PopulationTraining:
-        common: dict[str, Any] = {
-            "outputs": self._sides[index].capabilities.outputs, "width": self._width,
-            "activation": self._settings.activation, **self.training_options(index, seed),
-        }  # fmt: skip
+        setup, data = self.training_setup(index, seed), self._tasks[index]
         if self._plans[index].mode == "looped":
-            return LoopedTraining(**common)
-        return StackedTraining(count=count, **common)
+            return LoopedTraining(setup, data.forest([FILLER], width=self._width))
+        return StackedTraining(setup, data.forest([FILLER] * count, width=self._width))
 
-    def training_options(self, index: int, seed: int | None = None) -> dict[str, Any]:
-        """What every training with one task has in common, whatever the loss; the seed is the engine's unless given."""
-        settings, side = self._settings, self._sides[index]
-        return {
-            "task": side.task, "recipe": self._recipes[index], "optimizer": settings.optimizer,
-            "seed": self._seed if seed is None else seed, "parts": (side.train, side.validation),
-            "execution": ExecutionOptions(
-                self._device, settings.precision, settings.channels_last, settings.graphs, settings.dtype
-            ),
-        }  # fmt: skip
+    def training_setup(self, index: int, seed: int | None = None) -> TrainingSetup:
+        """Returns the setup of every training of one task; the seed is the engine's unless given."""
+        settings, data = self._settings, self._tasks[index]
+        return TrainingSetup(
+            data.task, data.recipe, self._seed if seed is None else seed, self._device, settings.optimizer,
+            settings.precision, settings.channels_last, settings.graphs, settings.dtype, (data.train, data.validation),
+        )  # fmt: skip
 
     def _count(self, candidates: int, chunk: int) -> int:
-        """Places for so many candidates: on CUDA one of few numbers, so that few graphs are ever captured."""
+        """Returns the number of places: on CUDA one of few numbers, so that few graphs are captured."""
         if self._device.type != "cuda":
             return candidates
         step = math.ceil(chunk / _SIZES)
@@ -115,15 +105,8 @@ class Workspace:
             self._optimisers.clear()
             self._trainings.clear()
 
-    def _forget_other_sizes(self) -> None:
-        # On a CPU a worker is quickly made and its size rarely comes again.
+    def _drop_other_sizes(self) -> None:
+        # On a CPU these objects are created quickly, and the same size rarely comes again.
         if self._device.type != "cuda":
             self._optimisers.clear()
             self._trainings.clear()
-
-    def _meta_options(self) -> dict[str, Any]:
-        settings = self._settings
-        return {
-            "recipes": self._recipes, "seed": self._seed, "meta_lr": settings.meta_lr, "graphs": settings.graphs,
-            "tangent": settings.tangent,
-        }  # fmt: skip

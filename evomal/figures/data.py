@@ -158,12 +158,11 @@ def _trained(
         if announce is not None:
             announce(f"training with {contestant.name}, {plural(len(seeds), 'seed')}")
         for seed in seeds:
-            kept: list[nn.Module] = []
             score = train(
                 task, compared.loss, seed=seed, steps=options.get("steps"), milestones=options.get("milestones"),
-                device=options.get("device", "auto"), curve_points=curve_points, progress=True, keep=kept.append,
+                device=options.get("device", "auto"), curve_points=curve_points, progress=True, keep_model=True,
             )  # fmt: skip
-            yield TrainedModel(contestant.name, compared.loss, score, kept[0].eval() if kept else None)
+            yield TrainedModel(contestant.name, compared.loss, score, score.model)
 
 
 def fixed_rows(part: Part, samples: int, *purpose: str) -> Part:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evomal.engine.task_content import task_content
+from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.files import remove_unfinished
 from evomal.losses import save_loss

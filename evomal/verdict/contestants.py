@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from evomal.engine.resolve import loss_for_task, resolve_loss
-from evomal.engine.task_content import digest
+from evomal.engine.task_data import digest
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss, Loss
 from evomal.losses.catalogue import is_specified, name_of

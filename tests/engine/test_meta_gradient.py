@@ -96,7 +96,7 @@ class Case:
         # Far from ones, so that no two terms are alike.
         own = [(np.array(starting_weights(tree, generator=rng)) - 1) * 200 + 1 for tree in TREES]
         self.weights = self.forest.programs.packed(own, dtype=dtype)
-        self.masks = Masks(drawn=self.drawn, captured=False, device=CPU, seed=0, purpose="test")
+        self.masks = Masks(enabled=self.drawn, captured=False, device=CPU, seed=0, purpose="test")
 
     def by_adjoint(self, recipe, mode, tangent="transposed", unrolled=None):
         over = vectorised(mode, self.masks)

@@ -138,11 +138,10 @@ def test_the_centre_is_the_loss_of_the_trained_model():
     task = regression(normalised)
     found = landscapes(task, ["mae"], points=3, seeds=2, **FAST)
     assert (found.height_name, found.rows, found.all_rows, found.schedule) == ("squared error", 120, 120, "20 steps")
-    kept = []
-    for seed in found.losses[0].seeds:
-        evomal.train(task, "mae", seed=seed, keep=kept.append, **FAST)
+    seeds = found.losses[0].seeds
+    models = [evomal.train(task, "mae", seed=seed, keep_model=True, **FAST).model for seed in seeds]
     with torch.no_grad():
-        errors = [model.eval()(task.train.inputs) - task.train.targets for model in kept]
+        errors = [model(task.train.inputs) - task.train.targets for model in models]
     expected = np.mean([error.square().mean().item() for error in errors])
     assert found.losses[0].centre == pytest.approx(expected, rel=1e-5)
     own = landscapes(task, ["mae"], points=3, seeds=2, of="training", **FAST)

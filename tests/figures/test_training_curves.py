@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evomal
-from evomal.engine.scores import CurvePoint, Score, diverged_score
+from evomal.engine.scores import CurvePoint, Score, diverged_fitness, score_of
 from evomal.figures.training_curves import TrainingCurve, training_curves
 from evomal.tasks.task import Recipe
 from tests.engine.populations import classification, regression
@@ -33,7 +33,7 @@ def test_curves_are_those_of_ordinary_trainings():
 
 
 def test_means_are_over_the_trainings_that_did_not_diverge():
-    lost = diverged_score(regression().metric, [CurvePoint(1, 1e9, 1e9)], seed=2, step=1, sentence="lost")
+    lost = score_of(regression(), diverged_fitness("lost"), None, seed=2, steps=1, curve=[CurvePoint(1, 1e9, 1e9)])
     curve = TrainingCurve(
         "a", (score(0, 0.5, (1, 4.0, 1.0), (2, 2.0, 0.5)), lost, score(1, 0.7, (1, 6.0, 3.0), (2, 2.0, 0.5)))
     )

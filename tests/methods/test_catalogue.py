@@ -110,18 +110,18 @@ def test_ml3_tunes_one_network_on_and_on(tmp_path):
     assert first != second != third
 
 
-def test_every_pass_of_ml3_has_starts_and_batches_of_its_own(monkeypatch):
+def test_every_pass_of_ml3_has_initial_weights_and_batches_of_its_own(monkeypatch):
     begin_step, steps, kept = TaskData.begin_step, [], []
 
-    def begun(side, step, **options):
-        begin_step(side, step, **options)
+    def begun(data, step, **options):
+        begin_step(data, step, **options)
         steps.append(step)
-        kept.append(len(side.starts._kept))
+        kept.append(len(data.initial_weights._kept))
 
     monkeypatch.setattr(TaskData, "begin_step", begun)
     run("ml3", regression(), finalists=0)
     assert steps == list(range(3 * SHORT["meta_steps"]))
-    assert kept[-1] == SHORT["meta_steps"], "the starts of a pass that nobody takes again are not kept"
+    assert kept[-1] == SHORT["meta_steps"], "initial weights of a pass that is not repeated are not kept"
 
 
 def test_the_first_pass_of_ml3_is_ml3_single(tmp_path):

@@ -209,14 +209,13 @@ def test_a_search_by_auroc_returns_the_candidate_with_the_highest(tmp_path):
     values = [-row.fitness for row in rows]
     assert len(values) > 3
     assert min(values) < max(values) == result.best.value == -result.best.fitness
-    models = []
     trained = evomal.train(
-        binary(metric="auroc"), result.best.loss(), seed=1, steps=40, device="cpu", keep=models.append
+        binary(metric="auroc"), result.best.loss(), seed=1, steps=40, device="cpu", keep_model=True
     )  # fmt: skip
     assert result.best.value == pytest.approx(trained.validation, abs=1e-6)
     part = binary().validation
     with torch.no_grad():
-        scores = models[0](part.inputs)[:, 0]
+        scores = trained.model(part.inputs)[:, 0]
     assert result.best.value == pytest.approx(sklearn.metrics.roc_auc_score(part.targets, scores), abs=1e-6)
     assert load_loss(tmp_path / "best.json").provenance["value"] == result.best.value
 

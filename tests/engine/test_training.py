@@ -128,7 +128,7 @@ def test_same_seed_same_result_and_global_states_untouched():
 
 
 def test_same_result_in_another_process():
-    code = """from tests.engine.test_single_training import regression, train
+    code = """from tests.engine.test_training import regression, train
 print(train(regression(), 'mse', steps=60, device='cpu').test)"""
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert float(printed) == train(regression(), "mse", steps=60, device="cpu").test
@@ -176,15 +176,18 @@ def test_a_factory_that_makes_no_module():
         train(regression(model=lambda: 3), "mse", device="cpu")
 
 
-def test_the_trained_model_is_handed_over_unless_it_diverged():
-    task, kept = regression(), []
-    score = train(task, "mse", seed=4, steps=40, device="cpu", keep=kept.append)
-    assert score == train(task, "mse", seed=4, steps=40, device="cpu")
-    (model,) = kept
+def test_a_score_has_the_trained_model_on_request():
+    task = regression()
+    score, without = (train(task, "mse", seed=4, steps=40, device="cpu", keep_model=keep) for keep in (True, False))
+    assert score == without
+    assert score.to_dict() == without.to_dict()
+    assert "model" not in score.to_dict()
+    assert without.model is None
     with torch.no_grad():
-        outputs = model.eval()(task.test.inputs)
+        outputs = score.model(task.test.inputs)
     assert F.mse_loss(outputs, task.test.targets).item() == pytest.approx(score.test, rel=1e-5)
-    train([task, task], "mse", steps=2, device="cpu", keep=kept.append)
-    assert len(kept) == 3
-    assert train(task, "mse", steps=60, lr=1e6, device="cpu", keep=kept.append).diverged
-    assert len(kept) == 3
+    first, second = train([task, task], "mse", steps=2, device="cpu", keep_model=True)
+    assert first.model is not second.model
+    diverged = train(task, "mse", steps=60, lr=1e6, device="cpu", keep_model=True)
+    assert diverged.diverged
+    assert diverged.model is None

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.func import functional_call
 
 from evomal.engine import Engine, EngineSettings
-from evomal.engine.network_losses import NetworkLosses
 from evomal.engine.resolve import initial_model
+from evomal.engine.weight_optimisation import NetworkLosses
 from evomal.losses import CrossEntropyLoss, NeuralLoss
 from evomal.losses.neural import layers_of, starting_layers, weight_count, weights_of
 from evomal.randomness import torch_generator
