@@ -1,7 +1,7 @@
 """What the data functions of several figures share: tables, statistics, gradients, and models trained to look into."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -162,7 +162,8 @@ def _trained(
                 task, compared.loss, seed=seed, steps=options.get("steps"), milestones=options.get("milestones"),
                 device=options.get("device", "auto"), curve_points=curve_points, progress=True, keep_model=True,
             )  # fmt: skip
-            yield TrainedModel(contestant.name, compared.loss, score, score.model)
+            # Without the model, as callers keep the scores of all trainings.
+            yield TrainedModel(contestant.name, compared.loss, replace(score, model=None), score.model)
 
 
 def fixed_rows(part: Part, samples: int, *purpose: str) -> Part:
