@@ -13,7 +13,7 @@ from evomal.expression.prefix import end_of_subtree
 from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY, VERMILLION
-from evomal.methods.candidates import Candidate
+from evomal.methods.candidates import Candidate, best_of
 from evomal.runs.reading import UNKNOWN, Run, Runs
 from evomal.text import plural, shorten
 
@@ -109,20 +109,7 @@ class Ancestry:
 
 
 def ancestry(runs: Runs) -> Ancestry:
-    """Find the ancestors of the best candidate of one run.
-
-    Args:
-        runs: The run.
-
-    Returns:
-        The ancestors; a sentence says why if there are none.
-
-    Raises:
-        InputError: If there are several runs.
-
-    Example:
-        >>> steps = ancestry(read_runs(["runs/mine"])).changes()  # doctest: +SKIP
-    """
+    """Return the ancestors of the best candidate of one run; a sentence says why if there are none."""
     run = runs.only()
     if run is None:
         return Ancestry(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
@@ -138,12 +125,7 @@ def ancestry(runs: Runs) -> Ancestry:
 def changed(before: str, after: str) -> tuple[str, str]:
     """Return the smallest part of one expression and what replaces it in the other.
 
-    Args:
-        before: An expression.
-        after: Another expression.
-
-    Returns:
-        Both whole texts if they are not expressions, or differ in several arguments from the root on.
+    Both whole texts are returned if they are not expressions, or differ in several arguments from the root on.
 
     Example:
         >>> changed("abs(sub(f, y))", "abs(sub(f, 1))")
@@ -173,12 +155,8 @@ def _arguments(tree: Expression, position: int) -> list[int]:
 
 
 def _best(run: Run) -> Candidate | None:
-    """The final's winner, else the candidate that an archive ranks first: by fitness, then size, then age."""
-    if run.final is not None:
-        return run.final.winner[0]
-    return min(
-        run.trained, key=lambda row: (row.fitness, row.size or math.inf, row.generation, row.index), default=None
-    )
+    """The final's winner, or the best candidate where there was no final."""
+    return best_of(run.trained) if run.final is None else run.final.winner[0]
 
 
 def _traced(run: Run, best: Candidate) -> tuple[tuple[Ancestor, ...], int]:
@@ -248,14 +226,7 @@ _LINE_LENGTH, _LONGEST_TITLE, _LEAST_PART = 118, 90, 12  # characters
 
 
 def draw_ancestry(data: Ancestry) -> "Figure":
-    """Draw the ancestors above, and the changes along the main line below.
-
-    Args:
-        data: What `ancestry` returned.
-
-    Returns:
-        A figure of page width, or a sentence where there is nothing to draw.
-    """
+    """Draw the ancestors above, and the changes along the main line below."""
     if not data.ancestors:
         return style.sentence_figure(data.sentence, "page")
     lines = change_lines(data.changes(), most=_MOST_STEPS, length=_LINE_LENGTH)

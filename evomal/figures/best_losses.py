@@ -160,7 +160,7 @@ def _row(run: Run, candidate: Candidate, rows: Sequence[RankedLoss]) -> RankedLo
 def _rank(run: Run, candidate: Candidate) -> tuple[float, ...]:
     scores = _scores(run, candidate)
     cost = (0.0, scores.mean) if scores is not None else (1.0, candidate.fitness)
-    return (*cost, candidate.fitness, candidate.size or math.inf, candidate.generation, candidate.index)
+    return (*cost, *candidate.rank)
 
 
 def _scores(run: Run, candidate: Candidate) -> Scores | None:

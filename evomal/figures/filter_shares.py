@@ -70,9 +70,6 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
 
     Returns:
         One group per method, or one per task and method.
-
-    Example:
-        >>> shares = filter_shares(read_runs(["runs"]), across_tasks=True)  # doctest: +SKIP
     """
     by_task = runs.by_method()
     groups = [(task, group) for (task, _), methods in by_task.items() for group in methods.values()]
@@ -126,14 +123,7 @@ _NOTE = "mean share over the searches that reached the generation; elites are no
 
 
 def draw_filter_shares(data: FilterShares) -> "Figure":
-    """Draw one panel per group, in which the shares of each generation add up to 100 %.
-
-    Args:
-        data: What `filter_shares` returned.
-
-    Returns:
-        A figure of page width, or a sentence where there is nothing to draw.
-    """
+    """Draw one panel per group, in which the shares of each generation add up to 100 %."""
     if not data.groups:
         return style.sentence_figure(data.sentence, "page")
     has_one_task = len({group.task for group in data.groups}) == 1

@@ -8,7 +8,7 @@ from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY
 from evomal.methods import readable
-from evomal.methods.candidates import Candidate, genome_from
+from evomal.methods.candidates import Candidate, front_of, genome_from
 from evomal.runs.reading import UNKNOWN, Runs
 
 if TYPE_CHECKING:
@@ -75,30 +75,17 @@ class Front:
 
 
 def front(runs: Runs) -> Front:
-    """Find the front of size and fitness of one run.
-
-    Args:
-        runs: The run. As in the archive of a search, ties go to the smaller loss, then to the earlier one.
-
-    Returns:
-        All losses that the run trained, those on the front marked.
-
-    Raises:
-        InputError: If there are several runs.
-
-    Example:
-        >>> best = front(read_runs(["runs/mine"])).best  # doctest: +SKIP
-    """
+    """Return all losses that one run trained, with those on the front of size and fitness marked."""
     run = runs.only()
     if run is None:
         return Front(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
-    sized = [(candidate.size, candidate) for candidate in run.trained if candidate.size is not None]
-    sized.sort(key=lambda pair: (pair[0], pair[1].fitness, pair[1].generation, pair[1].index))
-    points: list[FrontPoint] = []
-    least = float("inf")
-    for size, candidate in sized:
-        points.append(FrontPoint(size, run.value(candidate.fitness), candidate, candidate.fitness < least))
-        least = min(least, candidate.fitness)
+    best = {(candidate.generation, candidate.index) for candidate in front_of(run.trained)}
+    points = [
+        FrontPoint(size, run.value(candidate.fitness), candidate, (candidate.generation, candidate.index) in best)
+        for candidate in run.trained
+        if (size := candidate.size) is not None
+    ]
+    points.sort(key=lambda point: (point.size, point.candidate.rank))
     unsized = len(run.trained) - len(points)
     sentence = "" if points else "nothing was trained in this run"
     return Front(run.task, run.method, run.metric, run.higher_is_better, tuple(points), unsized, sentence)
@@ -114,14 +101,7 @@ def formula_of(candidate: Candidate) -> str:
 
 
 def draw_front(data: Front) -> "Figure":
-    """Draw size against the metric, with the front as a line.
-
-    Args:
-        data: What `front` returned.
-
-    Returns:
-        A figure of column width; losses beyond the axis are marked at its edge.
-    """
+    """Draw size against the metric, with the front as a line; losses beyond the axis are marked at its edge."""
     if not data.points:
         return style.sentence_figure(data.sentence)
     figure = style.new_figure("column", 2.9)

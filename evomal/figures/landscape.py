@@ -147,10 +147,6 @@ def landscapes(
 
     Raises:
         InputError: If an argument is wrong, or the model has no weights with filters.
-
-    Example:
-        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")  # doctest: +SKIP
-        >>> found = landscapes(task, ["mse"], points=5, steps=100)  # doctest: +SKIP
     """
     one_of("of", of, get_args(Height))
     whole_number("samples", samples, at_least=1)
@@ -255,15 +251,7 @@ _MOST_BESIDE = 3
 
 
 def draw_landscapes(data: Landscapes) -> "Figure":
-    """Draw the landscapes as lines, or as contours in two dimensions.
-
-    Args:
-        data: What `landscapes` returned.
-
-    Returns:
-        A figure with one panel for all losses if their heights can be compared, else with one panel per loss; a
-        sentence if every training diverged.
-    """
+    """Draw the landscapes in one panel if their heights can be compared, else, and in two dimensions, in one each."""
     if not data.losses:
         return style.sentence_figure("; ".join(data.sentences))
     with style.figure_style():

@@ -40,11 +40,11 @@ class RateTraining:
 
 @dataclass(frozen=True)
 class RatePoint:
-    """One loss, or what a method found, at one rate."""
+    """One loss, or the losses that a method found, at one rate."""
 
     rate: float
     trainings: tuple[RateTraining, ...]
-    """Empty where a search found nothing."""
+    """Empty if the searches found nothing."""
 
     @property
     def diverged(self) -> int:
@@ -53,7 +53,7 @@ class RatePoint:
 
     @property
     def values(self) -> list[float]:
-        """What is averaged: the trainings that did not diverge; of several searches, each one's mean over its seeds."""
+        """The results of trainings that did not diverge; for several searches, the mean of each over its seeds."""
         by_search: dict[int, list[float]] = {}
         for training in self.trainings:
             if not training.diverged:
@@ -72,7 +72,7 @@ class RatePoint:
 
     @property
     def deviation(self) -> float:
-        """The sample's; NaN for fewer than two."""
+        """The sample standard deviation; NaN for fewer than two."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
 
 
@@ -94,15 +94,15 @@ class RateCurves:
     steps: int
     seeds: int
     searches: int
-    """Of each method; 0 where no method searched."""
+    """The number of searches of each method; 0 if no method searched."""
     lines: tuple[RateLine, ...]
     sentences: tuple[str, ...]
-    """What diverged or is missing."""
+    """Which trainings diverged or are missing."""
     milestones: tuple[int, ...] = ()
     """Steps at which the learning rate was divided by ten."""
 
     def best(self, line: RateLine) -> RatePoint | None:
-        """The rate with the best mean, of those at which nothing diverged; None where there is none."""
+        """Return the rate with the best mean among those at which nothing diverged; None if there is none."""
         sound = [point for point in line.points if point.values and not point.diverged]
         sign = 1 if self.lower_is_better else -1
         return min(sound, key=lambda point: sign * point.mean) if sound else None
@@ -189,7 +189,7 @@ _LINE_OF_MARKERS = 0.055  # of the panel's height
 
 
 def draw_rate_curves(data: RateCurves) -> "Figure":
-    """A figure of column width; a line is over the trainings that did not diverge, a cross says that some did."""
+    """Draw the mean over the trainings that did not diverge, with a cross where some did."""
     if not data.lines:
         return style.sentence_figure("; ".join(data.sentences))
     figure = style.new_figure("column", 2.8)
@@ -217,7 +217,7 @@ def _band(data: RateCurves, line: RateLine) -> Band:
 
 
 def _make_room(axes: "Axes", data: RateCurves) -> None:
-    """Room above the lines for the crosses."""
+    """Make room above the lines for the crosses."""
     if not any(point.values for line in data.lines for point in line.points):
         axes.set_yticks([])
         return
@@ -228,12 +228,12 @@ def _make_room(axes: "Axes", data: RateCurves) -> None:
 
 
 def _crossed(data: RateCurves) -> list[int]:
-    """The lines that diverged somewhere, by their numbers."""
+    """The numbers of the lines that diverged somewhere."""
     return [number for number, line in enumerate(data.lines) if any(point.diverged for point in line.points)]
 
 
 def _draw_diverged(axes: "Axes", line: RateLine, number: int, height: float) -> None:
-    """Crosses near the top edge, at a height of their own so that none covers another; how many, where not all did."""
+    """Crosses near the top edge, one height per line, with the number of trainings if not all diverged."""
     colour, _ = style.line_style(number)
     across = axes.get_xaxis_transform()
     crossed = [point for point in line.points if point.diverged]
@@ -269,5 +269,5 @@ def _note(data: RateCurves) -> str:
     else:
         parts.append(plural(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else ""))
     if _crossed(data):
-        parts.append("crosses: trainings that diverged, all or so many")
+        parts.append("crosses: trainings that diverged, all or the given number")
     return "; ".join(parts)

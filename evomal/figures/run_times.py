@@ -74,17 +74,7 @@ class RunTimes:
 
 
 def run_times(runs: Runs) -> RunTimes:
-    """Average the recorded times of candidates; the time to start a search or to draw its figures is not recorded.
-
-    Args:
-        runs: The searches.
-
-    Returns:
-        One group per task and method.
-
-    Example:
-        >>> times = run_times(read_runs(["runs"]))  # doctest: +SKIP
-    """
+    """Average the recorded times of candidates; the time to start a search or to draw its figures is not recorded."""
     found = [group for methods in runs.by_method().values() for group in methods.values()]
     begun = [[run for run in group if run.candidates] for group in found]
     groups = tuple(_times(group) for group in begun if group)
@@ -131,14 +121,7 @@ _LONGEST_TITLE = 80
 
 
 def draw_run_times(data: RunTimes) -> "Figure":
-    """Draw one stacked bar per method, with a panel for each task.
-
-    Args:
-        data: What `run_times` returned.
-
-    Returns:
-        A figure of page width, or a sentence where there is nothing to draw.
-    """
+    """Draw one stacked bar per method, with a panel for each task."""
     if not data.groups:
         return style.sentence_figure(data.sentence, "page")
     tasks: dict[str, list[MethodTimes]] = {}

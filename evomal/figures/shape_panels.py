@@ -281,23 +281,7 @@ class Surfaces:
 
 
 def loss_surfaces(losses: Mapping[str, Loss], *, points: int = 61) -> Surfaces:
-    """Sample regression losses over target and output, both from -3 to 3.
-
-    Args:
-        losses: The losses by the names that the figure shows.
-        points: The number of positions of each variable.
-
-    Returns:
-        One surface per loss, in double precision.
-
-    Raises:
-        InputError: If a loss is not for regression, or there are too few points.
-
-    Example:
-        >>> from evomal.losses import named_loss
-        >>> loss_surfaces({"mse": named_loss("mse")}, points=3).surfaces[0].value.max()
-        np.float64(36.0)
-    """
+    """Sample regression losses, given by name, over target and output, both from -3 to 3, in double precision."""
     whole_number("points", points, at_least=3)
     positions = np.linspace(-_LARGEST, _LARGEST, points)
     f, y = (grid.reshape(-1) for grid in np.meshgrid(positions, positions, indexing="ij"))
@@ -329,17 +313,7 @@ _IN_ORDER: tuple[tuple[str, Any], ...] = (
 
 
 def draw_shape_panels(shapes: ShapePanels) -> "Figure":
-    """Draw one row of panels per loss or family: losses on the left, gradients on the right.
-
-    Args:
-        shapes: What `shape_panels` returned.
-
-    Returns:
-        A figure of page width.
-
-    Example:
-        >>> figure = draw_shape_panels(shape_panels({}, ["focal"]))
-    """
+    """Draw one row of panels per loss or family: losses on the left, gradients on the right."""
     if not shapes.rows:
         return style.sentence_figure("there is no loss to draw", "page")
     height = _ROW_HEIGHT * len(shapes.rows) + _FOOT
@@ -389,18 +363,7 @@ def _draw_panel(axes: "Axes", panel: Panel, quantity: str, shapes: ShapePanels) 
 
 
 def draw_surfaces(data: Surfaces) -> "Figure":
-    """Draw one panel per regression loss, with the target across, the output upwards and the loss as colour.
-
-    Args:
-        data: What `loss_surfaces` returned.
-
-    Returns:
-        A figure with three panels in a row.
-
-    Example:
-        >>> from evomal.losses import named_loss
-        >>> figure = draw_surfaces(loss_surfaces({"mse": named_loss("mse")}, points=9))
-    """
+    """Draw one panel per regression loss, with the target across, the output upwards and the loss as colour."""
     if not data.surfaces:
         return style.sentence_figure("there is no loss to draw", "page")
     with style.figure_style():

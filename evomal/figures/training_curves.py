@@ -111,10 +111,6 @@ def training_curves(
 
     Returns:
         One curve per loss.
-
-    Example:
-        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")  # doctest: +SKIP
-        >>> curves = training_curves(task, ["mse", "huber"], steps=100)  # doctest: +SKIP
     """
     scores: dict[str, list[Score]] = {}
     sentences = []
@@ -137,14 +133,7 @@ _UNLIKE = 10.0  # a line whose range is so many times smaller would look flat be
 
 
 def draw_training_curves(data: TrainingCurves) -> "Figure":
-    """Draw the validation metric on the left and the training loss on the right.
-
-    Args:
-        data: What `training_curves` returned.
-
-    Returns:
-        A figure of page width, or a sentence if every training diverged.
-    """
+    """Draw the validation metric on the left and the training loss on the right."""
     curves = [curve for curve in data.losses if curve.trained]
     if not curves:
         return style.sentence_figure("; ".join(data.sentences))

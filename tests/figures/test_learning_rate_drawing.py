@@ -71,7 +71,7 @@ def test_diverged_points_are_crosses_at_the_top_edge(low):
     figure.draw_without_rendering()
     top = axes.transAxes.inverted().transform(axes.transData.transform([(1.0, 2.0)]))[0][1]
     assert top < heights[1]  # nothing lies among the crosses
-    assert "crosses: trainings that diverged, all or so many" in " ".join(figure.get_supxlabel().split())
+    assert "crosses: trainings that diverged, all or the given number" in " ".join(figure.get_supxlabel().split())
 
 
 def test_a_figure_of_crosses_alone_can_be_drawn():
