@@ -23,7 +23,8 @@ from evomal.cli.options import (
 )
 from evomal.cli.searching import DataFolder
 from evomal.errors import InputError
-from evomal.figures.data import FIRST_SEED, TrainingOptions, shown_metric, usual_losses
+from evomal.tasks.metrics import metric_text
+from evomal.figures.data import FIRST_SEED, TrainingOptions, usual_losses
 from evomal.figures.landscape import UNMOVED, Landscapes, draw_landscapes, landscapes
 from evomal.figures.learning_rate import RateCurves, draw_rate_curves, rate_curves, recorded_rate_curves
 from evomal.figures.training_curves import TrainingCurves, draw_training_curves, training_curves
@@ -187,7 +188,7 @@ def _curve_lines(found: TrainingCurves) -> Iterator[str]:
 def _picture_lines(found: Representations) -> Iterator[str]:
     yield f"{plural(found.rows, 'test row')} of {found.task} after {found.schedule}, seed {found.seed}"
     for picture in found.losses:
-        line = f"{_name(picture.name)}: test {found.metric} {shown_metric(picture.test, found.metric)}"
+        line = f"{_name(picture.name)}: test {found.metric} {metric_text(picture.test, found.metric)}"
         if picture.same_class_neighbours is not None:
             line += f"; {picture.same_class_neighbours:.1%} of rows have their nearest row in their own class"
         yield f"{line} ({plural(picture.features, 'input')} of {picture.layer})"
@@ -211,7 +212,7 @@ def _rate_lines(found: RateCurves) -> Iterator[str]:
 def _with_deviation(mean: float, deviation: float, metric: str) -> str:
     if math.isnan(mean):
         return "diverged"
-    return shown_metric(mean, metric) + ("" if math.isnan(deviation) else f" ± {shown_metric(deviation, metric)}")
+    return metric_text(mean, metric, None if math.isnan(deviation) else deviation)
 
 
 def _name(name: str) -> str:

@@ -20,7 +20,8 @@ from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
 from evomal.tasks import MODELS, TASKS, Hardships, Task
 from evomal.tasks.datasets import DATASETS, data_folder, dataset_named, fetch
-from evomal.text import printable
+from evomal.tasks.metrics import metric_text
+from evomal.text import plural, printable
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 _MISUSE: Any = typer.BadParameter.__base__
@@ -254,9 +255,9 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings,
             typer.echo(f"{task.name}, seed {seed}: {_scored(score, task.metric.name)}")
     trained = [score.test for score in scores if not score.diverged]
     if shown and trained:
-        spread = f" ± {statistics.stdev(trained):.4f}" if len(trained) > 1 else ""
-        average = f"test {task.metric.name} {statistics.mean(trained):.4f}{spread} over {len(trained)} seeds"
-        typer.echo(f"{task.name}: {average}")
+        metric, deviation = task.metric.name, statistics.stdev(trained) if len(trained) > 1 else None
+        average = metric_text(statistics.mean(trained), metric, deviation)
+        typer.echo(f"{task.name}: test {metric} {average} over {plural(len(trained), 'seed')}")
     if shown and len(trained) < seeds:
         typer.echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
     if shown and (copies := task.record.get("equal_rows_across_splits")):
@@ -268,8 +269,9 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: TrainingSettings,
 def _scored(score: Score, metric: str) -> str:
     if score.diverged:
         return f"diverged: {score.sentence}"
-    others = ", ".join(f"{name} {value:.4f}" for name, value in score.metrics.items() if name != metric)
-    return f"test {metric} {score.test:.4f}, validation {score.validation:.4f} ({others})"
+    others = ", ".join(f"{name} {metric_text(value, name)}" for name, value in score.metrics.items() if name != metric)
+    test, validation = (metric_text(value, metric) for value in (score.test, score.validation))
+    return f"test {metric} {test}, validation {validation} ({others})"
 
 
 @app.command("export")

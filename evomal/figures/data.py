@@ -17,7 +17,6 @@ from evomal.figures.style import FloatArray
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.progress import Announce
 from evomal.randomness import generator
-from evomal.tasks.metrics import shown_in_percent
 from evomal.tasks.task import Part, Recipe, Task
 from evomal.text import plural
 from evomal.verdict.comparing import EVALUATION_SEEDS
@@ -59,21 +58,6 @@ def span(values: FloatArray) -> float:
     """Return the difference of the largest and the smallest finite value; 0 where there is none."""
     finite = values[np.isfinite(values)]
     return float(np.ptp(finite)) if finite.size else 0.0
-
-
-def metric_words(metric: str) -> str:
-    """Return the metric's name for an axis, with its unit."""
-    return f"{metric.replace('_', ' ')} (%)" if shown_in_percent(metric) else metric.replace("_", " ")
-
-
-def metric_scale(metric: str) -> float:
-    """Return the factor between a value and what is shown: shares are shown in percent."""
-    return 100.0 if shown_in_percent(metric) else 1.0
-
-
-def shown_metric(value: float, metric: str) -> str:
-    """Return the value as text."""
-    return f"{100 * value:.2f} %" if shown_in_percent(metric) else f"{value:.4g}"
 
 
 class TrainingOptions(TypedDict, total=False):

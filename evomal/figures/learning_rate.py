@@ -10,8 +10,9 @@ import numpy as np
 
 from evomal.errors import InputError
 from evomal.figures import style
-from evomal.figures.data import metric_scale, metric_words, table
+from evomal.figures.data import table
 from evomal.figures.style import Band
+from evomal.tasks.metrics import metric_label, metric_scale
 from evomal.text import plural
 from evomal.verdict.comparison import Entry, RateCurve
 from evomal.verdict.folder import read_result
@@ -198,7 +199,7 @@ def draw_rate_curves(data: RateCurves) -> "Figure":
         axes.set_xscale("log")
         _set_rate_ticks(axes, data)
         axes.set_xlabel("base learning rate")
-        axes.set_ylabel(f"test {style.figure_text(metric_words(data.metric))}")
+        axes.set_ylabel(f"test {style.figure_text(metric_label(data.metric))}")
         style.draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
         _make_room(axes, data)
         for row, number in enumerate(_crossed(data)):

@@ -14,14 +14,13 @@ from evomal.figures.data import (
     FIRST_SEED,
     TrainingOptions,
     mean_and_deviation,
-    metric_scale,
-    metric_words,
     schedule_of,
     span,
     table,
     trained_models,
 )
 from evomal.figures.style import Band, FloatArray
+from evomal.tasks.metrics import metric_label, metric_scale
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 
@@ -144,7 +143,7 @@ def draw_training_curves(data: TrainingCurves) -> "Figure":
         found = [(curve, *curve.over_seeds("validation")) for curve in curves]
         bands = [Band(curve.name, curve.steps, scale * mean, scale * spread) for curve, mean, spread in found]
         style.draw_bands(left, bands)
-        left.set_ylabel(f"validation {style.figure_text(metric_words(data.metric))}")
+        left.set_ylabel(f"validation {style.figure_text(metric_label(data.metric))}")
         _draw_training_loss(right, curves)
         for axes in (left, right):
             axes.set_xlabel("training step")

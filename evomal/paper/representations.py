@@ -17,13 +17,13 @@ from evomal.figures.data import (
     TrainingOptions,
     fixed_rows,
     schedule_of,
-    shown_metric,
     table,
     trained_models,
 )
 from evomal.figures.style import GREY, INK, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
+from evomal.tasks.metrics import metric_text
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 from evomal.verdict.words import schedule_words
@@ -246,7 +246,7 @@ def draw_representations(data: Representations) -> "Figure":
             points = _draw_points(axes, data, found)
             axes.set_title(style.shown_name(found.name))
             metric = style.figure_text(data.metric.replace("_", " "))
-            axes.set_xlabel(f"test {metric} {shown_metric(found.test, data.metric)}")
+            axes.set_xlabel(f"test {metric} {metric_text(found.test, data.metric)}")
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[["top", "right"]].set_visible(True)

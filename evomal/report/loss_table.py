@@ -11,7 +11,7 @@ from evomal.figures.style import FloatArray
 from evomal.report.formulas import formula_text, mathml, symbols_of
 from evomal.report.page import in_code, scrolling
 from evomal.runs.reading import Run
-from evomal.tasks.metrics import shown_in_percent
+from evomal.tasks.metrics import metric_label, metric_number, metric_text
 from evomal.text import LONGEST_FORMULA, escape_html, plural, shorten
 
 _WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
@@ -65,27 +65,15 @@ _LONGEST_WORD = 40
 _FINAL = "mean in the final"
 
 
-def metric_words(metric: str) -> str:
-    """The metric with its unit: shares are shown in percent."""
-    name = shorten(metric.replace("_", " "), _LONGEST_WORD)
-    return f"{name} (%)" if shown_in_percent(metric) else name
-
-
-def shown_value(value: float, metric: str) -> str:
-    """The number of it, in the metric's unit."""
-    return f"{100 * value:.2f}" if shown_in_percent(metric) else f"{value:.4g}"
-
-
 def metric_value(value: float, metric: str) -> str:
     """Metric, number and unit, for a sentence."""
-    unit = " %" if shown_in_percent(metric) else ""
-    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {shown_value(value, metric)}{unit}"
+    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {metric_text(value, metric)}"
 
 
 def loss_table(best: BestLosses, *, with_runs: bool) -> str:
     """HTML; `with_runs` also says of which method and seed a loss is."""
     with_final = any(row.scores is not None for row in best.rows)
-    heads = ["rank", f"validation {metric_words(best.metric)}", *([_FINAL] if with_final else [])]
+    heads = ["rank", f"validation {metric_label(best.metric, _LONGEST_WORD)}", *([_FINAL] if with_final else [])]
     heads += ["shape", "size", "formula", "generation", "origin", *(["method", "seed"] if with_runs else [])]
     numbers = {"rank", heads[1], _FINAL, "size", "generation", "seed"}
     head = "".join(
@@ -110,9 +98,9 @@ def table_sentence(best: BestLosses) -> str:
 def _row(place: int, row: RankedLoss, metric: str, *, with_runs: bool, with_final: bool) -> str:
     sketch, origin = row.sketch, shorten(row.candidate.origin, _LONGEST_WORD)
     drawn = "" if sketch is None else sparkline(sketch.positions, sketch.values, _axis(sketch))
-    mean = None if row.mean is None else shown_value(row.mean, metric)
+    mean = None if row.mean is None else metric_number(row.mean, metric)
     shown = [
-        _number(place), _number(shown_value(row.value, metric)), *([_number(mean)] if with_final else []),
+        _number(place), _number(metric_number(row.value, metric)), *([_number(mean)] if with_final else []),
         f"<td>{drawn}</td>", _number(row.size),
         f'<td class="formula-cell">{_formula(row)}</td>', _number(row.generation), f"<td>{escape_html(origin)}</td>",
     ]  # fmt: skip
@@ -172,7 +160,7 @@ class ShownFormula:
         if row.scores is not None and row.mean is not None:
             seeds = plural(len(row.scores.values), "fresh seed")
             value = (
-                f"{metric_value(row.mean, metric)} (mean of {seeds}; {shown_value(row.value, metric)} in the search)"
+                f"{metric_value(row.mean, metric)} (mean of {seeds}; {metric_number(row.value, metric)} in the search)"
             )
         return (
             f"Validation {value}{size}, "
@@ -186,7 +174,7 @@ class ShownFormula:
         costs = dict(run.rivals) if run.final is None else {name: one.mean for name, one in run.final.rivals.items()}
         shown = [
             f"{shorten(name, _LONGEST_NAME)} "
-            + (shown_value(run.value(cost), metric) if math.isfinite(cost) else "diverged")
+            + (metric_number(run.value(cost), metric) if math.isfinite(cost) else "diverged")
             for name, cost in costs.items()
         ]
         if not shown:

@@ -9,8 +9,6 @@ from evomal.errors import InputError
 from evomal.figures.data import (
     fixed_rows,
     mean_and_deviation,
-    metric_words,
-    shown_metric,
     trained_models,
     usual_losses,
 )
@@ -75,8 +73,6 @@ def test_means_deviations_and_numbers_for_people():
     assert deviation[0] == pytest.approx(np.sqrt(2))
     assert np.isnan(deviation[1])
     assert np.isnan(mean_and_deviation(np.array([[1.0]]))[1]).all()
-    assert (metric_words("error_rate"), metric_words("macro_f1")) == ("error rate (%)", "macro f1")
-    assert (shown_metric(0.12345, "error_rate"), shown_metric(0.12345, "mse")) == ("12.35 %", "0.1235")
     assert (plural(1, "seed"), plural(1200, "row")) == ("1 seed", "1,200 rows")
 
 

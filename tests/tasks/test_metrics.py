@@ -14,6 +14,10 @@ from evomal.tasks.metrics import (
     METRICS,
     Metric,
     chosen_metric,
+    metric_label,
+    metric_number,
+    metric_scale,
+    metric_text,
     missing_class,
     recorded_direction,
     shown_in_percent,
@@ -158,6 +162,16 @@ def test_the_registry_knows_direction_and_unit():
     assert shown_in_percent("ece")
     assert not shown_in_percent("auroc")
     assert not shown_in_percent("mine")
+
+
+def test_values_are_shown_in_one_way():
+    assert (metric_label("error_rate"), metric_label("macro_f1")) == ("error rate (%)", "macro f1")
+    assert (metric_label("m" * 99, 9), metric_scale("ece"), metric_scale("mse")) == ("m" * 8 + "…", 100.0, 1.0)
+    assert (metric_number(0.10567, "error_rate"), metric_number(0.10567, "mse")) == ("10.57", "0.1057")
+    assert metric_number(0.10567, "mse", digits=2) == "0.11"
+    assert (metric_text(0.12345, "error_rate"), metric_text(0.12345, "mse")) == ("12.35 %", "0.1235")
+    assert metric_text(0.12345, "error_rate", 0.00567) == "12.35 ± 0.57 %"
+    assert metric_text(1234.5, "mse", 0.0567) == "1234 ± 0.057"
 
 
 def test_choosing_by_name():
