@@ -23,13 +23,13 @@ from evomal.cli.options import (
 )
 from evomal.cli.searching import DataFolder
 from evomal.errors import InputError
-from evomal.tasks.metrics import metric_text
 from evomal.figures.data import FIRST_SEED, TrainingOptions, usual_losses
 from evomal.figures.landscape import UNMOVED, Landscapes, draw_landscapes, landscapes
 from evomal.figures.learning_rate import RateCurves, draw_rate_curves, rate_curves, recorded_rate_curves
 from evomal.figures.training_curves import TrainingCurves, draw_training_curves, training_curves
 from evomal.paper.representations import Representations, draw_representations, representations
 from evomal.tasks import Hardships, Task
+from evomal.tasks.metrics import metric_text
 from evomal.text import plural, printable, shorten
 from evomal.verdict.comparing import rate_curve
 from evomal.verdict.words import schedule_words

@@ -28,7 +28,7 @@ from evomal.verdict.contestants import (
     searched_contestants,
 )
 from evomal.verdict.folder import TrainingLog
-from evomal.verdict.statistics import Paired, paired
+from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.trials import Trial, Trials, final_recipe, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
 from evomal.verdict.words import Evidence, Verdict, nothing_found, unit_of, verdict
@@ -44,21 +44,29 @@ class Plan:
     settings: SearchSettings
     seeds: int
     search_seeds: int
-    tune_lr: int = 0
-    rescale: bool = False
-    folder: Path | None = None
-    listener: SearchListener | None = None
+    tune_lr: int
+    rescale: bool
+    folder: Path | None
+    progress: bool
+    listener: SearchListener | None
 
     @classmethod
     def of(
-        cls, settings: SearchSettings, folder: str | os.PathLike[str] | None, *, seeds: int, search_seeds: int,
-        tune_lr: int = 0, rescale: bool = False,
+        cls, *, seeds: int = 5, search_seeds: int = 1, tune_lr: int = 0, rescale: bool = True, preset: str = "quick",
+        settings: SearchSettings | None = None, folder: str | os.PathLike[str] | None = None, progress: bool = False,
+        listener: SearchListener | None = None, **changes: Any,
     ) -> "Plan":  # fmt: skip
-        """The plan, or an InputError that names the number that is out of bounds."""
+        """The plan of the arguments of `compare`; InputError if one is not valid."""
+        resolved = SearchSettings.given(settings, preset, changes)
         whole_number("seeds", seeds, at_least=1)
         whole_number("search_seeds", search_seeds, at_least=1)
         whole_number("tune_lr", tune_lr, at_least=0)
-        return cls(settings, seeds, search_seeds, tune_lr, rescale, None if folder is None else Path(folder))
+        place = None if folder is None else Path(folder)
+        return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener)
+
+    def judged(self, task: Task) -> Task:
+        """The task with the metric of the settings, if they name one."""
+        return task if self.settings.metric is None else task.judged_by(self.settings.metric)
 
     @property
     def evaluation_seeds(self) -> range:
@@ -66,10 +74,10 @@ class Plan:
         return range(EVALUATION_SEEDS, EVALUATION_SEEDS + self.seeds)
 
     @contextlib.contextmanager
-    def running(self, task: Task, progress: bool, listener: SearchListener | None) -> Iterator["Plan"]:
+    def running(self, task: Task) -> Iterator["Plan"]:
         """The plan with its listener, while threads are set and workers, if the settings ask for any, are there."""
         with (
-            with_display(progress, listener) as listener,
+            with_display(self.progress, self.listener) as listener,
             thread_count(self.settings.threads),
             crew_if_wanted(self.settings, [task], _say(listener), stop_check(listener)),
         ):
@@ -137,13 +145,13 @@ def compare(
         >>> found.verdicts["robust"].kind
         'undecided'
     """
-    resolved = SearchSettings.given(settings, preset, changes)
     plan = Plan.of(
-        resolved, folder, seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale
+        seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, preset=preset, settings=settings,
+        folder=folder, progress=progress, listener=listener, **changes,
     )  # fmt: skip
-    task = task if resolved.metric is None else task.judged_by(resolved.metric)
+    task = plan.judged(task)
     base, given = _given(task, losses, methods)
-    with plan.running(task, progress, listener) as plan:
+    with plan.running(task) as plan:
         return compare_contestants(task, base, [*given, *plan.search(methods, task, on=task)], plan)
 
 
@@ -153,16 +161,8 @@ def transfer(
     losses: Losses = (),
     source: Task | Sequence[Task] | None = None,
     methods: Sequence[str] = ("evomal",),
-    seeds: int = 5,
     search_seeds: int = 5,
-    tune_lr: int = 0,
-    rescale: bool = True,
-    preset: str = "quick",
-    settings: SearchSettings | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    listener: SearchListener | None = None,
-    **changes: Any,
+    **options: Any,
 ) -> Transfer:
     """Compare losses on a task on which they were not learned (EvoMAL, section 5.1.1).
 
@@ -175,16 +175,9 @@ def transfer(
         losses: Losses to compare, as for `compare`.
         source: The task, or tasks, on which the methods search; None to compare given losses only.
         methods: Names of the methods that search on the source.
-        seeds: The number of evaluation seeds for each loss.
         search_seeds: The number of searches of each method.
-        tune_lr: As for `compare`, like all other arguments.
-        rescale: As for `compare`.
-        preset: As for `compare`.
-        settings: As for `compare`.
-        folder: As for `compare`.
-        progress: As for `compare`.
-        listener: As for `compare`.
-        **changes: Settings that differ from the preset.
+        **options: `seeds`, `tune_lr`, `rescale`, `preset`, `settings`, `folder`, `progress`, `listener` and settings
+            that differ from the preset, as for `compare`.
 
     Returns:
         The comparison on the target task, and the fitness of each search on the source.
@@ -199,10 +192,7 @@ def transfer(
         >>> [entry.name for entry in found.comparison.entries]
         ['mse', 'mae']
     """
-    resolved = SearchSettings.given(settings, preset, changes)
-    plan = Plan.of(
-        resolved, folder, seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale
-    )  # fmt: skip
+    plan = Plan.of(search_seeds=search_seeds, **options)
     if source is None and not losses:
         raise InputError("a transfer needs losses, or a source task on which to search for them")
     sources = [] if source is None else [source] if isinstance(source, Task) else list(source)
@@ -210,9 +200,9 @@ def transfer(
         if task.kind != to.kind:
             raise InputError(f"a loss for {task.kind} ({task.name}) cannot be used for {to.kind} ({to.name})")
     methods = methods if sources else ()
-    to = to if resolved.metric is None else to.judged_by(resolved.metric)
+    to = plan.judged(to)
     base, others = _given(to, losses, methods, [_best_name(method) for method in methods if search_seeds > 1])
-    with plan.running(to, progress, listener) as plan:
+    with plan.running(to) as plan:
         found = plan.search(methods, source, on=to) if source is not None else []
         for one in found:
             others += [one, best_search(one)] if search_seeds > 1 else [one]
@@ -228,31 +218,20 @@ def rate_curve(
     losses: Losses = (),
     methods: Sequence[str] = (),
     search_each: bool = False,
-    seeds: int = 5,
     search_seeds: int = 1,
-    preset: str = "quick",
-    settings: SearchSettings | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    listener: SearchListener | None = None,
-    **changes: Any,
+    **options: Any,
 ) -> RateCurve:
     """Compare losses at each of several learning rates (EvoMAL, section 5.5).
 
     Args:
         task: The task to train on.
         rates: The learning rates.
-        losses: Losses to compare, as for `compare`, like all arguments that are not named here.
+        losses: Losses to compare, as for `compare`.
         methods: Names of methods. They search at the untuned learning rate, and their losses are used at every rate.
         search_each: Whether methods search at each learning rate instead, as in the paper.
-        seeds: The number of evaluation seeds for each loss.
         search_seeds: The number of searches of each method; more than one only with `search_each`.
-        preset: As for `compare`.
-        settings: As for `compare`.
-        folder: As for `compare`.
-        progress: As for `compare`.
-        listener: As for `compare`.
-        **changes: Settings that differ from the preset.
+        **options: `seeds`, `preset`, `settings`, `folder`, `progress`, `listener` and settings that differ from the
+            preset, as for `compare`.
 
     Returns:
         A comparison for each learning rate.
@@ -274,17 +253,16 @@ def rate_curve(
         raise InputError(f"rates must be different but got {list(rates)}")
     if methods and search_seeds != 1 and not search_each:
         raise InputError("several search seeds need a search at each learning rate: search_each")
-    resolved = SearchSettings.given(settings, preset, changes)
-    plan = Plan.of(resolved, folder, seeds=seeds, search_seeds=search_seeds)
-    task = task if resolved.metric is None else task.judged_by(resolved.metric)
+    plan = Plan.of(search_seeds=search_seeds, rescale=False, **options)
+    task = plan.judged(task)
     base, given = _given(task, losses, methods)
     comparisons = {}
-    with plan.running(task, progress, listener) as plan:  # the same workers for all rates
+    with plan.running(task) as plan:  # the same workers for all rates
         found = [] if search_each else plan.search(methods, task, on=task)
         for number, rate in enumerate(rates, 1):
             plan.announce(f"learning rate {rate:g} ({number} of {len(rates)})")
             place = None if plan.folder is None else plan.folder / f"lr-{rate:g}"
-            at_rate = replace(plan, settings=resolved.with_changes(lr=float(rate)), folder=place)
+            at_rate = replace(plan, settings=plan.settings.with_changes(lr=float(rate)), folder=place)
             if search_each:
                 found = at_rate.search(methods, task, on=task)
             comparisons[rate] = compare_contestants(task, base, [*given, *found], at_rate)
@@ -320,7 +298,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
             )  # fmt: skip
     costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
     entries = [_with_difference(entry, base.name, costs) for entry in entries]
-    tuning_gain = _paired(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
+    tuning_gain = paired_searches(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
     recipe = final_recipe(task, plan.settings)
     return Comparison(
         task=task.name, record=dict(task.record), metric=task.metric.name, higher_is_better=higher,
@@ -386,35 +364,7 @@ def _with_difference(entry: Entry, baseline: str, costs: Costs) -> Entry:
     if entry.name == baseline:
         return entry
     variant: Variant = "plain" if entry.variant == "rescaled" else entry.variant
-    return replace(entry, difference=_paired(costs[entry.name, entry.variant], costs[baseline, variant][0]))
-
-
-def _paired(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
-    """One loss: seed by seed. Several searches: search by search, each by its mean over the seeds.
-
-    A claim about a loss is about the next training, one about a method is about the next search. The trainings of all
-    searches share their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end,
-    and of the two p the larger.
-    """
-    whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
-    if len(whole) == 1:
-        return paired(whole[0], base)
-    by_search = paired([_mean(row) for row in whole], [_mean(base)] * len(whole))
-    by_seed = paired([_mean(column) for column in zip(*whole, strict=True)], base)
-    lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
-    known = None not in (*lows, *highs)
-    return replace(
-        by_search,
-        low=min(low for low in lows if low is not None) if known else None,
-        high=max(high for high in highs if high is not None) if known else None,
-        p=max(by_search.p, by_seed.p),
-        test=max((by_search, by_seed), key=lambda found: found.p).test,
-        noun="search",
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return replace(entry, difference=paired_searches(costs[entry.name, entry.variant], costs[baseline, variant][0]))
 
 
 def _verdicts(
@@ -433,7 +383,7 @@ def _verdicts(
         evidence = Evidence(
             plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
             tuned_lr=tuned_lr, tuning=tuning,
-            untuned=None if tuning is None else _paired(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
+            untuned=None if tuning is None else paired_searches(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
         )  # fmt: skip
         found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
     return found

@@ -6,7 +6,7 @@ finite counts as diverged, so that NaN can never win.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -155,6 +155,30 @@ def paired(
     )
 
 
+def paired_searches(costs: Sequence[Sequence[float]], base: Sequence[float]) -> Paired:
+    """Compare the costs of one loss seed by seed, or those of several searches by the mean of each over the seeds.
+
+    A claim about a loss is about the next training, one about a method is about the next search. The trainings of all
+    searches share their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end,
+    and of the two p the larger.
+    """
+    whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
+    if len(whole) == 1:
+        return paired(whole[0], base)
+    by_search = paired([_average(row) for row in whole], [_average(base)] * len(whole))
+    by_seed = paired([_average(column) for column in zip(*whole, strict=True)], base)
+    lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
+    known = None not in (*lows, *highs)
+    return replace(
+        by_search,
+        low=min(low for low in lows if low is not None) if known else None,
+        high=max(high for high in highs if high is not None) if known else None,
+        p=max(by_search.p, by_seed.p),
+        test=max((by_search, by_seed), key=lambda found: found.p).test,
+        noun="search",
+    )
+
+
 def direction(paired: Paired) -> Direction:
     """What the comparison supports saying; every claim in words rests on this.
 
@@ -184,6 +208,10 @@ def _difference(value: float, baseline: float) -> float:
         return -math.inf
     size = max(abs(value), abs(baseline))
     return round(value - baseline, _SIGNIFICANT_DIGITS - math.ceil(math.log10(size))) if size else 0.0
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _mean(differences: NDArray[np.float64]) -> float:

@@ -12,6 +12,7 @@ from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.task import Recipe
+from evomal.verdict import comparing, comparison
 from evomal.verdict.comparing import EVALUATION_SEEDS, compare, rate_curve, transfer
 from evomal.verdict.tables import comparison_markdown, comparison_text
 from evomal.verdict.trials import ScaledLoss
@@ -340,7 +341,8 @@ def test_bad_requests_get_one_sentence(options, sentence):
         compare(regression(), **{**SHORT, **options})
 
 
-def test_the_example_of_compare_runs():
-    (example,) = doctest.DocTestFinder(recurse=False).find(compare, "compare", globs={})
-    found = doctest.DocTestRunner().run(example)
-    assert (found.failed, found.attempted) == (0, 4)
+@pytest.mark.parametrize("module", [comparing, comparison])
+def test_the_examples_run(module):
+    found = doctest.testmod(module)
+    assert found.failed == 0
+    assert found.attempted >= 8
