@@ -202,7 +202,9 @@ def test_multilabel_end_to_end():
     assert engine.evaluate([SQUARE], weights)[0].value < 0.1
     score = train(task, "ce", steps=100, device="cpu")
     assert score.test < 0.1
-    assert set(score.metrics) == {"error_rate", "nll", "macro_f1"}
+    assert set(score.metrics) == {
+        "error_rate", "balanced_error", "nll", "brier", "macro_f1", "auroc", "average_precision",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

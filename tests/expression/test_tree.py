@@ -1,11 +1,14 @@
 """The tree as a value: size, height, parts, equality."""
 
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.expression import tree as module
 from tests.strategies import fragments
 
 
@@ -83,3 +86,7 @@ def test_weights_are_counted():
     tree = Expression.parse("add(y, f)")
     with pytest.raises(InputError, match="3 nodes needs 2 weights, one per non-root node, but got 3"):
         tree.latex([1.0, 2.0, 3.0])
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(module) == (0, 1)

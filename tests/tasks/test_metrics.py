@@ -1,5 +1,6 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
+import doctest
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 
 import evomal
 from evomal.errors import InputError
+from evomal.tasks import builtin, metrics
 from evomal.tasks.metrics import (
     METRICS,
     Metric,
@@ -279,3 +281,8 @@ def test_the_documentation_lists_every_metric():
     for row in METRICS.values():
         better = ("higher" if row.higher_is_better else "lower") + (", shown in percent" if row.percent else "")
         assert f"| `{row.written}` | {', '.join(row.functions)} | {better} | {row.purpose} |" in text
+
+
+@pytest.mark.parametrize("module", [builtin, metrics])
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(module) == (0, {builtin: 1, metrics: 3}[module])
