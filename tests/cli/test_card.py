@@ -35,7 +35,7 @@ def test_json_is_the_card_s_data(run, tmp_path):  # noqa: F811
     assert data["provenance"]["task"] == HOSTILE
     assert set(data) == {
         "name", "file", "kind", "task", "formula", "written", "parameters", "latex", "options", "properties", "plot",
-        "provenance", "comparison", "transfer", "sha256", "versions",
+        "provenance", "comparison", "transfer", "sha256", "versions", "target_mean", "target_scale",
     }  # fmt: skip
 
 

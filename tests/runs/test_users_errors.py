@@ -73,12 +73,12 @@ def test_a_model_that_raises_in_training_stops_the_search():
 
 @pytest.mark.parametrize(
     ("measure", "received"),
-    [(lambda outputs, targets: None, "None"), (lambda outputs, targets: torch.ones(2), "Tensor")],
+    [(lambda outputs, targets: None, "None"), (lambda outputs, targets: torch.ones(2), "a tensor of shape (2,)")],
 )
 def test_a_metric_that_is_no_number_is_bad_input(measure, received):
     found = refused(judged_by(measure), InputError)
     place = f"{__file__}, line {measure.__code__.co_firstlineno}"
-    assert str(found) == f"the metric mine ({place}) must return a number but returned {received}"
+    assert str(found) == f"the metric mine ({place}) must return one number but returned {received}"
 
 
 def test_a_metric_that_is_never_finite_is_bad_input():

@@ -31,7 +31,7 @@ def test_numpy_counts_and_lists_are_taken():
         ("wrn-28-10", "there is no model named 'wrn-28-10': did you mean 'wrn28-10'?"),
         (
             "transformer" * 10,
-            f"there is no model named {('transformer' * 10)[:60]!r}: known names are logistic, mlp, lenet5, alexnet, "
+            f"there is no model named '{('transformer' * 10)[:58]}…: known names are logistic, mlp, lenet5, alexnet, "
             "vgg16, allcnnc, resnet18, preresnet101, wrn28-10, squeezenet, pyramidnet",
         ),
         ("mlp:hiden=3", "mlp has no option 'hiden': its options are hidden"),
