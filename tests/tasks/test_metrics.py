@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import evomal
 from evomal.errors import InputError
-from evomal.tasks import builtin, metrics
+from evomal.tasks import loading, metrics
 from evomal.tasks.metrics import (
     METRICS,
     Metric,
@@ -283,6 +283,6 @@ def test_the_documentation_lists_every_metric():
         assert f"| `{row.written}` | {', '.join(row.functions)} | {better} | {row.purpose} |" in text
 
 
-@pytest.mark.parametrize("module", [builtin, metrics])
+@pytest.mark.parametrize("module", [loading, metrics])
 def test_examples_in_docstrings(module):
-    assert doctest.testmod(module) == (0, {builtin: 1, metrics: 3}[module])
+    assert doctest.testmod(module) == (0, {loading: 1, metrics: 3}[module])
