@@ -119,7 +119,7 @@ def wait_until_begun(folder):
 
 
 @pytest.mark.long
-def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folder):
+def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folder, place):
     def interrupt(process):
         wait_until_begun(users_folder / "run")
         os.killpg(process.pid, signal.SIGINT)
