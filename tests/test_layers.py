@@ -62,7 +62,7 @@ def test_the_rule_notices_a_breach(tmp_path, monkeypatch):
     package.mkdir()
     (tmp_path / "losses").mkdir()
     breach = package / "breach.py"
-    breach.write_text("from evomal.losses.contract import Loss\n")
+    breach.write_text("from evomal.losses.loss import Loss\n")
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     assert imported_packages(breach) == {"losses"}
 

@@ -96,9 +96,9 @@ def list_losses(as_json: AsJson = False) -> None:
     """List the losses that have a name, with their formulas and options."""
     rows: list[dict[str, Any]] = []
     for row in CATALOGUE.values():
-        loss = row.make()
+        loss = row()
         options = {name: getattr(loss, name) for name in loss.option_names}
-        rows.append({"name": row.name, "formula": row.formula, "options": options, "purpose": row.purpose})
+        rows.append({"name": row.name, "formula": row.definition, "options": options, "purpose": row.purpose})
     if as_json:
         echo_json(rows)
         return

@@ -48,7 +48,7 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
         raise InputError(f"a loss must be a module, a name or a loss file but got {type(loss).__name__}")
     elif is_specified(str(loss)):
         name = str(loss).partition(":")[0]
-        kinds = CATALOGUE[name].make.kinds  # type: ignore[attr-defined]
+        kinds = CATALOGUE[name].kinds
         if task.kind not in kinds:
             raise InputError(f"the task is {task.kind}, but {name} is for {', '.join(kinds)}")
         module = specified_loss(str(loss), kind=task.kind)

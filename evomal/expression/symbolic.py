@@ -17,6 +17,8 @@ from evomal.expression.prefix import Tokens, depths, fold
 
 TARGET_SYMBOL = sympy.Symbol(TARGET, real=True)
 PREDICTION_SYMBOL = sympy.Symbol(PREDICTION, real=True)
+PROBABILITY_SYMBOL = sympy.Symbol("p", positive=True)
+CLASSES_SYMBOL = sympy.Symbol("C", positive=True, integer=True)
 
 # Nobody reads a formula of sixty operations, and printing recurses.
 _LARGEST, _HIGHEST = 60, 16
@@ -52,7 +54,7 @@ def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon:
     """
     if is_readable(tokens):
         try:
-            return _in_sympy(normal_form(tokens, weights, epsilon=epsilon), _exact)
+            return _in_sympy(normal_form(tokens, weights, epsilon=epsilon), exact_number)
         except (OutOfRangeError, UndefinedLimitError):
             pass
     return _node_by_node(tokens, weights, epsilon)
@@ -132,7 +134,7 @@ def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
     return _FUNCTIONS[atom.name](*(_in_sympy(argument, number) for argument in atom.arguments), evaluate=False)
 
 
-def _exact(number: float) -> Any:
+def exact_number(number: float) -> Any:
     if number.is_integer() and abs(number) < _EXACT_WHOLE:
         return sympy.Integer(int(number))
     return sympy.Rational(int(2 * number), 2) if abs(number) == 0.5 else sympy.Float(number)
@@ -141,7 +143,7 @@ def _exact(number: float) -> Any:
 def _rounded_number(number: float, digits: int) -> Any:
     short = float(f"{number:.{digits}g}")
     if (short.is_integer() and abs(short) < 10**digits) or abs(short) == 0.5:
-        return _exact(short)
+        return exact_number(short)
     return sympy.Float(short, digits)
 
 

@@ -12,7 +12,7 @@ from evomal.figures.data import single_precision, span, table
 from evomal.figures.front import formula_of
 from evomal.figures.loss_shape import loss_curves, shape_positions
 from evomal.figures.style import FloatArray
-from evomal.losses.contract import Loss
+from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
 from evomal.runs.reading import Run, Runs

@@ -14,9 +14,9 @@ from evomal.figures import style
 from evomal.figures.data import single_precision, with_gradient
 from evomal.figures.loss_properties import Line, Property, properties_of, scanned
 from evomal.figures.style import GREY, FloatArray
-from evomal.losses.contract import Kind, Loss
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.standard import CrossEntropyLoss, SquaredErrorLoss
+from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
+from evomal.losses.contract import Kind
+from evomal.losses.loss import Loss
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,14 +168,14 @@ def _regression(loss: Loss, target: float) -> Callable[[Tensor], Tensor]:
 
 
 def _outputs(loss: Loss, probabilities: FloatArray) -> tuple[Curve, ...]:
-    if loss.kind != "classification" or not isinstance(loss, ElementwiseLoss):
+    if loss.kind != "classification" or not loss.is_learned:
         return ()
-    targets = {"target's output": 1.0, "another output": 0.0}
+    targets = {"target's output": 1, "another output": 0}
     return tuple(Curve(name, *with_gradient(_output(loss, y), probabilities)) for name, y in targets.items())
 
 
-def _output(loss: ElementwiseLoss, target: float) -> Callable[[Tensor], Tensor]:
-    return lambda probability: loss.value(probability, torch.full_like(probability, target))
+def _output(loss: Loss, target: int) -> Callable[[Tensor], Tensor]:
+    return lambda probability: loss.output_cost(probability, target, 2)
 
 
 _HEIGHT = 2.5

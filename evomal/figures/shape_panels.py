@@ -5,7 +5,6 @@ Besides single losses there are families: one hand-made loss at several values o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from evomal.figures import style
 from evomal.figures.data import single_precision, table, with_gradient
 from evomal.figures.loss_shape import Curve, are_equal, loss_curves, shape_positions
 from evomal.figures.style import BLUE, GREEN, GREY, INK, ORANGE, SKY, VERMILLION, FloatArray
-from evomal.losses.catalogue import name_of, named_loss
-from evomal.losses.contract import Kind, Loss
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.standard import CrossEntropyLoss
+from evomal.losses import CrossEntropyLoss
+from evomal.losses.catalogue import named_loss
+from evomal.losses.contract import Kind
+from evomal.losses.loss import Loss
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,40 +71,6 @@ FAMILIES = {
     ),
 }
 """The families by name, with one entry for each option that is varied."""
-
-
-def _sparse(xp: Any, p: Any, y: int, c: Any, o: Any) -> Any:
-    if not y:
-        return 0 * p
-    if o.simplified:
-        return -(xp.log(p) + o.smoothing * xp.log(1 - p))
-    share = 1 - o.smoothing + o.smoothing / c
-    return -(share * xp.log(p) + o.smoothing * (c - 1) / c * xp.log((1 - p) / (c - 1)))
-
-
-def _focal_sparse(xp: Any, p: Any, y: int, c: Any, o: Any) -> Any:
-    if not y:
-        return 0 * p
-    smoothed = p**o.gamma * o.smoothing * (c - 1) / c * xp.log((1 - p) / (c - 1))
-    return -((1 - p) ** o.gamma * (1 - o.smoothing + o.smoothing / c) * xp.log(p) + smoothed)
-
-
-OUTPUT_LOSSES: dict[str, Callable[..., Any]] = {
-    "ce": lambda xp, p, y, c, o: -y * xp.log(p),
-    "absolute-ce": lambda xp, p, y, c, o: y * o.phi0 * xp.abs(xp.log(o.phi1 * p)),
-    "label-smoothing": lambda xp, p, y, c, o: -(y * (1 - o.smoothing) + o.smoothing / c) * xp.log(p),
-    "sparse-label-smoothing": _sparse,
-    "focal": lambda xp, p, y, c, o: -y * (1 - p) ** o.gamma * xp.log(p),
-    _FOCAL_SPARSE: _focal_sparse,
-}
-"""The loss of one output of probability p with its target y of 0 or 1, over a namespace `xp` with abs and log, such as
-torch, with the number of classes c and the options o."""
-
-
-def output_loss(name: str, xp: Any, p: Any, y: int, c: Any, options: Mapping[str, Any]) -> Any:
-    """Return the loss of that name at one output."""
-    return OUTPUT_LOSSES[name](xp, p, y, c, SimpleNamespace(**options))
-
 
 _PANEL_NAMES: dict[Kind, tuple[str, ...]] = {
     "classification": ("target", "non-target"),
@@ -237,13 +202,7 @@ def _output(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
     """The loss of one output, as a function of its probability."""
     if loss.kind == "multilabel":
         return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y, dtype=torch.int64))
-    if isinstance(loss, ElementwiseLoss):
-        return lambda p: loss.value(p, torch.full_like(p, y))
-    name = name_of(loss)
-    if name not in OUTPUT_LOSSES:
-        raise InputError(f"{type(loss).__name__} has no value for a single output")
-    options = {option: getattr(loss, option) for option in loss.option_names}
-    return lambda p: output_loss(name, torch, p, y, classes, options)
+    return lambda p: loss.output_cost(p, y, classes)
 
 
 @dataclass(frozen=True)

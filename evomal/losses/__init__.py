@@ -3,16 +3,17 @@
 from evomal.losses.catalogue import CATALOGUE, named_loss
 from evomal.losses.classification import (
     AbsoluteCrossEntropyLoss,
+    CrossEntropyLoss,
     FocalLoss,
     FocalSparseLabelSmoothingLoss,
     LabelSmoothingLoss,
     SparseLabelSmoothingLoss,
 )
-from evomal.losses.contract import Loss
 from evomal.losses.expression_loss import ExpressionLoss, starting_weights
 from evomal.losses.files import load_loss, save_loss
+from evomal.losses.loss import Loss
 from evomal.losses.neural import NeuralLoss, starting_layers
-from evomal.losses.standard import AbsoluteErrorLoss, CrossEntropyLoss, HuberLoss, SquaredErrorLoss
+from evomal.losses.regression import AbsoluteErrorLoss, HuberLoss, SquaredErrorLoss
 from evomal.losses.taylor import TaylorLoss
 
 __all__ = [

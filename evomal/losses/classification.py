@@ -1,27 +1,157 @@
-"""Hand-made classification losses (EvoMAL, appendix A), label smoothing and focal loss."""
+"""Hand-made classification losses: cross-entropy, label smoothing, focal loss, and those of EvoMAL's appendix A."""
 
 import math
+from abc import abstractmethod
+from types import SimpleNamespace
 from typing import Any
 
-import sympy
 import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.checks import finite_number
 from evomal.errors import InputError
-from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-from evomal.losses.coefficients import Coefficients
-from evomal.losses.contract import Loss, compute_dtype, to_compute_dtype
-from evomal.losses.elementwise import by_blocks
-from evomal.losses.target_losses import CLASSES_SYMBOL, PROBABILITY_SYMBOL, TargetLoss
+from evomal.losses.contract import compute_dtype, to_compute_dtype
+from evomal.losses.fused import Coefficients, all_log_odds, by_blocks, can_fuse, fused_loss, target_log_odds
+from evomal.losses.loss import HandMadeLoss, Source
+
+
+class ClassificationLoss(HandMadeLoss):
+    """A hand-made loss for classification and multilabel tasks; `cost` is its formula for one output."""
+
+    kinds = ("classification", "multilabel")
+
+    @abstractmethod
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any: ...
+
+    def sympy(self) -> Any:
+        """Returns the loss as a SymPy expression in the target's probability p and the number of classes C."""
+        from evomal.expression.symbolic import PROBABILITY_SYMBOL
+
+        return self._sympy(PROBABILITY_SYMBOL, 1)
+
+    def _sympy(self, p: Any, y: Any) -> Any:
+        import sympy
+
+        from evomal.expression.symbolic import CLASSES_SYMBOL, exact_number
+
+        options = {name: getattr(self, name) for name in self.option_names}
+        numbers = {name: exact_number(value) if isinstance(value, float) else value for name, value in options.items()}
+        functions = SimpleNamespace(abs=sympy.Abs, log=sympy.log)
+        return self.cost(functions, p, y, CLASSES_SYMBOL, SimpleNamespace(**numbers))
+
+    def _symbols(self) -> str:
+        in_p = "p: probability of the target, C: number of classes"
+        return in_p if self.kind == "classification" else super()._symbols()
+
+
+class CrossEntropyLoss(ClassificationLoss):
+    """Cross-entropy −log p by torch's own kernels; binary cross-entropy for one logit and for multilabel tasks.
+
+    Args:
+        contract: The arguments of `Loss`.
+
+    Example:
+        >>> import torch
+        >>> float(CrossEntropyLoss()(torch.zeros(1, 2), torch.tensor([0])))
+        0.6931471824645996
+    """
+
+    name, definition, purpose = "ce", "-log p", "cross-entropy, the standard for classification"
+
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        dtype = compute_dtype(logits)
+        weight = None if self.weight is None else self.weight.to(dtype)
+        return F.cross_entropy(
+            logits.to(dtype), target, weight=weight, ignore_index=self.ignore_index, reduction=self.reduction
+        )
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
+
+    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        return F.cross_entropy(*to_compute_dtype(logits, target), weight=weight, reduction="none")
+
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(*to_compute_dtype(logits, target), reduction="none")
+
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        return -y * xp.log(p)
+
+    def source(self, xp: str) -> Source:
+        return Source("log_odds", ["return -logsigmoid(d)"])
+
+
+class TargetLoss(ClassificationLoss):
+    """A loss ℓ(p) of the target's softmax probability, given by the coefficients of one formula.
+
+    Class probabilities q cost Σ q_c ℓ(p_c). A binary output is a problem of two classes whose log-odds are its logit
+    and the negative of it.
+    """
+
+    @abstractmethod
+    def coefficients(self, classes: int) -> Coefficients:
+        """ℓ for this number of classes."""
+
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        if not can_fuse(logits, target):
+            return None
+        return fused_loss(
+            logits,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            coefficients=self.coefficients(logits.shape[1]),
+            composed=lambda z: self.composed(
+                z, target, None if self.weight is None else self.weight.to(compute_dtype(z)), target.shape
+            ),
+        )
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        losses = self.coefficients(logits.shape[1]).of_log_odds(target_log_odds(logits, target))
+        return losses if weight is None else losses * weight[target]
+
+    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        of_log_odds = self.coefficients(logits.shape[1]).of_log_odds
+
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
+            losses = of_log_odds(all_log_odds(rows)) * shares
+            return losses.sum(1) if weight is None else losses @ weight
+
+        return by_blocks(of_rows, logits, target)
+
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        of_log_odds = self.coefficients(2).of_log_odds
+
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            log_odds, shares = to_compute_dtype(rows, shares)
+            return shares * of_log_odds(log_odds) + (1 - shares) * of_log_odds(-log_odds)
+
+        return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
 
 
 class AbsoluteCrossEntropyLoss(TargetLoss):
-    """Cross-entropy at φ1 = 1; with 1 < φ1 < 2 it pushes p back down once φ1·p exceeds 1, as label smoothing does.
+    """φ0·|log(φ1·p)|, learned by EvoMAL; with φ0 = φ1 = 1 it is cross-entropy.
 
-    φ0 scales the loss, like a learning rate.
+    With 1 < φ1 < 2 it pushes p back down once φ1·p exceeds 1, as label smoothing does.
+
+    Args:
+        phi0: Scales the loss, like a learning rate; more than 0.
+        phi1: More than 0.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(AbsoluteCrossEntropyLoss(phi1=2.0)(torch.zeros(1, 2), torch.tensor([0])))  # p = 1/2
+        0.0
     """
 
+    name, definition = "absolute-ce", "phi0 |log(phi1 p)|"
+    purpose = "learned by EvoMAL; restrains confidence for 1 < phi1 < 2"
     option_names = ("phi0", "phi1")
 
     def __init__(self, phi0: float = 1.0, phi1: float = 1.0, **contract: Any) -> None:
@@ -32,13 +162,31 @@ class AbsoluteCrossEntropyLoss(TargetLoss):
     def coefficients(self, classes: int) -> Coefficients:
         return Coefficients(scale=self.phi0, shift=math.log(self.phi1))
 
-    def sympy(self) -> Any:
-        return sympy.Float(self.phi0) * sympy.Abs(sympy.log(sympy.Float(self.phi1) * PROBABILITY_SYMBOL))
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        o = options or self
+        return y * o.phi0 * xp.abs(xp.log(o.phi1 * p))
+
+    def source(self, xp: str) -> Source:
+        return Source("log_odds", [f"return {self.phi0} * {xp}.abs(math.log({self.phi1}) + logsigmoid(d))"])
 
 
 class FocalLoss(TargetLoss):
-    """−(1 − p)^γ · log p; γ = 0 is cross-entropy."""
+    """Focal loss −(1 − p)^γ · log p (Lin et al., 2017); with γ = 0 it is cross-entropy.
 
+    Args:
+        gamma: The exponent γ; at least 0.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(FocalLoss(gamma=1.0)(torch.zeros(1, 2), torch.tensor([0])))  # half of log 2
+        0.3465735912322998
+    """
+
+    name, definition, purpose = "focal", "-(1-p)^g log p", "gives less weight to what is already right"
     option_names = ("gamma",)
 
     def __init__(self, gamma: float = 2.0, **contract: Any) -> None:
@@ -48,17 +196,36 @@ class FocalLoss(TargetLoss):
     def coefficients(self, classes: int) -> Coefficients:
         return Coefficients(focus=self.gamma)
 
-    def sympy(self) -> Any:
-        return -((1 - PROBABILITY_SYMBOL) ** sympy.nsimplify(self.gamma)) * sympy.log(PROBABILITY_SYMBOL)
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        o = options or self
+        return -y * (1 - p) ** o.gamma * xp.log(p)
+
+    def source(self, xp: str) -> Source:
+        return Source("log_odds", [f"return -{xp}.exp({self.gamma} * logsigmoid(-d)) * logsigmoid(d)"])
 
 
 class SparseLabelSmoothingLoss(TargetLoss):
-    """−[(1 − ξ + ξ/C)·log p + (ξ(C − 1)/C)·log((1 − p)/(C − 1))], least at p = 1 − ξ + ξ/C.
+    """−[(1 − ξ + ξ/C)·log p + (ξ(C − 1)/C)·log((1 − p)/(C − 1))], with its minimum at p = 1 − ξ + ξ/C.
 
-    Both terms are subtracted; the public code adds the second. `simplified` takes the form of the paper's footnote,
-    −[log p + ξ·log(1 − p)], which does not depend on C.
+    Both terms are subtracted; the public code of the paper adds the second.
+
+    Args:
+        smoothing: The strength ξ; at least 0 and less than 1.
+        simplified: Whether to use the form of the paper's footnote, −[log p + ξ·log(1 − p)], which does not depend
+            on the number of classes.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(SparseLabelSmoothingLoss(smoothing=0.1)(torch.zeros(1, 2), torch.tensor([0])))
+        0.6931471824645996
     """
 
+    name, definition = "sparse-label-smoothing", "-[(1-s+s/C) log p + s(C-1)/C log((1-p)/(C-1))]"
+    purpose = "label smoothing computed from the target alone"
     option_names = ("smoothing", "simplified")
 
     def __init__(self, smoothing: float = 0.1, *, simplified: bool = False, **contract: Any) -> None:
@@ -74,17 +241,48 @@ class SparseLabelSmoothingLoss(TargetLoss):
         share = 1 - self.smoothing + self.smoothing / classes
         return Coefficients(scale=share, opposite=1 - share, offset=math.log(classes - 1))
 
-    def sympy(self) -> Any:
-        p, c, smoothing = PROBABILITY_SYMBOL, CLASSES_SYMBOL, sympy.Float(self.smoothing)
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        if not y:
+            return 0 * p
+        o = options or self
+        if o.simplified:
+            return -(xp.log(p) + o.smoothing * xp.log(1 - p))
+        share = 1 - o.smoothing + o.smoothing / classes
+        return -(share * xp.log(p) + o.smoothing * (classes - 1) / classes * xp.log((1 - p) / (classes - 1)))
+
+    def source(self, xp: str) -> Source:
+        s = self.smoothing
         if self.simplified:
-            return -(sympy.log(p) + smoothing * sympy.log(1 - p))
-        target_term = (1 - smoothing + smoothing / c) * sympy.log(p)
-        return -(target_term + smoothing * (c - 1) / c * sympy.log((1 - p) / (c - 1)))
+            return Source("log_odds", [f"return -(logsigmoid(d) + {s} * logsigmoid(-d))"])
+        return Source(
+            "log_odds",
+            [
+                f"share = 1 - {s} + {s} / classes",
+                "return -(share * logsigmoid(d) + (1 - share) * (logsigmoid(-d) - math.log(classes - 1)))",
+            ],
+        )
 
 
 class FocalSparseLabelSmoothingLoss(TargetLoss):
-    """−[(1 − p)^γ (1 − ξ + ξ/C)·log p + p^γ (ξ(C − 1)/C)·log((1 − p)/(C − 1))]."""
+    """−[(1 − p)^γ (1 − ξ + ξ/C)·log p + p^γ (ξ(C − 1)/C)·log((1 − p)/(C − 1))].
 
+    Args:
+        gamma: The exponent γ of focal loss; at least 0.
+        smoothing: The strength ξ of label smoothing; at least 0 and less than 1.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(FocalSparseLabelSmoothingLoss(gamma=1.0)(torch.zeros(1, 2), torch.tensor([0])))
+        0.3465735912322998
+    """
+
+    name = "focal-sparse-label-smoothing"
+    definition = "-[(1-p)^g (1-s+s/C) log p + p^g s(C-1)/C log((1-p)/(C-1))]"
+    purpose = "focal loss that restrains confidence"
     option_names = ("gamma", "smoothing")
 
     def __init__(self, gamma: float = 2.0, smoothing: float = 0.1, **contract: Any) -> None:
@@ -96,17 +294,43 @@ class FocalSparseLabelSmoothingLoss(TargetLoss):
         share = 1 - self.smoothing + self.smoothing / classes
         return Coefficients(scale=share, focus=self.gamma, opposite=1 - share, offset=math.log(classes - 1))
 
-    def sympy(self) -> Any:
-        p, c = PROBABILITY_SYMBOL, CLASSES_SYMBOL
-        gamma, smoothing = sympy.nsimplify(self.gamma), sympy.Float(self.smoothing)
-        target_term = (1 - p) ** gamma * (1 - smoothing + smoothing / c) * sympy.log(p)
-        return -(target_term + p**gamma * smoothing * (c - 1) / c * sympy.log((1 - p) / (c - 1)))
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        if not y:
+            return 0 * p
+        o = options or self
+        smoothed = p**o.gamma * o.smoothing * (classes - 1) / classes * xp.log((1 - p) / (classes - 1))
+        return -((1 - p) ** o.gamma * (1 - o.smoothing + o.smoothing / classes) * xp.log(p) + smoothed)
+
+    def source(self, xp: str) -> Source:
+        return Source(
+            "log_odds",
+            [
+                f"share = 1 - {self.smoothing} + {self.smoothing} / classes",
+                f"right = {xp}.exp({self.gamma} * logsigmoid(-d)) * logsigmoid(d)",
+                f"wrong = {xp}.exp({self.gamma} * logsigmoid(d)) * (logsigmoid(-d) - math.log(classes - 1))",
+                "return -(share * right + (1 - share) * wrong)",
+            ],
+        )
 
 
-class LabelSmoothingLoss(Loss):
-    """−Σ_i (y_i(1 − ξ) + ξ/C)·log p_i, equal to `torch.nn.CrossEntropyLoss(label_smoothing=ξ)` in less memory."""
+class LabelSmoothingLoss(ClassificationLoss):
+    """−Σ_i (y_i(1 − ξ) + ξ/C)·log p_i, equal to `torch.nn.CrossEntropyLoss(label_smoothing=ξ)` in less memory.
 
-    kinds = ("classification", "multilabel")
+    Args:
+        smoothing: The strength ξ; at least 0 and less than 1.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(LabelSmoothingLoss(smoothing=0.1)(torch.zeros(1, 2), torch.tensor([0])))
+        0.6931471824645996
+    """
+
+    name, definition = "label-smoothing", "-sum_i (y_i (1-s) + s/C) log p_i"
+    purpose = "restrains confidence, over all classes"
     option_names = ("smoothing",)
 
     def __init__(self, smoothing: float = 0.1, **contract: Any) -> None:
@@ -119,7 +343,7 @@ class LabelSmoothingLoss(Loss):
             if weight is not None:
                 costs = costs * weight
             of_target = costs.gather(1, indices.unsqueeze(1)).squeeze(1)
-            if self.smoothing == 0:  # not even an excluded class, of infinite cost, takes part
+            if self.smoothing == 0:  # then an excluded class, whose cost is infinite, must not contribute
                 return of_target
             return (1 - self.smoothing) * of_target + self.smoothing * costs.mean(1)
 
@@ -142,7 +366,16 @@ class LabelSmoothingLoss(Loss):
 
         return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
 
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
+        o = options or self
+        return -(y * (1 - o.smoothing) + o.smoothing / classes) * xp.log(p)
+
     def sympy(self) -> Any:
-        """The loss of one output as a SymPy expression in y, f and the number of classes C."""
-        smoothing = sympy.Float(self.smoothing)
-        return -(TARGET_SYMBOL * (1 - smoothing) + smoothing / CLASSES_SYMBOL) * sympy.log(PREDICTION_SYMBOL)
+        """Returns the loss of one output as a SymPy expression in y, f and the number of classes C."""
+        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
+
+        return self._sympy(PREDICTION_SYMBOL, TARGET_SYMBOL)
+
+    def source(self, xp: str) -> Source:
+        line = f"return -(y * (1 - {self.smoothing}) + {self.smoothing} / classes) * log_p"
+        return Source("log_probabilities", [line])

@@ -1,10 +1,10 @@
-"""Whether a tensor holds plain values that Python may look at."""
+"""The contract of `torch.nn.CrossEntropyLoss`: shapes, class weights, ignored samples, reduction, dtypes."""
 
 import contextlib
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -25,20 +25,16 @@ def is_eager(tensor: Tensor) -> bool:
 
 Kind = Literal["classification", "regression", "multilabel"]
 Reduction = Literal["none", "mean", "sum"]
-Scalar = str | int | float | bool | None
-Provenance = dict[str, Scalar | dict[str, Scalar]]
-"""Where a loss comes from: task, model, method, seed, fitness, versions."""
 
 
-class Loss(nn.Module, ABC):
-    """A loss as an ordinary module: `loss(output, target)`.
+class BatchLoss(nn.Module, ABC):
+    """How `loss(output, target)` treats a batch.
 
-    A subclass says what a sample costs, once for each form a target can take; everything else is here.
+    A subclass says what samples cost, with one method for each form that targets can take.
     """
 
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    option_names: tuple[str, ...] = ()
-    """Constructor options beside the contract's, each kept as an attribute of that name."""
+    kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
+    """The kinds of task that the loss is defined for."""
     weight: Tensor | None
 
     def __init__(
@@ -58,7 +54,6 @@ class Loss(nn.Module, ABC):
         self.ignore_index = whole_number("ignore_index", ignore_index)
         self.reduction = reduction
         self.register_buffer("weight", _class_weights(weight))
-        self.provenance: Provenance = {}
         self.units: Units | None = None
 
     def in_units(self, units: Units | None) -> Self:
@@ -129,15 +124,6 @@ class Loss(nn.Module, ABC):
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         """Elementwise losses of regression; where the loss has units, of standardised outputs and targets."""
         raise InputError(f"{type(self).__name__} is for classification only")
-
-    def sympy(self) -> Any:
-        """The loss of one output as a SymPy expression, where it has a formula."""
-        raise InputError(f"{type(self).__name__} has no closed formula: export it as python, jax or onnx")
-
-    def extra_repr(self) -> str:
-        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in (*self.option_names, "kind", "reduction"))
-        weighted = "" if self.weight is None else f", weight of {len(self.weight)} classes"
-        return f"{options}{weighted}" if self.units is None else f"{options}{weighted}, units: {self.units}"
 
     # How a batch becomes samples.
 

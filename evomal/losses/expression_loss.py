@@ -9,25 +9,46 @@ from torch import Tensor
 
 from evomal.checks import finite_vector, one_of
 from evomal.errors import InputError
-from evomal.expression import OPERATORS, Expression, symbolic
+from evomal.expression import OPERATORS, Expression
+from evomal.expression.notation import PREDICTION_LATEX, to_code
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
-from evomal.losses.elementwise import ElementwiseLoss, softplus
+from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree, softplus
+from evomal.text import shorten
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
 """Output activations φ of the root's value; softplus keeps the loss positive."""
 _LONGEST_SHOWN = 120  # characters of the expression in the text of a module
+_LONGEST_NODE = 60  # characters of the name of a weight
 
 
 class ExpressionLoss(ElementwiseLoss):
     """A symbolic loss with a weight on every edge of its tree.
 
-    `weights` has one number per non-root node in prefix order; None means all ones, the formula as it is written.
-    A tensor is kept as it is given, so one that requires a gradient is trained through, and an `nn.Parameter` becomes a
-    parameter of the module.
+    Args:
+        expression: The tree, or its text; it must use both y and f.
+        weights: One number per non-root node in prefix order; None for all ones. A tensor is kept as it is, so that
+            gradients reach it, and an `nn.Parameter` becomes a parameter of the module.
+        kind: `classification`, `multilabel` or `regression`.
+        activation: `identity`, or `softplus` to keep the loss positive.
+        weight: One factor per class (per label for multilabel).
+        ignore_index: Target value of samples that do not contribute.
+        reduction: `mean`, `sum` or `none`.
+
+    Raises:
+        InputError: The expression is not a loss, the number of weights is wrong, or another argument breaks its rule.
+
+    Example:
+        >>> loss = ExpressionLoss("square(sub(y, f))", [2.0, 1.0, 1.0], kind="regression")
+        >>> float(loss(torch.tensor([3.0]), torch.tensor([1.0])))
+        16.0
+        >>> loss.formula()
+        '4*(f - y)**2'
     """
 
     option_names = ("activation",)
+    has_formula = True
+    prediction_latex = PREDICTION_LATEX
 
     def __init__(
         self,
@@ -55,14 +76,51 @@ class ExpressionLoss(ElementwiseLoss):
         return ACTIVATIONS[self.activation](evaluate(self.expression, prediction, target, self.weights))
 
     def sympy(self) -> Any:
-        """The loss of one output as a SymPy expression in y and f, weights and activation included."""
-        form = self.expression.sympy(None if self.weights is None else self.weights.tolist())
+        """Returns the loss of one output as a SymPy expression in y and f, weights and activation included."""
+        from evomal.expression import symbolic
+
+        form = self.expression.sympy(self._numbers())
         return symbolic.softplus(form) if self.activation == "softplus" else form
+
+    def display_form(self) -> Any:
+        from evomal.expression import symbolic
+
+        form = symbolic.shown_form(self.expression.tokens, self._numbers())
+        return symbolic.softplus(form) if form is not None and self.activation == "softplus" else form
+
+    def formula(self) -> str:
+        formula = self.expression.formula(self._numbers())
+        return f"softplus({formula})" if self.activation == "softplus" else formula
+
+    def describe(self) -> Description:
+        tree = self.expression
+        nodes = (shorten(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size))
+        numbers = tuple(zip(nodes, self.tree().edge_weights, strict=True))
+        return Description(f"An expression of {tree.size} nodes", str(tree), numbers)
+
+    def tree(self) -> WeightedTree:
+        return WeightedTree(self.expression, self._numbers(), self.activation)
+
+    def source(self, xp: str) -> Source:
+        lines = to_code(self.expression.tokens, self._numbers(), xp)
+        if self.activation == "softplus":
+            lines[-1:] = [f"value = {lines[-1].removeprefix('return ')}", "return -logsigmoid(-value)  # softplus"]
+        return Source("outputs", lines)
 
     def extra_repr(self) -> str:
         text = str(self.expression)
         shown = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}… ({self.expression.size} nodes)"
         return f"{shown}, {super().extra_repr()}"
+
+    def _numbers(self) -> list[float] | None:
+        return None if self.weights is None else self.weights.tolist()
+
+    def _latex(self) -> str:
+        formula = self.expression.latex(self._numbers())
+        return rf"\log\left(1 + e^{{{formula}}}\right)" if self.activation == "softplus" else formula
+
+    def _file_fields(self) -> tuple[str, dict[str, Any]]:
+        return "expression", {"expression": str(self.expression), "weights": self.tree().edge_weights}
 
 
 def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:

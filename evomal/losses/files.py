@@ -18,9 +18,10 @@ from pydantic_core import PydanticCustomError
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
 from evomal.files import write_whole
-from evomal.losses.catalogue import name_of, named_loss
-from evomal.losses.contract import Kind, Loss, Provenance, Reduction
+from evomal.losses.catalogue import named_loss
+from evomal.losses.contract import Kind, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.loss import Loss, Provenance
 from evomal.losses.neural import NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
 from evomal.units import Units
@@ -149,7 +150,7 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
 
 def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenance | None = None) -> None:
     """Write a loss file, whole or not at all; the versions used are added to its provenance."""
-    document = described(loss)
+    document = loss_document(loss)
     document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
     lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())
     content = f"{{\n{lines}\n}}\n".encode()
@@ -241,28 +242,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def described(loss: Loss) -> dict[str, Any]:
-    """All that a loss file says of the loss itself, where it came from aside: two losses that share it are the same."""
-    head: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-    if isinstance(loss, ExpressionLoss):
-        weights = [1.0] * loss.expression.edges if loss.weights is None else loss.weights.tolist()
-        head |= {"kind": "expression", "task": loss.kind, "expression": str(loss.expression), "weights": weights}
-    elif isinstance(loss, TaylorLoss):
-        head |= {"kind": "taylor", "task": loss.kind, "theta": loss.theta.tolist()}
-    elif isinstance(loss, NeuralLoss):
-        head |= {"kind": "neural", "task": loss.kind, "layers": [layer.tolist() for layer in loss.layers]}
-    elif name := name_of(loss):
-        head |= {"kind": "named", "task": loss.kind, "name": name}
-    else:
-        raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
-    own = {name: getattr(loss, name) for name in loss.option_names}
-    units = {} if loss.units is None else {"target_mean": loss.units.mean, "target_scale": loss.units.scale}
-    return {**head, "options": {**own, **_options(loss)}, **units}
-
-
-def _options(loss: Loss) -> dict[str, Any]:
-    weight = {} if loss.weight is None else {"weight": loss.weight.tolist()}
-    return {**weight, "ignore_index": loss.ignore_index, "reduction": loss.reduction}
+def loss_document(loss: Loss) -> dict[str, Any]:
+    """Returns what a loss file holds, provenance aside: losses with equal documents are equal."""
+    return {"format": FORMAT, "version": VERSION, **loss.document()}
 
 
 def _versions() -> dict[str, str]:

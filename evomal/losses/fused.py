@@ -1,24 +1,102 @@
-"""A loss of the target's probability from logits to reduced value in one pass, and back in one.
+"""How losses of the target's probability p are computed: one formula with five coefficients, fused or in blocks.
 
-Forward reads the logits once and keeps a few numbers a sample; backward reads them once and writes their gradient.
+The fused kernels go from logits to the reduced loss in one pass: forward reads the logits once and keeps a few numbers
+per sample; backward reads them once and writes their gradient.
 """
 
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.losses.coefficients import Coefficients, TargetLosses
-from evomal.losses.contract import is_eager
+from evomal.losses.contract import compute_dtype, is_eager
 
 _BACKENDS = {"cpu": "evomal.losses.kernels_cpu"}
 if importlib.util.find_spec("triton"):
     _BACKENDS["cuda"] = "evomal.losses.kernels_gpu"
+
+# 256 KiB of float32: in the second-level cache of every current processor; a GPU wants more work per launch.
+_BLOCK_ELEMENTS = {"cpu": 1 << 16}
+_DEVICE_BLOCK_ELEMENTS = 1 << 22
+
+RowFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+def target_log_odds(logits: Tensor, target: Tensor) -> Tensor:
+    """(samples,) log-odds of each row's target class among at least two classes."""
+    logits, column = logits.to(compute_dtype(logits)), target.unsqueeze(1)
+    # Odds do not change under a common offset, but the digits of d beside it do.
+    logits = logits - logits.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
+    others = logits.scatter(1, column, -torch.inf).logsumexp(1)
+    return logits.gather(1, column).squeeze(1) - others
+
+
+def all_log_odds(logits: Tensor) -> Tensor:
+    """(samples, classes) log-odds of every class."""
+    logits = logits.to(compute_dtype(logits))
+    top = logits.argmax(1, keepdim=True)
+    # Every class but the most probable has p ≤ 1/2, where 1 − p loses nothing; the top one takes the exact form.
+    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter(1, top, True)
+    small = logits.log_softmax(1).masked_fill(is_top, -1.0)
+    return torch.where(is_top, target_log_odds(logits, top.squeeze(1)).unsqueeze(1), small - torch.log1p(-small.exp()))
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """scale·(1 − p)^focus·|log p + shift| + opposite·p^focus·(offset − log(1 − p)).
+
+    Cross-entropy, absolute cross-entropy, focal loss and the sparse smoothings are choices of these five numbers, so
+    that one kernel per device serves them all.
+    """
+
+    scale: float = 1.0
+    shift: float = 0.0
+    focus: float = 0.0
+    opposite: float = 0.0
+    offset: float = 0.0
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The five in order, as kernels take them."""
+        return self.scale, self.shift, self.focus, self.opposite, self.offset
+
+    def of_log_odds(self, log_odds: Tensor) -> Tensor:
+        """The formula elementwise in d = log(p / (1 − p)), by plain differentiable operations.
+
+        log p = logsigmoid(d) and log(1 − p) = logsigmoid(−d) are exact however close p is to 0 or 1. Powers are taken
+        as exponentials of logarithms: their own derivative is infinite or NaN where p or 1 − p underflows.
+        """
+        log_p, log_rest = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
+        loss = self.scale * (log_p + self.shift).abs()
+        if self.focus:
+            loss = loss * (self.focus * log_rest).exp()
+        if self.opposite:
+            against = self.opposite * (self.offset - log_rest)
+            loss = loss + (against * (self.focus * log_p).exp() if self.focus else against)
+        return loss
+
+
+@dataclass(frozen=True)
+class TargetLosses:
+    """What a kernel finds for each sample."""
+
+    losses: Tensor
+    """ℓ times the weight of the target's class, 0 where the sample is ignored."""
+    slopes: Tensor
+    """The derivative of that by the log-odds."""
+    tops: Tensor
+    """The largest of the logits but the target's."""
+    logs: Tensor
+    """Logarithm of the sum of their exponentials relative to it."""
+    shares: Tensor
+    """The weight of the target's class, 0 where the sample is ignored."""
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
@@ -88,3 +166,61 @@ class _Fused(torch.autograd.Function):
 def _backend(device: str) -> ModuleType:
     # Imported on first use: neither compiler should be loaded for the other's device.
     return importlib.import_module(_BACKENDS[device])
+
+
+def blocks(rows: Tensor) -> Iterator[slice]:
+    """Slices that cover all rows, each small enough to be worked on at once."""
+    elements = _BLOCK_ELEMENTS.get(rows.device.type, _DEVICE_BLOCK_ELEMENTS)
+    step = max(1, elements // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        yield slice(start, start + step)
+
+
+def by_blocks(function: RowFunction, logits: Tensor, target: Tensor) -> Tensor:
+    """`function(logits, target)`, whose row i depends on row i of its arguments alone, in little memory.
+
+    The backward pass computes each block again instead of keeping its intermediate results.
+    """
+    if not is_eager(logits):
+        return function(logits, target)
+    return cast(Tensor, _ByBlocks.apply(function, logits, target))  # type: ignore[no-untyped-call]
+
+
+class _ByBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: RowFunction, logits: Tensor, target: Tensor) -> Tensor:
+        ctx.function = function
+        ctx.save_for_backward(logits, target)
+        results = [function(logits[block], target[block]) for block in blocks(logits)]
+        return torch.cat(results) if results else function(logits, target)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        (gradient,) = gradients
+        logits, target = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # create_graph: someone will differentiate this backward pass
+            chosen = [tensor for tensor, want in zip((logits, target), wanted, strict=True) if want]
+            found = torch.autograd.grad(ctx.function(logits, target), chosen, gradient, create_graph=True)
+            return None, *_spread(found, wanted)
+        results = [
+            torch.empty_like(tensor) if want else None for tensor, want in zip((logits, target), wanted, strict=True)
+        ]
+        for block in blocks(logits):
+            pieces = [
+                tensor[block].detach().requires_grad_(want)
+                for tensor, want in zip((logits, target), wanted, strict=True)
+            ]
+            with torch.enable_grad():
+                value = ctx.function(*pieces)
+            chosen = [piece for piece, want in zip(pieces, wanted, strict=True) if want]
+            found = torch.autograd.grad(value, chosen, gradient[block])
+            for result, piece in zip((result for result in results if result is not None), found, strict=True):
+                result[block] = piece
+        return None, results[0], results[1]
+
+
+def _spread(found: tuple[Tensor, ...], wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
+    remaining = iter(found)
+    first, second = (next(remaining) if want else None for want in wanted)
+    return first, second

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from evomal.compiled import VECTORISABLE, exp_nonpositive, kernel
-from evomal.losses.coefficients import Coefficients, TargetLosses
 from evomal.losses.contract import compute_dtype
-from evomal.losses.elementwise import blocks
+from evomal.losses.fused import Coefficients, TargetLosses, blocks
 from evomal.threads import kernel_threads
 
 _LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers

@@ -1,12 +1,12 @@
-"""Losses of the target's probability on a GPU, by Triton: one program a row forward, one a tile of a row backward."""
+"""Losses of the target's probability on a GPU, by Triton: one program per row, and one per tile of a row backward."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from evomal.losses.coefficients import Coefficients, TargetLosses
 from evomal.losses.contract import compute_dtype
+from evomal.losses.fused import Coefficients, TargetLosses
 
 _LARGEST_TILE = 8192
 

@@ -9,16 +9,27 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.losses.contract import is_eager
-from evomal.losses.elementwise import ElementwiseLoss, softplus
+from evomal.losses.loss import Description, ElementwiseLoss, Source, softplus
 
 HIDDEN = 50
+NETWORK_FORMULA = "softplus(W3·relu(W2·relu(W1·(f, y))))"
 
 
 class NeuralLoss(ElementwiseLoss):
-    """softplus(W3 · relu(W2 · relu(W1 · (f, y)))), without biases, for every output alone.
+    """softplus(W3 · relu(W2 · relu(W1 · (f, y)))), without biases, applied to every output by itself.
 
-    `layers` are the three matrices, (h1, 2), (h2, h1) and (1, h2). Tensors are kept as they are given, so the matrices
-    can be trained through, and an `nn.Parameter` becomes a parameter of the module.
+    Args:
+        layers: Three matrices of shapes (h1, 2), (h2, h1) and (1, h2). Tensors are kept as they are, so that gradients
+            reach them, and an `nn.Parameter` becomes a parameter of the module.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: The layers are not three such matrices of finite numbers, or another argument breaks its rule.
+
+    Example:
+        >>> loss = NeuralLoss(starting_layers(generator=torch.Generator().manual_seed(0)))
+        >>> loss(torch.zeros(2, 3), torch.tensor([0, 1])).shape
+        torch.Size([])
     """
 
     def __init__(self, layers: Sequence[Tensor | Sequence[Sequence[float]]], **contract: Any) -> None:
@@ -59,8 +70,38 @@ class NeuralLoss(ElementwiseLoss):
             self._converted = state, [layer.to(prediction.device, prediction.dtype) for layer in self.layers]
         return self._converted[1]
 
+    def formula(self) -> str:
+        return NETWORK_FORMULA
+
+    def display_form(self) -> None:
+        return None
+
+    def describe(self) -> Description:
+        shapes = ", ".join("×".join(map(str, layer.shape)) for layer in self.layers)
+        return Description("An ML³ network", f"matrices of {shapes}")
+
+    def source(self, xp: str) -> Source:
+        make = "f.new_tensor" if xp == "torch" else "jnp.asarray"
+        lines = []
+        for name, layer in zip(("first", "second", "last"), self.layers, strict=True):
+            rows = [f"    {row!r}," for row in layer.tolist()]
+            lines += [f"{name} = {make}([", *rows, "])"]
+        return Source(
+            "outputs",
+            [
+                *lines,
+                f"hidden = {xp}.stack([f, y], -1) @ first.T",
+                f"hidden = {xp}.maximum(hidden, 0 * hidden) @ second.T",
+                f"value = ({xp}.maximum(hidden, 0 * hidden) @ last.T)[..., 0]",
+                "return -logsigmoid(-value)  # softplus",
+            ],
+        )
+
     def extra_repr(self) -> str:
         return f"layers={[tuple(layer.shape) for layer in self.layers]}, {super().extra_repr()}"
+
+    def _file_fields(self) -> tuple[str, dict[str, Any]]:
+        return "neural", {"layers": [layer.tolist() for layer in self.layers]}
 
 
 def network_value(layers: Sequence[Tensor], prediction: Tensor, target: Tensor) -> Tensor:
@@ -72,12 +113,12 @@ def network_value(layers: Sequence[Tensor], prediction: Tensor, target: Tensor) 
 
 
 def weights_of(layers: Sequence[Tensor]) -> Tensor:
-    """All entries of the matrices in a row, layer by layer."""
+    """All entries of the matrices as one vector, layer by layer."""
     return torch.cat([layer.reshape(-1) for layer in layers])
 
 
 def layers_of(weights: Tensor, hidden: int = HIDDEN) -> list[Tensor]:
-    """The matrices of such a row, as views of it."""
+    """The matrices of such a vector, as views of it."""
     if weights.shape[-1] != weight_count(hidden):
         raise InputError(
             f"a network of width {hidden} must have {weight_count(hidden)} weights but got {weights.shape[-1]}"
@@ -88,7 +129,7 @@ def layers_of(weights: Tensor, hidden: int = HIDDEN) -> list[Tensor]:
 
 
 def weight_count(hidden: int = HIDDEN) -> int:
-    """Entries of the three matrices."""
+    """Number of entries of the three matrices."""
     return sum(rows * columns for rows, columns in _shapes(hidden))
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import sympy
 from torch import Tensor
 
 from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-from evomal.losses.elementwise import ElementwiseLoss
+from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
 
 PARAMETERS = 8
 
@@ -24,7 +22,7 @@ _EDGES = (
     *("of p alone", "constant", "of p", "linear", *_OF_P, "square", "p", *_OF_P),
     *("of x", "of x once", "target once", *_OF_X, "both", "x", *_OF_X, "p", *_OF_P, "target twice", "x", *_OF_X),
 )
-"""What stands on each edge of the tree, in prefix order; what `as_tree` has no number for weighs one."""
+"""The name of the weight on each edge of the tree, in prefix order; `as_tree` gives some of them numbers."""
 
 
 class TaylorLoss(ElementwiseLoss):
@@ -32,7 +30,20 @@ class TaylorLoss(ElementwiseLoss):
 
     θ0 is subtracted from the target and θ1 from the prediction: with the two swapped, as in the public code, half of
     the terms would not depend on the model.
+
+    Args:
+        theta: The eight numbers of the polynomial; a tensor is kept as it is, so that gradients reach it.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: There are not eight finite numbers, or another argument breaks its rule.
+
+    Example:
+        >>> TaylorLoss([0, 0, 1, 2, 0, 0, 0, 0]).formula()
+        '-f**2 - f'
     """
+
+    has_formula = True
 
     def __init__(self, theta: Tensor | Sequence[float], **contract: Any) -> None:
         super().__init__(**contract)
@@ -46,16 +57,55 @@ class TaylorLoss(ElementwiseLoss):
         return negative
 
     def sympy(self) -> Any:
-        """The loss of one output as a SymPy expression in y and f."""
+        """Returns the loss of one output as a SymPy expression in y and f."""
+        import sympy
+
+        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
+
         theta = [sympy.Float(number) for number in self.theta.tolist()]
         return -_polynomial(theta, TARGET_SYMBOL, PREDICTION_SYMBOL)
+
+    def display_form(self) -> Any:
+        from evomal.expression.symbolic import rounded
+
+        return rounded(self.sympy().expand())
+
+    def formula(self) -> str:
+        return str(self.display_form())
+
+    def describe(self) -> Description:
+        numbers = tuple((f"θ{index}", value) for index, value in enumerate(self.theta.tolist()))
+        return Description("A TaylorGLO polynomial", ", ".join(f"{value:g}" for _, value in numbers), numbers)
+
+    def tree(self) -> WeightedTree:
+        return WeightedTree(*as_tree(self.theta.tolist()))
+
+    def source(self, xp: str) -> Source:
+        t = [repr(number) for number in self.theta.tolist()]
+        return Source(
+            "outputs",
+            [
+                f"x, p = y - {t[0]}, f - {t[1]}",
+                "return -(",
+                f"    {t[2]} * p",
+                f"    + {t[3]} / 2 * p**2",
+                f"    + {t[4]} / 6 * p**3",
+                f"    + {t[5]} * x * p",
+                f"    + {t[6]} / 2 * x * p**2",
+                f"    + {t[7]} / 2 * x**2 * p",
+                ")",
+            ],
+        )
 
     def extra_repr(self) -> str:
         return f"theta={[round(number, 4) for number in self.theta.tolist()]}, {super().extra_repr()}"
 
+    def _file_fields(self) -> tuple[str, dict[str, Any]]:
+        return "taylor", {"theta": self.theta.tolist()}
+
 
 def as_tree(theta: Sequence[float]) -> tuple[Expression, list[float]]:
-    """The same loss as an expression with weights, −(f−θ1)·[θ2 + …]: what works on expressions works on it too."""
+    """Returns the loss as an expression with weights, −(f−θ1)·[θ2 + …], for everything that works on expressions."""
     if len(theta) != PARAMETERS:
         raise InputError(f"theta must have {PARAMETERS} numbers but got {len(theta)}")
     weights = {

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import sympy
-
 from evomal.checks import unknown_name
 from evomal.expression import Expression
-from evomal.expression.symbolic import rounded
 from evomal.losses.catalogue import CATALOGUE, named_loss
-from evomal.losses.contract import Kind, Loss
+from evomal.losses.contract import Kind
 from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.loss import Loss
+from evomal.losses.neural import NETWORK_FORMULA
 from evomal.losses.taylor import TaylorLoss
 from evomal.methods.baseline import BASELINE
 from evomal.methods.candidates import Genome
@@ -47,5 +46,5 @@ def readable(genome: Genome, weights: Sequence[float]) -> str:
     if isinstance(genome, Expression):
         return genome.formula(weights)
     if isinstance(genome, tuple):
-        return str(rounded(sympy.expand(TaylorLoss(genome).sympy())))
-    return "softplus(W3·relu(W2·relu(W1·(f, y))))" if genome == NETWORK else CATALOGUE[genome].formula
+        return TaylorLoss(genome).formula()
+    return NETWORK_FORMULA if genome == NETWORK else CATALOGUE[genome].definition

@@ -28,15 +28,10 @@ import torch
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, PREDICTION
-from evomal.expression.symbolic import PREDICTION_SYMBOL, is_readable, rounded
-from evomal.figures.shape_panels import OPTION_SYMBOLS, OUTPUT_LOSSES, output_loss
+from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, is_readable, rounded
+from evomal.figures.shape_panels import OPTION_SYMBOLS
 from evomal.figures.style import BLUE, GREY, VERMILLION, figure_style, figure_text, new_figure, sentence_figure
-from evomal.losses.catalogue import name_of
-from evomal.losses.contract import Loss
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.expression_loss import ExpressionLoss
-from evomal.losses.target_losses import CLASSES_SYMBOL
-from evomal.losses.taylor import TaylorLoss, as_tree
+from evomal.losses.loss import Loss
 from evomal.text import shorten
 
 if TYPE_CHECKING:
@@ -199,16 +194,16 @@ def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
     numbers = {**_option_values(loss), CLASSES_SYMBOL: classes}
     ways = [_way(regime, output, classes, exponent) | numbers for exponent in _EXPONENTS]
     form = output_form(loss, output, lambda a: _sign(a, ways[-1]))
-    exact = _push_by_autograd(loss, classes, regime, output) if isinstance(loss, ElementwiseLoss) else None
+    exact = _push_by_autograd(loss, classes, regime, output) if loss.is_learned else None
     if form is None:
         if exact is None:
-            raise InputError(f"{type(loss).__name__} does not say what a single output costs")
+            raise InputError(f"{type(loss).__name__} has no value for a single output")
         return Delta(regime, output, None, exact, exact, "numeric")
     push = -sympy.diff(form, PREDICTION_SYMBOL)
     # Adding zero turns a negative zero into zero.
     value = float(limit_of_values([_number(push, way) for way in ways])) + 0.0
     formula, how = _formula(push, regime, output, numbers, value)
-    if formula is None and _tree(loss) is None:
+    if formula is None and loss.tree() is None:
         formula, how = _by_limit(push.subs(numbers), output, value)
     return Delta(regime, output, formula, value, value if exact is None else exact, how)
 
@@ -226,20 +221,18 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
     """
     functions = _smooth_functions(sign)
     y = int(output == "target")
-    tree = _tree(loss)
+    tree = loss.tree()
     if tree is not None:
-        form = _tree_form(*tree, y, functions) if is_readable(tree[0].tokens) else None
-        is_softplus = isinstance(loss, ExpressionLoss) and loss.activation == "softplus"
-        return sympy.log(1 + sympy.exp(form)) if is_softplus and form is not None else form
-    name = name_of(loss)
-    if name not in OUTPUT_LOSSES:
-        return None
+        if not is_readable(tree.expression.tokens):
+            return None
+        form = _tree_form(tree.expression, tree.weights, y, functions)
+        return sympy.log(1 + sympy.exp(form)) if tree.activation == "softplus" else form
     symbolic = _symbolic_options(loss)
     options = {
         option: OPTION_SYMBOLS[option] if option in symbolic else _as_number(value)
         for option, value in _options(loss).items()
     }
-    return output_loss(name, functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, options)
+    return loss.cost(functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, SimpleNamespace(**options))
 
 
 def _smooth_functions(sign: Callable[[Any], int]) -> SimpleNamespace:
@@ -278,12 +271,6 @@ def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, 
 
 def _as_number(value: float) -> Any:
     return sympy.Integer(int(value)) if float(value).is_integer() else sympy.Float(value)
-
-
-def _tree(loss: Loss) -> tuple[Expression, Sequence[float] | None] | None:
-    if isinstance(loss, ExpressionLoss):
-        return loss.expression, None if loss.weights is None else loss.weights.tolist()
-    return as_tree(loss.theta.tolist()) if isinstance(loss, TaylorLoss) else None
 
 
 def _options(loss: Loss) -> dict[str, Any]:
@@ -370,11 +357,11 @@ def _shortest(form: Any) -> Any:
     return min([form, *(rewrite(form) for rewrite in rewrites)], key=sympy.count_ops)
 
 
-def _push_by_autograd(loss: ElementwiseLoss, classes: int, regime: Regime, output: Output) -> float:
+def _push_by_autograd(loss: Loss, classes: int, regime: Regime, output: Output) -> float:
     place = 1 / classes if regime == "null epoch" else _NEAR[output]
     with torch.enable_grad():
         prediction = torch.tensor([place], dtype=torch.float64, requires_grad=True)
-        value = loss.value(prediction, torch.full_like(prediction, float(output == "target")))
+        value = loss.output_cost(prediction, int(output == "target"), classes)
         (gradient,) = torch.autograd.grad(value.sum(), prediction)
     return -float(gradient) + 0.0
 

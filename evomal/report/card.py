@@ -17,12 +17,10 @@ from rich.text import Text
 from evomal.errors import InputError
 from evomal.figures.loss_shape import LossShape, draw_loss, loss_shape
 from evomal.figures.style import inline_svg
-from evomal.losses import CATALOGUE, ExpressionLoss, Loss, NeuralLoss, TaylorLoss, load_loss
-from evomal.losses.catalogue import name_of
-from evomal.losses.contract import Provenance
-from evomal.losses.exporting import export
-from evomal.losses.files import described
-from evomal.report.formulas import formula_text, mathml, symbols_of
+from evomal.losses import Loss, load_loss
+from evomal.losses.files import loss_document
+from evomal.losses.loss import Provenance
+from evomal.report.formulas import mathml
 from evomal.report.page import entry_list, framed, in_code
 from evomal.text import (
     LONGEST_FORMULA,
@@ -158,19 +156,19 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
     """
     path = Path(path)
     loss = load_loss(path)
-    subject, written, parameters = _content(loss)
-    document = described(loss)
-    formula = formula_text(loss)
+    about = loss.describe()
+    document = loss_document(loss)
+    formula = loss.formula()
     return Card(
         file=path.name,
         kind=document["kind"],
         task=loss.kind,
-        subject=f"{subject} for {loss.kind}",
+        subject=f"{about.subject} for {loss.kind}",
         formula=formula,
-        written=written,
-        symbols=symbols_of(loss),
-        parameters=parameters,
-        latex=None if isinstance(loss, NeuralLoss) else str(export(loss, "latex")),
+        written=about.content,
+        symbols=loss.symbols(),
+        parameters=about.numbers,
+        latex=loss.latex() if loss.has_formula else None,
         mathml=mathml(loss, formula),
         options=document["options"],
         units=loss.units,
@@ -181,24 +179,6 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         versions={name: importlib.metadata.version(name) for name in ("evomal", "torch", "matplotlib")},
     )
-
-
-def _content(loss: Loss) -> tuple[str, str, tuple[tuple[str, float], ...]]:
-    """What the loss is, its content as written, its numbers by name."""
-    if isinstance(loss, ExpressionLoss):
-        tree = loss.expression
-        weights = [1.0] * tree.edges if loss.weights is None else loss.weights.tolist()
-        nodes = [shorten(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size)]
-        names = zip(nodes, weights, strict=True)
-        return f"An expression of {tree.size} nodes", str(tree), tuple(names)
-    if isinstance(loss, TaylorLoss):
-        numbers = tuple((f"θ{index}", value) for index, value in enumerate(loss.theta.tolist()))
-        return "A TaylorGLO polynomial", ", ".join(f"{value:g}" for _, value in numbers), numbers
-    if isinstance(loss, NeuralLoss):
-        shapes = ", ".join("×".join(map(str, layer.shape)) for layer in loss.layers)
-        return "An ML³ network", f"matrices of {shapes}", ()
-    name = str(name_of(loss))
-    return "A hand-made loss", f"{name}: {CATALOGUE[name].purpose}", ()
 
 
 def _classes(loss: Loss) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.figures.style import FloatArray
-from evomal.report.formulas import formula_text, mathml, symbols_of
+from evomal.report.formulas import mathml
 from evomal.report.page import in_code, scrolling
 from evomal.runs.reading import Run
 from evomal.tasks.metrics import metric_label, metric_number, metric_text
@@ -189,10 +189,9 @@ def shown_formula(best: BestLosses) -> ShownFormula:
     loss = row.loss()
     if loss is None:
         return ShownFormula(best, row.formula, row.candidate.genome, "", None)
-    is_softened = getattr(loss, "activation", "identity") == "softplus"
-    text = formula_text(loss) if is_softened else row.formula
+    text = loss.formula()
     typeset = mathml(loss, text, longest=_LONGEST_TYPESET)
-    return ShownFormula(best, text, row.candidate.genome, symbols_of(loss), typeset)
+    return ShownFormula(best, text, row.candidate.genome, loss.symbols(), typeset)
 
 
 def run_name(run: Run) -> str:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from evomal.losses.contract import Loss
+from evomal.losses.loss import Loss
 from evomal.runs.results import Best, SearchResult
 from evomal.verdict.comparison import Comparison
 
@@ -18,18 +18,18 @@ def loss_html(loss: Loss) -> str:
     """The formula, typeset where it fits, above the shape."""
     from evomal.figures.loss_shape import draw_loss, loss_shape
     from evomal.figures.style import inline_svg
-    from evomal.report.formulas import formula_text, mathml, symbols_of
+    from evomal.report.formulas import mathml
     from evomal.report.page import in_code
     from evomal.text import escape_html
 
-    formula = formula_text(loss)
+    formula = loss.formula()
     # Outputs of a notebook share a page, on which names inside figures must differ.
     prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
     description = "value and gradient of the loss, beside the task loss"
     parts = [
         f"<p><b>{escape_html(type(loss).__name__)}</b> for {escape_html(loss.kind)}</p>",
         mathml(loss, formula) or "",
-        f"<p>{in_code(formula)}<br>{escape_html(symbols_of(loss))}</p>",
+        f"<p>{in_code(formula)}<br>{escape_html(loss.symbols())}</p>",
         inline_svg(draw_loss(loss_shape(loss)), description, prefix),
     ]
     return _BOX.format("".join(parts))

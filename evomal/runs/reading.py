@@ -17,7 +17,8 @@ from typing import Any, get_args
 
 from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
-from evomal.losses.contract import Kind, Loss
+from evomal.losses.contract import Kind
+from evomal.losses.loss import Loss
 from evomal.methods import METHODS, learned_loss
 from evomal.methods.candidates import Candidate, State, best_of
 from evomal.progress import tracked

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evomal.expression import Expression
-from evomal.losses.contract import Kind, Loss
+from evomal.losses.contract import Kind
+from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.runs.finals import Final, Scores

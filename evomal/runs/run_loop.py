@@ -12,7 +12,7 @@ from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.files import remove_unfinished
 from evomal.losses import save_loss
-from evomal.losses.contract import Provenance
+from evomal.losses.loss import Provenance
 from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from evomal.engine.resolve import loss_for_task, resolve_loss
 from evomal.engine.task_data import digest
 from evomal.errors import InputError
-from evomal.losses import CATALOGUE, ExpressionLoss, Loss
-from evomal.losses.catalogue import is_specified, name_of
-from evomal.losses.elementwise import ElementwiseLoss
-from evomal.losses.files import described
+from evomal.losses import Loss
+from evomal.losses.catalogue import is_specified
+from evomal.losses.files import loss_document
 from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.runs.canonical import checksum
@@ -167,12 +166,7 @@ def require_distinct_names(names: Sequence[str]) -> None:
 
 def formula_of(module: nn.Module) -> str:
     """A formula for people, or the name of the module's class."""
-    if isinstance(module, ExpressionLoss):
-        weights = None if module.weights is None else module.weights.tolist()
-        return module.expression.formula(weights)
-    if isinstance(module, Loss) and (name := name_of(module)) is not None:
-        return CATALOGUE[name].formula
-    return type(module).__name__
+    return module.formula() if isinstance(module, Loss) else type(module).__name__
 
 
 def identity_of(module: nn.Module) -> str:
@@ -275,15 +269,15 @@ def _with_folder(loss: AnyLoss, name: str) -> str:
 
 def _module_name(module: nn.Module) -> str:
     """The name of a loss that is given as a module: its own, `learned`, or its class."""
-    if isinstance(module, Loss) and (name := name_of(module)) is not None:
-        return name
-    return "learned" if isinstance(module, ElementwiseLoss) else type(module).__name__
+    if not isinstance(module, Loss):
+        return type(module).__name__
+    return module.catalogue_name or ("learned" if module.is_learned else type(module).__name__)
 
 
 def _description(module: nn.Module) -> dict[str, Any] | None:
     """What a loss file would hold; None for a module of which a file could not hold everything."""
     try:
-        return described(module) if isinstance(module, Loss) else None
+        return loss_document(module) if isinstance(module, Loss) else None
     except InputError:  # a class that derives from evomal's, of which a file could not hold what it adds
         return None
 

@@ -13,8 +13,7 @@ from evomal.engine import Engine, EngineSettings, Score, train
 from evomal.engine.resolve import resolve_device
 from evomal.errors import EvomalError
 from evomal.expression import Expression
-from evomal.losses import ExpressionLoss, Loss, SquaredErrorLoss, TaylorLoss
-from evomal.losses.taylor import as_tree
+from evomal.losses import Loss
 from evomal.methods import Failure
 from evomal.progress import StepsDone
 from evomal.runs.canonical import canonical, versions
@@ -24,8 +23,6 @@ from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe, Task
 from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import TrainingLog
-
-_SQUARED_ERROR = Expression.parse("square(sub(f, y))")
 
 
 class ScaledLoss(nn.Module):
@@ -70,15 +67,10 @@ class Trial:
             return None
         if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
             return None
-        if isinstance(loss, ExpressionLoss) and loss.activation == "identity":
-            tree = loss.expression
-            weights = [1.0] * tree.edges if loss.weights is None else loss.weights.tolist()
-        elif isinstance(loss, TaylorLoss):
-            tree, weights = as_tree(loss.theta.tolist())
-        elif isinstance(loss, SquaredErrorLoss):
-            tree, weights = _SQUARED_ERROR, [1.0] * _SQUARED_ERROR.edges
-        else:
+        found = loss.tree()
+        if found is None or found.activation != "identity":
             return None
+        tree, weights = found.expression, found.edge_weights
         if self.factor == 1.0:
             return tree, weights
         # factor · 1 · tree: the weight of 1 is the factor.

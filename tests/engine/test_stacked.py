@@ -135,7 +135,7 @@ def test_a_stacked_population_of_another_size_gives_the_same_to_tolerance():
 def test_losses_of_any_kind_trained_together_come_to_what_they_do_alone():
     task = classification()
     names = ["ce", "label-smoothing", "focal", "absolute-ce"]
-    losses = [*(CATALOGUE[name].make() for name in names), ScaledLoss(CATALOGUE["ce"].make(), 0.5)]
+    losses = [*(CATALOGUE[name]() for name in names), ScaledLoss(CATALOGUE["ce"](), 0.5)]
     settings = EngineSettings(device="cpu", training_steps=60, population_mode="stacked")
     found = Engine(task, seed=2, settings=settings).scores_of_losses(losses)
     for loss, score in zip(losses, found, strict=True):
@@ -149,7 +149,7 @@ def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
         def forward(self, output, target):
             return torch.exp(1e3 * (output - target).abs()).mean()
 
-    task, healthy = regression(), CATALOGUE["huber"].make(kind="regression")
+    task, healthy = regression(), CATALOGUE["huber"](kind="regression")
     settings = EngineSettings(device="cpu", training_steps=40, population_mode="stacked")
     first, diverged, last = Engine(task, seed=0, settings=settings).scores_of_losses([healthy, Explosive(), healthy])
     assert diverged.diverged
@@ -160,7 +160,7 @@ def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
 def test_scores_together_need_a_stack():
     engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", population_mode="looped"))
     with pytest.raises(InputError, match="need one task and a model that can be stacked"):
-        engine.scores_of_losses([CATALOGUE["mae"].make(kind="regression")])
+        engine.scores_of_losses([CATALOGUE["mae"](kind="regression")])
 
 
 def test_several_tasks_are_averaged():

@@ -9,8 +9,7 @@ import torch
 
 import evomal.losses.kernels_cpu as cpu_kernels
 from evomal.losses import FocalLoss, SparseLabelSmoothingLoss
-from evomal.losses.coefficients import Coefficients, all_log_odds, target_log_odds
-from evomal.losses.fused import can_fuse, fused_loss
+from evomal.losses.fused import Coefficients, all_log_odds, can_fuse, fused_loss, target_log_odds
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FORMULAS = {

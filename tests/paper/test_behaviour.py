@@ -10,6 +10,7 @@ import torch
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.operators import EPSILON
+from evomal.expression.symbolic import CLASSES_SYMBOL as C
 from evomal.expression.symbolic import PREDICTION_SYMBOL
 from evomal.figures.shape_panels import OPTION_SYMBOLS as SYMBOLS
 from evomal.losses import (
@@ -26,7 +27,6 @@ from evomal.losses import (
     starting_layers,
     starting_weights,
 )
-from evomal.losses.target_losses import CLASSES_SYMBOL as C
 from evomal.paper.behaviour import EPSILON_SYMBOL, OUTPUTS, REGIMES, behaviours, limit_of_values, output_form
 from evomal.randomness import generator
 

@@ -74,7 +74,7 @@ def test_every_kind_of_loss_has_a_card_in_every_form(name, tmp_path):
     assert page.count("svg") == 1
     assert json.loads(json.dumps(card.as_data(), allow_nan=False))["kind"] == card.kind
     if name.startswith("named "):
-        assert card.formula == CATALOGUE[name.removeprefix("named ")].formula
+        assert card.formula == CATALOGUE[name.removeprefix("named ")].definition
         assert page.count("math") == 1
 
 

@@ -9,7 +9,7 @@ import torch
 
 import evomal
 from evomal.losses import CATALOGUE, ExpressionLoss, FocalLoss
-from evomal.losses.contract import Loss
+from evomal.losses.loss import Loss
 from evomal.report import notebook
 from evomal.report.notebook import comparison_html, loss_html, result_html
 from tests.report.cards import HOSTILE, Tags
@@ -57,7 +57,7 @@ def test_names_inside_the_figures_of_two_losses_differ():
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_loss_that_has_a_name_can_be_shown(name, monkeypatch):
     monkeypatch.setattr("evomal.figures.style.inline_svg", lambda *_: "<svg></svg>")  # drawing takes longest
-    assert CATALOGUE[name].formula in Tags(loss_html(CATALOGUE[name].make())).text
+    assert CATALOGUE[name].definition in Tags(loss_html(CATALOGUE[name]())).text
 
 
 def test_a_result_shows_what_was_found(result):

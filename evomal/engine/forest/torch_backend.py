@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evomal.engine.forest.programs import Link, Programs
 from evomal.expression.operators import CONSTANTS, OPERATORS, TARGET, TOKENS, arity
-from evomal.losses.elementwise import softplus as softplus_of
+from evomal.losses.loss import softplus as softplus_of
 
 
 def gradients(

@@ -1,5 +1,5 @@
-"""Losses for places without evomal: Python over torch or JAX, ONNX, LaTeX, SymPy."""
+"""Losses for use without evomal: Python over torch or JAX, ONNX, LaTeX, SymPy."""
 
-from evomal.losses.exporting.targets import FORMATS, export
+from evomal.losses.exporting.formats import FORMATS, export
 
 __all__ = ["FORMATS", "export"]

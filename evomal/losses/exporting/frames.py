@@ -1,11 +1,19 @@
-"""What surrounds a loss in an exported file: imports, protected operators, shapes, class weights and reduction.
+"""What surrounds the function `value` in an exported file: imports, protected operators, shapes and reduction.
 
-The frames are written to be read by whoever receives such a file; `{…}` are filled in by `source`. `bits`,
-`probabilities` and `classes` say how the value function meets the three forms a target can take.
+The texts are written for people who receive such a file; `source` fills in the `{…}`. `bits`, `probabilities` and
+`classes` say how `value` is applied to the three forms that a target can take.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+ARGUMENTS = {"outputs": "f, y", "log_odds": "d, classes", "log_probabilities": "log_p, y, classes"}
+"""The arguments of `value`, by what it applies to."""
+MEANINGS = {
+    "outputs": "Cost of each output: f is the prediction, y the target.",
+    "log_odds": "Cost of a target with log-odds d: log p = logsigmoid(d), log(1 - p) = logsigmoid(-d).",
+    "log_probabilities": "Cost of each class: log_p is its log-probability, y its share of the target.",
+}
 
 
 @dataclass(frozen=True)
@@ -22,20 +30,20 @@ class Frame:
     regression: str
     constant: str
     """The list `{numbers}` as an array like `raw`."""
-    meetings: Mapping[str, "Meeting"]
+    applications: Mapping[str, "Application"]
 
-    def forward(self, kind: str, form: str, *, has_units: bool) -> str:
-        """How a batch of this kind is computed from a value function of this form."""
+    def forward(self, kind: str, applies_to: str, *, has_units: bool) -> str:
+        """Returns the code that computes the losses of a batch by `value`."""
         template = {"classification": self.classification, "multilabel": self.multilabel}.get(kind, self.regression)
-        meeting = self.meetings[form]
+        application = self.applications[applies_to]
         values = "standardised(f), standardised(y)" if has_units else "f, y"
         return template.format(
-            bits=meeting.bits, probabilities=meeting.probabilities, classes=meeting.classes, values=values
+            bits=application.bits, probabilities=application.probabilities, classes=application.classes, values=values
         )
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Application:
     """Expressions over `logits` and the target, class weights included.
 
     The target is `index` (class indices) or `y` (class probabilities), both with `weight` and `classes`. Of a binary it
@@ -156,21 +164,21 @@ class LearnedLoss(torch.nn.Module):
             losses = value({values})
             kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
     constant="raw.new_tensor({numbers})",
-    meetings={
-        "outputs": Meeting(
+    applications={
+        "outputs": Application(
             bits="expected(logits.sigmoid(), ones, zeros)",
             probabilities="expected(logits.softmax(1), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
             classes="value(logits.softmax(1), one_hot(index, classes).to(logits.dtype)).sum(1) * weight[index]",
         ),
-        "target": Meeting(
+        "log_odds": Application(
             bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
             probabilities="(y * value(log_odds(logits), classes)) @ weight",
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
-        "log_probabilities": Meeting(
+        "log_probabilities": Application(
             bits="of_bits(logits, ones, zeros)",
             probabilities="value(logits.log_softmax(1), y, classes) @ weight",
-            classes="value(logits.log_softmax(1), one_hot(index, classes), classes) @ weight",
+            classes="value(logits.log_softmax(1), one_hot(index, classes).to(logits.dtype), classes) @ weight",
         ),
     },
 )
@@ -275,18 +283,18 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
     losses = value({values})
     kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
     constant="jnp.asarray({numbers}, raw.dtype)",
-    meetings={
-        "outputs": Meeting(
+    applications={
+        "outputs": Application(
             bits="expected(jax.nn.sigmoid(logits), ones, zeros)",
             probabilities="expected(jax.nn.softmax(logits), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
             classes="value(jax.nn.softmax(logits), jax.nn.one_hot(index, classes)).sum(1) * weight[index]",
         ),
-        "target": Meeting(
+        "log_odds": Application(
             bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
             probabilities="(y * value(log_odds(logits), classes)) @ weight",
             classes="value(target_log_odds(logits, index), classes) * weight[index]",
         ),
-        "log_probabilities": Meeting(
+        "log_probabilities": Application(
             bits="of_bits(logits, ones, zeros)",
             probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
             classes="value(jax.nn.log_softmax(logits), jax.nn.one_hot(index, classes), classes) @ weight",

@@ -4,14 +4,9 @@ import re
 import textwrap
 from typing import Any
 
-from evomal.expression import symbolic
-from evomal.losses.catalogue import CATALOGUE, name_of
-from evomal.losses.contract import Loss
 from evomal.losses.exporting import frames
-from evomal.losses.exporting.bodies import body
-from evomal.losses.expression_loss import ExpressionLoss
-from evomal.losses.taylor import TaylorLoss
-from evomal.text import printable
+from evomal.losses.loss import Loss
+from evomal.text import LONGEST_FORMULA, printable, shorten
 from evomal.units import Units
 
 
@@ -33,9 +28,9 @@ _STANDARD = {
 
 
 def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
-    parts = body(loss, xp)
-    value = "\n".join(parts.lines)
-    forward = frame.forward(loss.kind, parts.form, has_units=loss.units is not None)
+    source = loss.source(xp)
+    value = "\n".join(source.lines)
+    forward = frame.forward(loss.kind, source.applies_to, has_units=loss.units is not None)
     helpers = _helpers(frame, value + forward)
     if loss.units is not None:
         helpers.append(_standardising(loss.units, frame))
@@ -45,8 +40,8 @@ def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
         imports="".join(statement for use, statement in frame.imports.items() if re.search(use, code)),
         helpers="".join(f"{helper}\n\n\n" for helper in helpers),
         value=textwrap.indent(value, "    "),
-        arguments=parts.arguments,
-        meaning=parts.meaning,
+        arguments=frames.ARGUMENTS[source.applies_to],
+        meaning=frames.MEANINGS[source.applies_to],
         stands_for=_STANDARD[loss.kind],
         weight=None if loss.weight is None else loss.weight.tolist(),
         ignore_index=loss.ignore_index,
@@ -83,38 +78,20 @@ def _helpers(frame: frames.Frame, code: str) -> list[str]:
 
 
 def _docstring(loss: Loss) -> str:
-    lines = [_title(loss), "", *_formula(loss), "", *_units(loss), "Made by evomal."]
+    kind = "multilabel classification" if loss.kind == "multilabel" else loss.kind
+    about = loss.describe()
+    lines = [f"A loss function for {kind}, to be minimised.", "", f"{about.subject}: {about.content}"]
+    lines += [f"Formula: {shorten(loss.formula(), LONGEST_FORMULA)}", f"({loss.in_units(None).symbols()})", ""]
+    if loss.units is not None:
+        lines.append(f"Learned in standardised units: {loss.units}.")
+        lines += ["It takes raw outputs and raw targets and standardises both.", ""]
+    lines.append("Made by evomal.")
     if loss.provenance:
         lines += ["", "Provenance:", *_entries(loss.provenance)]
     wrapped = []
     for line in lines:
         wrapped += textwrap.wrap(line, 100, subsequent_indent="    ", break_on_hyphens=False) or [""]
-    return "\n".join(_harmless(line) for line in wrapped)
-
-
-def _title(loss: Loss) -> str:
-    kind = "multilabel classification" if loss.kind == "multilabel" else loss.kind
-    return f"A loss function for {kind}, to be minimised."
-
-
-def _formula(loss: Loss) -> list[str]:
-    name = name_of(loss)
-    if name:
-        return [f"{name}: {CATALOGUE[name].formula}", "p is the probability of the target, C the number of classes."]
-    if isinstance(loss, ExpressionLoss):
-        weights = None if loss.weights is None else loss.weights.tolist()
-        formula = symbolic.shown_form(loss.expression.tokens, weights)
-        return [f"Expression: {loss.expression}", *([] if formula is None else [f"Simplified: {formula}"])]
-    if isinstance(loss, TaylorLoss):
-        return ["TaylorGLO: the negative of a third-order polynomial in prediction and target."]
-    return ["ML3: a neural network of prediction and target."]
-
-
-def _units(loss: Loss) -> list[str]:
-    if loss.units is None:
-        return []
-    taken = "It takes raw outputs and raw targets and standardises both."
-    return [f"Learned in standardised units: {loss.units}.", taken, ""]
+    return "\n".join(_in_docstring(line) for line in wrapped)
 
 
 def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
@@ -127,6 +104,6 @@ def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
     return lines
 
 
-def _harmless(line: str) -> str:
-    """The line as it may stand in a docstring: provenance comes from files, and must not end the string."""
+def _in_docstring(line: str) -> str:
+    """The line for use in a docstring: provenance comes from files, and must not end the string."""
     return printable(line).replace("\\", "/").replace('"', "'")

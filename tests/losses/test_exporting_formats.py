@@ -15,7 +15,6 @@ import evomal
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.losses import (
-    CATALOGUE,
     AbsoluteCrossEntropyLoss,
     CrossEntropyLoss,
     ExpressionLoss,
@@ -207,28 +206,6 @@ def test_formulas():
     softplus = ExpressionLoss("mul(y, f)", activation="softplus")
     assert evomal.export(softplus, to="latex") == r"\log\left(1 + e^{y \cdot f_{\theta}(x)}\right)"
     assert evomal.export(FocalLoss(2.0), to="latex") == r"- \left(1 - p\right)^{2} \log{\left(p \right)}"
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_symbolic_forms_of_named_losses_equal_their_values(name):
-    loss = named_loss(name, reduction="sum")
-    form = loss.sympy()
-    symbols = {symbol.name: symbol for symbol in form.free_symbols}
-    if loss.kind == "regression":
-        for f, y in ((0.3, 1.7), (2.0, -1.0)):
-            value = loss(torch.tensor([f], dtype=torch.float64), torch.tensor([y], dtype=torch.float64))
-            assert float(form.subs({symbols["f"]: f, symbols["y"]: y})) == pytest.approx(value.item(), rel=1e-9)
-        return
-    p = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
-    value = loss(p.log(), torch.tensor([1])).item()
-    if "p" in symbols:
-        got = form.subs({symbols["p"]: 0.5, **({symbols["C"]: 3} if "C" in symbols else {})})
-    else:  # of every output
-        at = (
-            {symbols["f"]: share, symbols["y"]: float(k == 1), symbols["C"]: 3} for k, share in enumerate(p[0].tolist())
-        )
-        got = sum(form.subs(point) for point in at)
-    assert float(got) == pytest.approx(value, rel=1e-9)
 
 
 def test_neural_losses_have_no_formula():

@@ -1,0 +1,131 @@
+"""Losses in the forms that other programs take: the function `export`, and the ONNX graph."""
+
+import contextlib
+import copy
+import importlib.util
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from evomal.checks import whole_number
+from evomal.errors import InputError
+from evomal.losses.exporting.source import to_jax, to_python
+from evomal.losses.loss import Loss
+
+
+def to_sympy(loss: Loss) -> Any:
+    """Returns the loss of one output as a SymPy expression; if the loss has units, of raw values.
+
+    Outputs with different units share the expression, with the symbols mu and sigma for their mean and scale.
+    """
+    form = loss.sympy()
+    if loss.units is None:
+        return form
+    import sympy
+
+    from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
+
+    if loss.units.outputs is None:
+        mean, scale = sympy.Float(loss.units.mean), sympy.Float(loss.units.scale)
+    else:
+        mean, scale = sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True)
+    return form.xreplace({symbol: (symbol - mean) / scale for symbol in (TARGET_SYMBOL, PREDICTION_SYMBOL)})
+
+
+def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False) -> bytes:
+    """Returns a serialised graph from (output, target) to the loss, for any batch size.
+
+    Classification takes logits `(N, classes)` and class indices `(N,)`, or with `probabilities` targets
+    `(N, classes)`; multilabel takes targets between 0 and 1 of that shape, regression values `(N,)`, or
+    `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
+    """
+    for needed in ("onnx", "onnxscript"):
+        if importlib.util.find_spec(needed) is None:
+            raise InputError(f"export to onnx needs {needed}, which is not installed: pip install 'evomal[onnx]'")
+    if classes is None:
+        classes = 10 if loss.weight is None else len(loss.weight)
+    whole_number("classes", classes, at_least=2)
+    if loss.weight is not None and len(loss.weight) != classes:
+        raise InputError(
+            f"classes must be {len(loss.weight)}, as many as the loss has class weights, but got {classes}"
+        )
+    if probabilities and loss.kind != "classification":
+        raise InputError(f"probabilities is an option of classification losses but this one is for {loss.kind}")
+    samples = 3  # an example to trace; one sample alone would be taken for a constant
+    if loss.kind == "regression":
+        several = () if loss.units is None or loss.units.outputs is None else (loss.units.outputs,)
+        example = (torch.rand(samples, *several), torch.rand(samples, *several))
+    elif loss.kind == "multilabel" or probabilities:
+        example = (torch.rand(samples, classes), torch.zeros(samples, classes))
+    else:
+        example = (torch.rand(samples, classes), torch.zeros(samples, dtype=torch.long))
+    batch = torch.export.Dim("batch", min=1)
+    with _quiet_exporter():
+        program = torch.onnx.export(
+            copy.deepcopy(loss).eval(),
+            example,
+            dynamo=True,
+            dynamic_shapes=({0: batch}, {0: batch}),
+            input_names=["output", "target"],
+            output_names=["loss"],
+            verbose=False,
+        )
+    if program is None:
+        raise InputError("the ONNX exporter returned no graph")
+    return bytes(program.model_proto.SerializeToString())
+
+
+@contextlib.contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Silence the exporter, whose warnings about its own internals do not concern a loss."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+FORMATS: dict[str, Callable[..., Any]] = {
+    "python": to_python,
+    "latex": Loss.latex,
+    "sympy": to_sympy,
+    "onnx": to_onnx,
+    "jax": to_jax,
+}
+"""Functions from a loss to each form that `export` offers."""
+
+
+def export(loss: Loss, to: str = "python", **options: Any) -> Any:
+    """Exports a loss for use without evomal.
+
+    Args:
+        loss: The loss.
+        to: `python` or `jax` for the text of a file that needs only torch or JAX; `latex`; `sympy`; or `onnx`.
+        options: For `onnx` only: `classes`, the number of classes (10, or as many as the loss has class weights), and
+            `probabilities=True` for targets that are class probabilities instead of class indices.
+
+    Returns:
+        Text for `python`, `jax` and `latex`, a SymPy expression for `sympy`, the bytes of a graph for `onnx`.
+
+    Raises:
+        InputError: The format or an option is unknown, or the loss has no such form.
+
+    Example:
+        >>> from evomal.losses import FocalLoss
+        >>> export(FocalLoss(gamma=2.0), to="sympy")
+        -(1 - p)**2*log(p)
+    """
+    if to not in FORMATS:
+        raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {to!r}")
+    if not isinstance(loss, Loss):
+        raise InputError(f"only evomal's own losses can be exported but got {type(loss).__name__}")
+    if options and to != "onnx":
+        raise InputError(f"{to} has no option {next(iter(options))!r}")
+    return FORMATS[to](loss, **options)
