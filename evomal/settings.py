@@ -1,6 +1,6 @@
-"""The settings of a search: the paper's values (EvoMAL, sections 3 and 4), presets, files and texts.
+"""The settings of a search: the paper's values (EvoMAL, sections 3 and 4), presets, and settings from files and texts.
 
-What can only be known with the task or the device at hand, such as whether there is a GPU, is checked where it is used.
+What depends on the task or the device, such as whether there is a GPU, is checked where it is used.
 """
 
 import os
@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
@@ -28,7 +29,7 @@ from evomal.errors import InputError
 from evomal.text import short_repr
 
 Filter = Literal["symbolic", "dead", "rejection", "gradient"]
-"""In the order in which they are asked."""
+"""In the order in which they are applied."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {
@@ -41,10 +42,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "paper": {},
 }
-"""What each changes of the defaults, which are the paper's: `quick` takes minutes on two cores."""
+"""What each preset changes of the defaults, which are the paper's; `quick` takes minutes on two cores."""
 
 WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeout", "retries")
-"""Settings that say where candidates are worked on, which changes no number: they may differ on resuming."""
+"""Settings that say where candidates are computed, which changes no number: they may differ when a run is resumed."""
 
 _DEFAULT_PRESET = "quick"
 _RECIPE = ("lr", "momentum", "nesterov", "weight_decay", "batch_size")
@@ -120,83 +121,122 @@ _Filters = Annotated[tuple[Filter, ...], BeforeValidator(_tuple_of_list), AfterV
 
 
 class SearchSettings(BaseModel):
-    """Everything a search can be told besides its task, method and seed; the defaults are the paper's.
+    """The settings of a search besides its task, method and seed; the defaults are the paper's.
 
-    Values are taken as they are meant: a text is no number, 1 is not true. One that breaks a rule is an InputError.
+    Settings are validated here, once; everything that is given a `SearchSettings` trusts it. Types are strict: a text
+    is not a number, and 1 is not true. `describe` lists all settings with their descriptions.
+
+    Raises:
+        InputError: A value breaks a rule; the sentence names the setting, the rule and the value.
+
+    Example:
+        >>> SearchSettings.preset("quick", population=10).generations
+        10
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    population: _Count = 25
-    generations: _Count = 50
-    tournament: _Count = 4
-    crossover: _Share = 0.7
-    mutation: _Share = 0.25
-    elitism: _Share = 0.05
-    """Share of the population, rounded, at least one candidate."""
-    max_height: Annotated[int, Field(ge=1, le=_HIGHEST_TREE)] = 10
-    initial_height: Annotated[tuple[_Height, _Height], BeforeValidator(_tuple_of_list)] = (2, 4)
-    parsimony: _NotNegative = 0.0
-    """Added to the fitness for every node when parents are chosen."""
+    population: _Count = Field(25, description="Number of candidates per generation.")
+    generations: _Count = Field(50, description="Number of generations. May be changed when a run is resumed.")
+    tournament: _Count = Field(4, description="Number of candidates that are drawn for each tournament.")
+    crossover: _Share = Field(0.7, description="Share of children that are made by crossover.")
+    mutation: _Share = Field(0.25, description="Share of children that are made by mutation; the rest are copies.")
+    elitism: _Share = Field(
+        0.05, description="Share of the population that is kept unchanged, rounded, at least one candidate."
+    )
+    max_height: Annotated[int, Field(ge=1, le=_HIGHEST_TREE)] = Field(10, description="Maximum height of a tree.")
+    initial_height: Annotated[tuple[_Height, _Height], BeforeValidator(_tuple_of_list)] = Field(
+        (2, 4), description="Lowest and highest height of the trees of the first generation."
+    )
+    parsimony: _NotNegative = Field(
+        0.0, description="Added to the fitness for every node of a tree when parents are selected."
+    )
 
-    meta_steps: _Count = 250
-    meta_lr: _Positive = 1e-3
-    inner_steps: _Count = 1
+    meta_steps: _Count = Field(250, description="Meta steps, which optimise the weights of each candidate.")
+    meta_lr: _Positive = Field(1e-3, description="Learning rate of the meta steps.")
+    inner_steps: _Count = Field(1, description="Training steps through which each meta step differentiates.")
 
-    training_steps: _Count = 500
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    lr: _Positive | None = None
-    """This and the next four: None is the task's own."""
-    momentum: _NotNegative | None = None
-    nesterov: bool | None = None
-    weight_decay: _NotNegative | None = None
-    batch_size: _Count | None = None
+    training_steps: _Count = Field(500, description="Training steps that measure the fitness of a candidate.")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser of the trainings.")
+    lr: _Positive | None = Field(None, description="Learning rate of the trainings; none: the task's own.")
+    momentum: _NotNegative | None = Field(None, description="Momentum of the trainings; none: the task's own.")
+    nesterov: bool | None = Field(None, description="Whether the momentum is Nesterov's; none: as in the task.")
+    weight_decay: _NotNegative | None = Field(None, description="Weight decay of the trainings; none: the task's own.")
+    batch_size: _Count | None = Field(None, description="Samples per training step; none: the task's own.")
 
-    filter_steps: _Count = 1000
-    filter_samples: _Count = 100
-    filters: _Filters = get_args(Filter)
-    activation: Literal["identity", "softplus"] = "identity"
-    metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = None
-    """What fitness is measured by; None is the task's own."""
-    seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = ()
-    """Losses the first generation begins with: names, or loss files."""
-    finalists: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """Best distinct candidates that are trained again with fresh seeds, beside the rivals, before the one of least mean
-    is called the best; 0 is the paper's: the best is the least of one training each."""
-    final_seeds: _Count = 3
-    """Fresh seeds of each finalist and rival."""
-    final_steps: _Count | None = None
-    """Training steps of the comparison after the search; None: those of the task's recipe."""
-    milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = None
-    """Steps of the comparison's trainings at which the learning rate is divided by ten. None: those of the task's
-    recipe, at the same fractions of `final_steps`. The trainings inside a search are not affected."""
+    filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
+    filter_samples: _Count = Field(100, description="Samples on which the filters look at a candidate.")
+    filters: _Filters = Field(get_args(Filter), description="Filters that are applied; any of them can be left out.")
+    activation: Literal["identity", "softplus"] = Field(
+        "identity", description="Function that is applied to the output of an expression."
+    )
+    metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = Field(
+        None, description="Metric that fitness is made of; none: the task's own."
+    )
+    seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = Field(
+        (), description="Losses with which the first generation begins: names or loss files."
+    )
+    finalists: Annotated[int, Field(ge=0, le=10**9)] = Field(
+        0,
+        description="Number of best distinct candidates that are trained again with fresh seeds, beside the rivals; "
+        "the one with the lowest mean is the result. 0: the best single training decides, as in the paper.",
+    )
+    final_seeds: _Count = Field(3, description="Number of fresh seeds for each finalist and rival.")
+    final_steps: _Count | None = Field(
+        None, description="Training steps of comparisons; none: those of the task's recipe."
+    )
+    milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = Field(
+        None,
+        description="Steps at which the learning rate of a comparison's trainings is divided by ten; none: those of "
+        "the task's recipe, at the same fractions of final_steps. Does not affect the trainings of a search.",
+    )
 
-    device: Annotated[str, Field(pattern=r"^(auto|(cpu|cuda|mps)(:[0-9]{1,3})?)$")] = "auto"
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    channels_last: bool = False
-    population_mode: Literal["auto", "stacked", "looped"] = "auto"
-    chunk: _Count | None = None
-    threads: _Count | None = None
-    """Of each process that computes. None is as many as there are, and one for a worker of Ray's."""
-    deterministic: bool = False
+    device: Annotated[str, Field(pattern=r"^(auto|(cpu|cuda|mps)(:[0-9]{1,3})?)$")] = Field(
+        "auto", description="Device to compute on: auto, cpu, cuda, cuda:0 or mps."
+    )
+    precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="Precision of the trainings.")
+    channels_last: bool = Field(False, description="Whether images use the channels-last memory format.")
+    population_mode: Literal["auto", "stacked", "looped"] = Field(
+        "auto", description="Whether candidates are trained together or one after the other; auto: by a fixed rule."
+    )
+    chunk: _Count | None = Field(None, description="Candidates that are trained together; none: by a fixed rule.")
+    threads: _Count | None = Field(
+        None, description="Threads of each computing process; none: all, and one for a worker of Ray."
+    )
+    deterministic: bool = Field(False, description="Whether CUDA uses deterministic algorithms only, which are slower.")
 
-    executor: Literal["local", "ray"] = "local"
-    address: Annotated[str, AfterValidator(_cluster)] | None = None
-    """This and the next four are for `ray`. A cluster's address, or `auto`; None starts one on this machine."""
-    workers: _Count | None = None
-    """None is as many as the cluster has room for."""
-    gpus_per_worker: _NotNegative | None = None
-    """A part such as 0.5 is shared. None is one where the cluster has GPUs, unless the device is cpu."""
-    worker_timeout: _Time | None = None
-    """Seconds a candidate may take in one stage before its worker is given up; also given as a text."""
-    retries: Annotated[int, Field(ge=0, le=100)] = 2
-    """How often a candidate is tried again whose worker was lost."""
+    executor: Literal["local", "ray"] = Field("local", description="Where candidates are computed.")
+    address: Annotated[str, AfterValidator(_cluster)] | None = Field(
+        None, description="Address of a Ray cluster as HOST:PORT, or auto; none: start a cluster on this machine."
+    )
+    workers: _Count | None = Field(
+        None, description="Number of workers of Ray; none: as many as the cluster has room for."
+    )
+    gpus_per_worker: _NotNegative | None = Field(
+        None,
+        description="GPUs of each worker of Ray; a fraction such as 0.5 is shared. None: one if the cluster has GPUs "
+        "and the device is not cpu.",
+    )
+    worker_timeout: _Time | None = Field(
+        None,
+        description="Seconds that a candidate may take in one stage before its worker of Ray is given up, or a text "
+        "such as 15m.",
+    )
+    retries: Annotated[int, Field(ge=0, le=100)] = Field(
+        2, description="How often a candidate is tried again whose worker of Ray was lost."
+    )
 
-    max_time: _Time | None = None
-    """Seconds after which no generation is begun, though the final still is; also given as a text: 90s, 15m, 2h."""
-    max_evaluations: _Count | None = None
-    patience: _Count | None = None
-    """Generations without a better candidate after which the search ends."""
+    max_time: _Time | None = Field(
+        None,
+        description="Seconds after which no further generation is begun, or a text such as 90s, 15m, 2h; the final "
+        "takes place in any case.",
+    )
+    max_evaluations: _Count | None = Field(
+        None, description="Number of trained candidates after which no further generation is begun."
+    )
+    patience: _Count | None = Field(
+        None, description="Number of generations without a better candidate after which the search ends."
+    )
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -212,12 +252,12 @@ class SearchSettings(BaseModel):
     __str__ = __repr__
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise InputError(f"settings stay as they are, but {name} was to be set: with_changes makes others")
+        raise InputError(f"settings cannot be changed, but {name} was assigned: use with_changes")
 
     @model_validator(mode="before")
     @classmethod
-    def _one_thread_a_worker(cls, values: Any) -> Any:
-        # A number, so that the record says what was computed with, and the same search can go on elsewhere.
+    def _one_thread_per_worker(cls, values: Any) -> Any:
+        # A number, so that the record says what was used, and the same search can be resumed elsewhere.
         if isinstance(values, dict) and values.get("executor") == "ray" and values.get("threads") is None:
             return {**values, "threads": 1}
         return values
@@ -240,12 +280,12 @@ class SearchSettings(BaseModel):
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
-        """The settings of that name, `quick` or `paper`, with changes."""
+        """The settings of a preset, `quick` or `paper`, with changes."""
         return cls(**{**PRESETS[one_of("preset", name, PRESETS)], **changes})
 
     @classmethod
     def given(cls, settings: Self | None, preset: str, changes: Mapping[str, Any]) -> Self:
-        """These settings, or the preset with changes where there are none: what functions take that have all three."""
+        """The settings for a function that takes `settings`, or else a preset with changes."""
         if settings is None:
             return cls.preset(preset, **changes)
         if changes:
@@ -254,8 +294,8 @@ class SearchSettings(BaseModel):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, preset: str | None = None) -> Self:
-        """The settings of a TOML file over a preset: the one given here, or that of its key `preset`, or `quick`."""
-        given = None if preset is None else cls.preset(preset)  # not the file's fault, and so outside the try
+        """The settings of a TOML file over a preset: the given one, or that of its key `preset`, or `quick`."""
+        given = None if preset is None else cls.preset(preset)  # outside the try, since the file did not name it
         try:
             values = _document(Path(path))
             own = values.pop("preset", _DEFAULT_PRESET)
@@ -264,11 +304,11 @@ class SearchSettings(BaseModel):
             raise InputError(f"{path}: {error}") from None
 
     def with_changes(self, /, **changes: Any) -> Self:
-        """These settings with other values for some; all rules are checked again."""
+        """These settings with some changes; all rules are checked again."""
         return type(self)(**{**dict(self), **changes})
 
     def with_texts(self, texts: Iterable[str]) -> Self:
-        """The same with changes written as `key=value`; lists by commas, `none` for what may be left open."""
+        """These settings with changes written as `key=value`; lists have commas, and `none` stands for None."""
         changes: dict[str, Any] = {}
         for text in texts:
             key, equals, value = (part.strip() for part in text.partition("="))
@@ -279,12 +319,57 @@ class SearchSettings(BaseModel):
         return self.with_changes(**changes)
 
     def recipe_changes(self) -> dict[str, Any]:
-        """Those of the training recipe's settings that are given and replace the task's own."""
+        """The settings of the training recipe that replace the task's own."""
         return {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
 
 
+@dataclass(frozen=True)
+class SettingDescription:
+    """One setting, for help texts and documentation."""
+
+    name: str
+    type: str
+    """Such as `whole number`, `one of auto, stacked, looped`, `number or none`."""
+    presets: Mapping[str, Any]
+    """Its default in each preset."""
+    description: str
+
+
+def describe() -> tuple[SettingDescription, ...]:
+    """All settings in order, with type, defaults and description: the source of help texts and documentation.
+
+    Example:
+        >>> describe()[1].presets
+        {'quick': 10, 'paper': 50}
+    """
+    return tuple(
+        SettingDescription(
+            name,
+            _type_text(field.annotation),
+            {preset: changes.get(name, field.default) for preset, changes in PRESETS.items()},
+            field.description or "",
+        )
+        for name, field in SearchSettings.model_fields.items()
+    )
+
+
+def _type_text(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_text(arguments[0])
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin in (Union, UnionType):
+        return " or ".join("none" if argument is NoneType else _type_text(argument) for argument in arguments)
+    if origin is tuple:
+        inner = _type_text(arguments[0])
+        return inner.replace("one of", "some of") if inner.startswith("one of") else f"list of {inner}s"
+    names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    return names[annotation]
+
+
 def _read(text: str, annotation: Any) -> Any:
-    """The text as the type would have it; where it cannot be, the text itself, and validation says what is wrong."""
+    """The text converted to the type; if that fails the text itself, and validation says what is wrong."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _read(text, arguments[0])
@@ -321,7 +406,7 @@ def preset_of_file(path: str | os.PathLike[str]) -> str:
 
 
 def _input_error(error: ValidationError) -> InputError:
-    """The first thing pydantic found wrong, as one sentence: the key, the rule, what was received."""
+    """The first error that pydantic found, as one sentence: the key, the rule, the value received."""
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
     if kind == "value_error":
@@ -339,7 +424,7 @@ def _input_error(error: ValidationError) -> InputError:
 
 
 def _choice(expected: str, *, several: bool) -> str:
-    """Pydantic's "'a', 'b' or 'c'" in this project's words."""
+    """Pydantic's "'a', 'b' or 'c'" as the end of a sentence."""
     names = expected.replace(" or ", ", ").replace("'", "")
     if several:
         return f"some of {names}"

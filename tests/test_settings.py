@@ -17,7 +17,7 @@ from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
 from evomal.losses.expression_loss import ACTIVATIONS
 from evomal.methods import FILTERS
 from evomal.runs.executors import EXECUTORS
-from evomal.settings import PRESETS, Filter, SearchSettings
+from evomal.settings import PRESETS, Filter, SearchSettings, describe
 
 PAPER = {
     "population": 25, "generations": 50, "tournament": 4, "crossover": 0.7, "mutation": 0.25, "elitism": 0.05,
@@ -387,7 +387,7 @@ def test_the_recipe_has_what_is_given():
 def test_settings_stay_as_they_are():
     settings = SearchSettings()
     sentence = refusal(setattr, settings, "population", 5)
-    assert sentence == "settings stay as they are, but population was to be set: with_changes makes others"
+    assert sentence == "settings cannot be changed, but population was assigned: use with_changes"
     settings.with_changes(population=5)
     assert settings.population == 25
 
@@ -479,3 +479,17 @@ def test_settings_are_printed_as_what_they_change():
     assert repr(SearchSettings()) == str(SearchSettings()) == "SearchSettings()"
     assert repr(SearchSettings(population=7, device="cpu")) == "SearchSettings(population=7, device='cpu')"
     assert eval(repr(SearchSettings.preset("quick"))) == SearchSettings.preset("quick")
+
+
+def test_every_setting_is_described():
+    found = {entry.name: entry for entry in describe()}
+    assert list(found) == list(SearchSettings.model_fields)
+    assert all(entry.description.endswith(".") and len(entry.description) > 20 for entry in found.values())
+    for preset in PRESETS:
+        settings = SearchSettings.preset(preset)
+        assert {name: entry.presets[preset] for name, entry in found.items()} == dict(settings)
+    names = ("population", "lr", "nesterov", "optimizer", "filters", "initial_height")
+    assert [found[name].type for name in names] == [
+        "whole number", "number or none", "true or false or none", "one of sgd, adam, adamw",
+        "some of symbolic, dead, rejection, gradient", "list of whole numbers",
+    ]  # fmt: skip
