@@ -129,7 +129,7 @@ def load_task(
         parts = (task.train, task.validation, task.test)
         record, units = dict(task.record), task.units
     else:
-        (parts, record), units = _image_parts(raw, row, hard, seed), None
+        (parts, record), units = _image_parts(raw, row, info.classes or 1, hard, seed), None
     train, validation, test = parts
     return Task(
         kind="classification" if isinstance(raw, ImageData) else "regression",
@@ -152,11 +152,11 @@ def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
 
 
 def _image_parts(
-    raw: ImageData, row: BuiltIn, hardships: Hardships, seed: int
+    raw: ImageData, row: BuiltIn, classes: int, hardships: Hardships, seed: int
 ) -> tuple[tuple[Part, Part, Part], dict[str, object]]:
     split = split_rows(len(raw.train_labels), validation=_VALIDATION_SHARE, test=0, labels=raw.train_labels, seed=seed)
     rows = hardened_rows(raw.train_labels, split.train, hardships, seed=seed)
-    labels = noisy_labels(raw.train_labels[rows], raw.classes, hardships, seed=seed)
+    labels = noisy_labels(raw.train_labels[rows], classes, hardships, seed=seed)
     parts = (
         _image_part(raw.train_images[rows], labels, row),
         _image_part(raw.train_images[split.validation], raw.train_labels[split.validation], row),

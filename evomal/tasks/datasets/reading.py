@@ -1,22 +1,21 @@
-"""Reading data files with suspicion: whatever is wrong becomes one sentence that begins with the file's path."""
+"""Reading data files: whatever is wrong with one becomes one sentence that begins with its path."""
 
 import gzip
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pooch  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from evomal.errors import InputError
 
 
 @contextmanager
-def opened_safely(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into sentences."""
+def _os_errors_named(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into sentences."""
     try:
         yield
     except FileNotFoundError:
@@ -26,8 +25,8 @@ def opened_safely(path: Path) -> Iterator[None]:
 
 
 def read_sized(path: Path, size: int, meaning: str) -> bytes:
-    """The bytes of a file that must have exactly this size; the size is compared before anything is read."""
-    with opened_safely(path):
+    """Read a file that must have exactly this size; the size is compared before anything is read."""
+    with _os_errors_named(path):
         found = path.stat().st_size
         if found == size:
             content = path.read_bytes()
@@ -38,18 +37,18 @@ def read_sized(path: Path, size: int, meaning: str) -> bytes:
 
 
 def read_gzip(path: Path, limit: int) -> bytes:
-    """The unpacked bytes, at most one more than the limit, so that a file which swells cannot fill the memory."""
-    with opened_safely(path):
+    """Unpack at most one byte more than the limit, so that no file can fill the memory."""
+    with _os_errors_named(path):
         try:
             with gzip.open(path) as file:
                 return file.read(limit + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: is not a whole gzip file: {str(error).rstrip('.')}") from None
+            raise InputError(f"{path}: is not a complete gzip file: {str(error).rstrip('.')}") from None
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a table; every line must be finished, as a number cut short would still be a number."""
-    with opened_safely(path):
+    """Read the lines of a table; the last line must end too, as a number that is cut short is still a number."""
+    with _os_errors_named(path):
         content = path.read_bytes()
     try:
         text = content.decode("ascii")
@@ -61,7 +60,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_numbers(path: Path, lines: list[str], columns: int, *, first_line: int = 1) -> NDArray[np.float64]:
-    """Finite numbers separated by commas, the same count in every line."""
+    """Parse finite numbers separated by commas, the same count in every line."""
     table = np.empty((len(lines), columns), dtype=np.float64)
     for row, line in enumerate(lines):
         place = f"{path}: line {row + first_line}"
@@ -77,17 +76,28 @@ def read_numbers(path: Path, lines: list[str], columns: int, *, first_line: int 
     return table
 
 
-def check_labels(path: Path, labels: NDArray[Any], lowest: int, highest: int) -> None:
-    """Every label is a class there is."""
-    outside = (labels < lowest) | (labels > highest)
+def check_labels(path: Path, labels: NDArray[np.uint8], classes: int) -> None:
+    """Raise unless every label is the number of a class."""
+    outside = labels >= classes
     if outside.any():
         record = int(np.argmax(outside))
         raise InputError(
-            f"{path}: labels must be from {lowest} to {highest}, but record {record} has {labels[record].item()}"
+            f"{path}: labels must be from 0 to {classes - 1}, but record {record} has {labels[record].item()}"
         )
 
 
-def check_rows(path: os.PathLike[str], found: int, expected: int, noun: str = "rows") -> None:
-    """The file has as many rows as the dataset."""
+def check_rows(path: Path, found: int, expected: int) -> None:
+    """Raise unless the file has as many rows as the dataset."""
     if found != expected:
-        raise InputError(f"{path}: must have {expected} {noun}, but has {found}")
+        raise InputError(f"{path}: must have {expected} rows, but has {found}")
+
+
+def verify(path: Path, checksum: str) -> None:
+    """Raise unless the file has the checksum, given as "algorithm:hexadecimal digest"."""
+    algorithm, expected = checksum.split(":")
+    with _os_errors_named(path):
+        received = pooch.file_hash(str(path), alg=algorithm)
+    if received != expected:
+        raise InputError(
+            f"{path}: must have the {algorithm} checksum {expected}, but has {received}: delete it and fetch it again"
+        )

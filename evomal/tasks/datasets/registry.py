@@ -1,4 +1,4 @@
-"""The datasets by name."""
+"""The datasets by name, and the folder that holds their files."""
 
 import os
 from collections.abc import Callable
@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pooch  # type: ignore[import-untyped]
+
 from evomal.checks import unknown_name
 from evomal.errors import InputError
-from evomal.tasks.datasets import boston, california, cifar10, cifar100, diabetes, mnist, svhn
-from evomal.tasks.datasets.cifar_records import SHAPE as CIFAR_SHAPE
-from evomal.tasks.datasets.folders import data_folder
-from evomal.tasks.datasets.raw import ImageData, TableData
+from evomal.tasks.datasets import images, tables
+from evomal.tasks.datasets.images import ImageData
+from evomal.tasks.datasets.tables import TableData
+
+DATA_VARIABLE = "EVOMAL_DATA"
 
 
 @dataclass(frozen=True)
@@ -19,48 +22,59 @@ class DatasetInfo:
     """A row of the registry."""
 
     name: str
-    kind: Literal["regression", "classification"]
-    rows: int  # of a table, all; of images, the training part
+    rows: int  # of a table: all; of images: the training part
     test_rows: int  # 0 where the authors made no test part
     shape: tuple[int, ...]  # of one sample: (features,) or (channels, height, width)
-    classes: int | None
+    classes: int | None  # None for regression
     files: tuple[str, ...]  # inside the dataset's own folder
-    read: Callable[[Path], TableData | ImageData]
+    read: Callable[[Path, tuple[int, int]], TableData | ImageData]  # from the folder and (rows, test rows)
+
+    @property
+    def kind(self) -> Literal["regression", "classification"]:
+        return "regression" if self.classes is None else "classification"
 
 
 _ROWS = (
-    DatasetInfo("diabetes", "regression", diabetes.ROWS, 0, (10,), None, (), diabetes.read_diabetes),
-    DatasetInfo("boston", "regression", boston.ROWS, 0, (13,), None, (boston.FILE,), boston.read_boston),
-    DatasetInfo(
-        "california", "regression", california.ROWS, 0, (8,), None, (california.FILE,), california.read_california
-    ),
-    DatasetInfo("mnist", "classification", *mnist.ROWS, (1, mnist.SIDE, mnist.SIDE), 10, mnist.FILES, mnist.read_mnist),
-    DatasetInfo("cifar10", "classification", *cifar10.ROWS, CIFAR_SHAPE, 10, cifar10.FILES, cifar10.read_cifar10),
-    DatasetInfo("cifar100", "classification", *cifar100.ROWS, CIFAR_SHAPE, 100, cifar100.FILES, cifar100.read_cifar100),
-    DatasetInfo("svhn", "classification", *svhn.ROWS, svhn.SHAPE, 10, svhn.FILES, svhn.read_svhn),
+    DatasetInfo("diabetes", 442, 0, (10,), None, (), tables.read_diabetes),
+    DatasetInfo("boston", 506, 0, (13,), None, (tables.BOSTON_FILE,), tables.read_boston),
+    DatasetInfo("california", 20_640, 0, (8,), None, (tables.CALIFORNIA_FILE,), tables.read_california),
+    DatasetInfo("mnist", 60_000, 10_000, (1, 28, 28), 10, images.MNIST_FILES, images.read_mnist),
+    DatasetInfo("cifar10", 50_000, 10_000, (3, 32, 32), 10, images.CIFAR10_FILES, images.read_cifar10),
+    DatasetInfo("cifar100", 50_000, 10_000, (3, 32, 32), 100, images.CIFAR100_FILES, images.read_cifar100),
+    DatasetInfo("svhn", 73_257, 26_032, (3, 32, 32), 10, tuple(images.SVHN_CHECKSUMS), images.read_svhn),
 )
 
 DATASETS: dict[str, DatasetInfo] = {row.name: row for row in _ROWS}
 
 
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder given, else the one that EVOMAL_DATA names, else the user's cache folder.
+
+    Each dataset has its own subfolder there.
+    """
+    chosen = folder if folder is not None else os.environ.get(DATA_VARIABLE) or pooch.os_cache("evomal")
+    return Path(chosen).expanduser()
+
+
 def dataset_named(name: str) -> DatasetInfo:
-    """The registry's row of that name."""
+    """Return the registry's row of that name."""
     if name not in DATASETS:
         raise unknown_name("dataset", name, DATASETS)
     return DATASETS[name]
 
 
 def missing_files(name: str, folder: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The files of a dataset that are not where they should be."""
+    """Return the files of a dataset that are not in its folder."""
     home = data_folder(folder) / name
     return [home / file for file in dataset_named(name).files if not (home / file).is_file()]
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> TableData | ImageData:
-    """Reads a dataset from files that are already there; nothing is downloaded here."""
+    """Read a dataset from files that are already there; nothing is downloaded."""
     missing = missing_files(name, folder)
     if missing:
         raise InputError(
             f"{name} needs the file {missing[0]}, which is not there: fetch it with `evomal data fetch {name}`"
         )
-    return dataset_named(name).read(data_folder(folder) / name)
+    info = dataset_named(name)
+    return info.read(data_folder(folder) / name, (info.rows, info.test_rows))

@@ -6,7 +6,8 @@ import struct
 import numpy as np
 import scipy.io
 
-from evomal.tasks.datasets import boston, cifar10, mnist
+from evomal.tasks.datasets.images import CIFAR10_FILES, MNIST_FILES
+from evomal.tasks.datasets.tables import BOSTON_COLUMNS, BOSTON_FILE
 
 
 def zipped(content):
@@ -30,9 +31,7 @@ def idx(array):
 
 def write_mnist(folder, rows=(7, 3)):
     made = {}
-    for (images_name, labels_name), count in zip(
-        ((mnist.TRAIN_IMAGES, mnist.TRAIN_LABELS), (mnist.TEST_IMAGES, mnist.TEST_LABELS)), rows, strict=True
-    ):
+    for (images_name, labels_name), count in zip((MNIST_FILES[:2], MNIST_FILES[2:]), rows, strict=True):
         images, labels = random_images(count, count, (28, 28)), random_labels(count, count, 10)
         (folder / images_name).write_bytes(zipped(idx(images)))
         (folder / labels_name).write_bytes(zipped(idx(labels)))
@@ -48,7 +47,7 @@ def records(images, *label_columns):
 
 def write_cifar10(folder, rows=4):
     made = []
-    for seed, name in enumerate(cifar10.FILES):
+    for seed, name in enumerate(CIFAR10_FILES):
         (folder / name).parent.mkdir(exist_ok=True)
         images, labels = random_images(seed, rows), random_labels(seed, rows, 10)
         (folder / name).write_bytes(records(images, labels))
@@ -83,9 +82,9 @@ def write_svhn(folder, rows=(6, 4), labels=(10, 1, 2, 9, 10, 3), compressed=True
 
 def write_boston(folder, rows=3):
     table = np.arange(rows * 14).reshape(rows, 14) / 8
-    lines = [f"{rows},13" + "," * 12, ",".join(f'"{name}"' for name in (*boston.FEATURES, boston.TARGET))]
+    lines = [f"{rows},13" + "," * 12, ",".join(f'"{name}"' for name in BOSTON_COLUMNS)]
     lines += [",".join(map(str, row)) for row in table]
-    (folder / boston.FILE).write_text("\n".join(lines) + "\n")
+    (folder / BOSTON_FILE).write_text("\n".join(lines) + "\n")
     return table
 
 

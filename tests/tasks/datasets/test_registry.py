@@ -84,5 +84,6 @@ def test_the_sources_make_up_all_files_of_every_set():
         assert made == set(DATASETS[name].files) or name == "boston"
         for source in sources:
             algorithm, digest = source.checksum.split(":")
-            assert len(bytes.fromhex(digest)) == {"md5": 16, "sha256": 32}[algorithm]
+            assert (algorithm, len(bytes.fromhex(digest))) == ("sha256", 32)
+            assert all(url.startswith("https://") for url in source.urls) or name == "svhn"
             assert source.urls
