@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 from evomal.engine import Score
 from evomal.errors import EvomalError, InputError
-from evomal.files import write_whole
+from evomal.files import made_folder, write_whole
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
 from evomal.text import shorten
@@ -38,13 +38,7 @@ class TrainingLog:
         self._lock: FolderLock | None = None
         if folder is None or self._path is None:
             return
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise InputError(f"{folder}: is a file, but a folder for the comparison was expected") from None
-        except OSError as error:
-            raise EvomalError(f"{folder}: cannot be made: {error.strerror}") from None
-        self._lock = FolderLock(folder)
+        self._lock = FolderLock(made_folder(folder))
         try:
             if self._path.exists():
                 self._read(self._path, description)

@@ -1,7 +1,7 @@
 """Costs of two losses compared over the same evaluation seeds.
 
-A cost is a metric to be minimised, one value a seed. A seed that diverged has inf or NaN for its cost; whatever is not
-finite counts as diverged, so that NaN can never win.
+A cost is a metric to be minimised, with one value per seed. The cost of a seed that diverged is inf or NaN; every value
+that is not finite counts as diverged, so that NaN never wins.
 """
 
 import math
@@ -19,39 +19,39 @@ from evomal.randomness import generator
 Test = Literal["Wilcoxon", "sign"]
 
 FEWEST_PAIRS = 5
-"""Pairs from which on a comparison can be decided."""
+"""The number of pairs that a decision needs."""
 LARGEST_P = 0.0625
-"""The largest p with which it is decided: the least that five pairs can have."""
+"""The largest p of a decision: the smallest that five pairs can have."""
 
-# Costs that are equal in decimals differ by rounding once they are subtracted, and ranks would tell them apart.
+# Differences that are equal in decimals differ by rounding errors, and would get different ranks.
 _SIGNIFICANT_DIGITS = 12
 
-_LARGEST_EXACT = 50  # pairs, as scipy has it
+_LARGEST_EXACT = 50  # pairs, as in scipy
 _LARGEST_ENUMERATION = 13  # pairs: 2^13 signs take 40 ms, 2^16 a second
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The costs of one loss: all figures over the seeds that did not diverge, `n` with those that did."""
+    """The costs of one loss: statistics of the seeds that did not diverge; `n` counts all seeds."""
 
     n: int
     mean: float | None
-    """None where every seed diverged, as for the median."""
+    """None if every seed diverged, like the median."""
     deviation: float | None
-    """The sample's (n − 1 in the denominator); None for fewer than two."""
+    """The sample standard deviation (n − 1 in the denominator); None for fewer than two seeds."""
     median: float | None
     diverged: int
 
 
 @dataclass(frozen=True)
 class Paired:
-    """The costs of a loss less those of a baseline, seed by seed: negative is better."""
+    """The costs of a loss minus those of a baseline, seed by seed: negative is better."""
 
     n: int
     difference: float | None
-    """The mean over the pairs in which neither diverged; None where there is no such pair."""
+    """The mean over the pairs in which neither diverged; None if there is no such pair."""
     low: float | None
-    """Lower end of the interval of the mean difference; None for one seed, or where a seed diverged."""
+    """The lower end of the interval of the mean difference; None for one seed, or if a seed diverged."""
     high: float | None
     p: float
     test: Test
@@ -59,25 +59,25 @@ class Paired:
     ties: int
     losses: int
     diverged: int = 0
-    """How many seeds the loss diverged in."""
+    """The number of seeds in which the loss diverged."""
     baseline_diverged: int = 0
     noun: Literal["seed", "search"] = "seed"
-    """What a pair is: a training of one loss, or a search of a method, by the mean of its loss's trainings."""
+    """What a pair is: a training with one loss, or a search of a method, as the mean of its loss's trainings."""
 
 
 class Direction(StrEnum):
-    """What a comparison supports saying."""
+    """What a comparison shows."""
 
     BETTER = "better"
     WORSE = "worse"
     EVEN = "even"
-    """The interval holds zero: no difference was shown."""
+    """The interval contains zero: no difference is shown."""
     UNDECIDED = "undecided"
-    """There is too little to say any of these."""
+    """The comparison shows none of these."""
 
 
 def summarised(values: Sequence[float]) -> Summary:
-    """Mean, deviation and median of the finite costs, with the count of the others."""
+    """Return the mean, deviation and median of the finite costs, and the number of the others."""
     if not len(values):
         raise InputError("seeds must be at least 1 but got 0")
     finite = np.array([value for value in values if math.isfinite(value)], dtype=np.float64)
@@ -98,13 +98,13 @@ def paired(
     confidence: float = 0.95,
     resamples: int = 10_000,
 ) -> Paired:
-    """Compare costs with those of a baseline for the same seeds in the same order.
+    """Compare costs with those of a baseline for the same seeds, in the same order.
 
     **Interval** of the mean difference: bootstrap-t with a random weight from Beta(½, 3/2) for each pair, after Owen
-    (Better bootstrap t confidence intervals for the mean, arXiv 2508.10083, 2025). Resampling pairs as usual fails for
-    the few seeds of a comparison: for five normal differences a 95 % percentile or BCa interval holds the true mean in
-    84 of 100 cases, and the usual bootstrap-t is infinite for up to three pairs and wherever many differences are
-    equal. For this one, measured over 20 000 samples with 2000 resamples each, those were:
+    (Better bootstrap t confidence intervals for the mean, arXiv 2508.10083, 2025). The usual resampling of pairs fails
+    for the few seeds of a comparison: for five normal differences, a 95 % percentile or BCa interval contains the true
+    mean in 84 of 100 cases, and the usual bootstrap-t is infinite for up to three pairs and if many differences are
+    equal. The percentages of this interval, measured over 20,000 samples with 2,000 resamples each, are:
 
     | differences | 3 pairs | 5 pairs | 10 pairs |
     |---|---|---|---|
@@ -114,16 +114,35 @@ def paired(
     | exponential (skewness 2) | 88.4 | 90.7 | 93.2 |
     | log-normal (skewness 6) | 83.4 | 86.0 | 88.8 |
 
-    So where a loss fails badly in few seeds, "better" is said too easily: for exponential differences in 9 cases of 100
-    by five seeds, and in 6 by ten, instead of 2.5. Where all differences are equal there is nothing to resample: both
-    ends are that difference.
+    So if a loss fails badly in a few seeds, "better" is concluded too easily: for exponential differences in 9 cases of
+    100 with five seeds, and in 6 with ten, instead of 2.5. If all differences are equal there is nothing to resample:
+    both ends are that difference.
 
-    **p**, two-sided: Wilcoxon's signed-rank test over the pairs that differ, exact for up to 50 pairs (13 where
-    differences tie in size), by the normal distribution beyond. The sign test stands in where no pair differs (p = 1),
-    or where so many differences tie that fewer than half as many sizes as pairs are left to rank. With five pairs p is
-    never less than 0.0625, however clear the gain: p < 0.05 takes six seeds, p < 0.01 eight.
+    **p**, two-sided: Wilcoxon's signed-rank test over the pairs that differ, exact for up to 50 pairs (13 if
+    differences tie in size), by the normal distribution beyond. The sign test replaces it if no pair differs (p = 1),
+    or if so many differences tie that there are fewer than half as many sizes as pairs to rank. With five pairs p is
+    never less than 0.0625, however clear the gain: p < 0.05 needs six seeds, p < 0.01 eight.
 
-    A diverged seed loses against any finite one, by more than any finite difference; two diverged ones tie.
+    A diverged seed loses against any finite one, by more than any finite difference; two diverged seeds tie.
+
+    Args:
+        values: The costs of the loss, one per seed.
+        baseline: The costs of the baseline.
+        seed: The seed of the bootstrap.
+        confidence: The confidence level of the interval.
+        resamples: The number of bootstrap resamples.
+
+    Returns:
+        The mean difference with its interval, p, and the number of wins, ties and losses.
+
+    Raises:
+        InputError: If the numbers of costs differ or are 0, or an option is out of bounds.
+
+    Example:
+        >>> from evomal.verdict import direction, paired
+        >>> found = paired([0.21, 0.19, 0.2, 0.22, 0.18], [0.31, 0.29, 0.32, 0.3, 0.28])
+        >>> found.wins, found.p, str(direction(found))
+        (5, 0.0625, 'better')
     """
     if len(values) != len(baseline):
         raise InputError(f"values and baseline must have the same seeds but got {len(values)} and {len(baseline)}")
@@ -180,11 +199,11 @@ def paired_searches(costs: Sequence[Sequence[float]], base: Sequence[float]) -> 
 
 
 def direction(paired: Paired) -> Direction:
-    """What the comparison supports saying; every claim in words rests on this.
+    """Return what a comparison shows; every claim of a verdict rests on this.
 
-    Better or worse takes three things: at least five pairs, an interval that excludes zero, and p of at most 0.0625,
-    which five pairs have where all agree. Fewer pairs cannot tell: an interval of three or four looks narrow by chance
-    too often, and their p is never below 0.125. Even takes five pairs and an interval that holds zero.
+    "Better" and "worse" need three things: at least five pairs, an interval that excludes zero, and p of at most
+    0.0625, which five pairs have if all agree. Fewer pairs cannot decide: the interval of three or four is too often
+    narrow by chance, and their p is never below 0.125. "Even" needs five pairs and an interval that contains zero.
     """
     if paired.low is None or paired.high is None or paired.n < FEWEST_PAIRS:
         return Direction.UNDECIDED
@@ -196,12 +215,12 @@ def direction(paired: Paired) -> Direction:
 
 
 def is_confirmed(paired: Paired) -> bool:
-    """Whether there are enough pairs, and the test finds them unlikely to differ by chance alone."""
+    """Whether there are enough pairs, and the test finds that they are unlikely to differ by chance alone."""
     return paired.n >= FEWEST_PAIRS and paired.p <= LARGEST_P
 
 
 def _difference(value: float, baseline: float) -> float:
-    """Infinite where one of them diverged, zero where both did."""
+    """Infinite if one of them diverged, zero if both did."""
     if not math.isfinite(value):
         return math.inf if math.isfinite(baseline) else 0.0
     if not math.isfinite(baseline):
@@ -215,23 +234,23 @@ def _average(values: Sequence[float]) -> float:
 
 
 def _mean(differences: NDArray[np.float64]) -> float:
-    # The mean of equal numbers may be another number.
+    # The mean of equal numbers may differ from them by a rounding error.
     return float(differences[0]) if np.ptp(differences) == 0 else float(differences.mean())
 
 
 def _interval(differences: NDArray[np.float64], confidence: float, weights: NDArray[np.float64]) -> tuple[float, float]:
-    """Ends such that the studentised error of the mean is as likely below and above as that of the weighted means.
+    """The ends of the interval, from the quantiles of the studentised errors of the weighted means.
 
-    Mean, deviation and skewness of the weights stand to each other as those of a pair's count among resamples, which
-    makes the weighted means as good a model of the mean's error; yet no weight is zero, so that none of the weighted
-    deviations is zero either.
+    The mean, deviation and skewness of the weights relate like those of a pair's count among resamples, so that the
+    weighted means model the error of the mean equally well; but no weight is zero, so that no weighted deviation is
+    zero either.
     """
     mean = _mean(differences)
     errors = differences - mean
     scale = float(np.abs(errors).max())
     if scale == 0:
         return mean, mean
-    errors /= scale  # or the squares of a cost that all but diverged would overflow
+    errors /= scale  # the squares of a cost that almost diverged would overflow
     weights = weights / weights.sum(axis=1, keepdims=True)
     means = weights @ errors
     deviations = np.sqrt((weights * (errors - means[:, None]) ** 2).sum(axis=1))
@@ -242,7 +261,7 @@ def _interval(differences: NDArray[np.float64], confidence: float, weights: NDAr
 
 
 def _tested(differences: NDArray[np.float64]) -> tuple[float, Test]:
-    from scipy import stats  # type: ignore[import-untyped]  # here, as it takes longer to import than to use
+    from scipy import stats  # type: ignore[import-untyped]  # here, as its import is slow
 
     differing = differences[differences != 0]
     if not len(differing):
@@ -253,7 +272,7 @@ def _tested(differences: NDArray[np.float64]) -> tuple[float, Test]:
     if 2 * sizes < len(differing):
         return float(stats.binomtest(int((differing < 0).sum()), len(differing)).pvalue), "sign"
     if sizes < len(differing) <= _LARGEST_ENUMERATION:
-        # Wilcoxon's test spelt out: where ranks tie, scipy's own enumeration of 13 pairs takes 4 s, this one 40 ms.
+        # Wilcoxon's test by enumeration: if ranks tie, scipy's own takes 4 s for 13 pairs, this one 40 ms.
         ranks = stats.rankdata(np.abs(differing)) * np.sign(differing)
         enumerated = stats.permutation_test(
             (ranks,), np.sum, permutation_type="samples", vectorized=True, n_resamples=math.inf
