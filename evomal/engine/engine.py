@@ -43,9 +43,10 @@ class Engine:
         InputError: Tasks, models and settings do not fit together, or the device does not exist.
 
     Example:
-        >>> engine = Engine(evomal.load_task("diabetes", "mlp:hidden=4"), seed=0, settings=EngineSettings(
-        ...     meta_steps=2, training_steps=2, device="cpu"))
-        >>> loss = Expression.parse("square(sub(y, f))")
+        >>> import evomal
+        >>> settings = EngineSettings(meta_steps=2, training_steps=2, device="cpu")
+        >>> engine = Engine(evomal.load_task("diabetes", "mlp:hidden=4"), seed=0, settings=settings)
+        >>> loss = evomal.Expression.parse("square(sub(y, f))")
         >>> (optimised,) = engine.optimise([loss], [[1.0] * loss.edges])
         >>> (fitness,) = engine.evaluate([loss], [optimised.weights])
         >>> fitness.diverged

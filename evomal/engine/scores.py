@@ -27,6 +27,7 @@ class Score:
     """The result of training one model with one loss, as returned by `evomal.train`.
 
     Example:
+        >>> import evomal
         >>> score = evomal.train(evomal.load_task("diabetes", "mlp:hidden=4"), "mse", steps=5, device="cpu")
         >>> score.steps, score.diverged
         (5, False)

@@ -252,6 +252,7 @@ def train(
         InputError: A setting is out of range, the device does not exist, or loss or model do not fit the task.
 
     Example:
+        >>> import evomal
         >>> task = evomal.load_task("diabetes", "mlp:hidden=4")
         >>> score = evomal.train(task, "mse", steps=5, device="cpu", keep_model=True)
         >>> score.model(task.test.inputs[:3]).shape

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import sympy
-
 from evomal.losses import Loss
 
 LONGEST_ON_A_LINE = 90
@@ -15,6 +13,8 @@ def mathml(loss: Loss, formula: str, *, longest: int = LONGEST_ON_A_LINE) -> str
     form = _form(loss, formula, longest)
     if form is None:
         return None
+    import sympy  # slow to import
+
     try:
         content = str(sympy.mathml(form, printer="presentation")).replace("<mo>-</mo>", "<mo>−</mo>")
         return f'<math display="block">{content}</math>'
