@@ -29,10 +29,11 @@ from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, PREDICTION
 from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, is_readable, rounded
+from evomal.figures import style
+from evomal.figures.data import table
 from evomal.figures.shape_panels import OPTION_SYMBOLS
-from evomal.figures.style import BLUE, GREY, VERMILLION, figure_style, figure_text, new_figure, sentence_figure
+from evomal.figures.style import BLUE, GREY, VERMILLION
 from evomal.losses.loss import Loss
-from evomal.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ _EPSILON_POWER = 10  # ε is this power of the distance: it vanishes long before
 _DIGITS, _MOST_DIGITS = 120, 2_000  # more than the smallest distance has; SymPy takes more where terms cancel
 _NEAR = {"other": 1e-20, "target": 1 - 1e-13}  # zero error in double precision
 _AGREEING = 1e-9
-_SMALLEST = 1e-2  # of a push that is told from zero by its size
+_SMALLEST = 1e-2  # below this, pushes are compared by their difference alone
 _NEUTRAL = (0, 1)  # values of options at which a term or a factor drops out of the formula
 _LONGEST_REWRITTEN = 80  # operations
 
@@ -141,18 +142,14 @@ class Behaviours:
 
     def columns(self) -> dict[str, list[Any]]:
         """Returns a table with one row per loss, point and kind of output."""
-        rows = [(loss.name, delta) for loss in self.losses for delta in loss.deltas]
-        return {
-            "loss": [name for name, _ in rows],
-            "classes": [self.classes] * len(rows),
-            "point": [delta.regime for _, delta in rows],
-            "output": [delta.output for _, delta in rows],
-            "formula": [delta.text for _, delta in rows],
-            "latex": [delta.latex for _, delta in rows],
-            "value": [delta.value for _, delta in rows],
-            "exact": [delta.exact for _, delta in rows],
-            "how": [delta.how for _, delta in rows],
-        }
+        return table(
+            ("loss", "classes", "point", "output", "formula", "latex", "value", "exact", "how"),
+            (
+                (loss.name, self.classes, at.regime, at.output, at.text, at.latex, at.value, at.exact, at.how)
+                for loss in self.losses
+                for at in loss.deltas
+            ),
+        )
 
 
 def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
@@ -209,15 +206,9 @@ def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
 
 
 def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
-    """What one output costs, as a smooth SymPy form in f and ε.
+    """Return the loss of one output as a smooth SymPy form in f and ε; None if there is no formula to read.
 
-    Args:
-        loss: A loss for classification.
-        output: Whether the output is the target's.
-        sign: Returns the sign that a SymPy form has where the loss is looked at.
-
-    Returns:
-        The form; None for a loss that is neither hand-made nor a readable tree.
+    `sign` returns the sign that a SymPy form has at the point.
     """
     functions = _smooth_functions(sign)
     y = int(output == "target")
@@ -227,11 +218,8 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
             return None
         form = _tree_form(tree.expression, tree.weights, y, functions)
         return sympy.log(1 + sympy.exp(form)) if tree.activation == "softplus" else form
-    symbolic = _symbolic_options(loss)
-    options = {
-        option: OPTION_SYMBOLS[option] if option in symbolic else _as_number(value)
-        for option, value in _options(loss).items()
-    }
+    options = {option: _as_number(getattr(loss, option)) for option in loss.option_names}
+    options |= {option: symbol for option, symbol in OPTION_SYMBOLS.items() if symbol in _option_values(loss)}
     return loss.cost(functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, SimpleNamespace(**options))
 
 
@@ -273,29 +261,23 @@ def _as_number(value: float) -> Any:
     return sympy.Integer(int(value)) if float(value).is_integer() else sympy.Float(value)
 
 
-def _options(loss: Loss) -> dict[str, Any]:
-    return {option: getattr(loss, option) for option in loss.option_names}
-
-
-def _symbolic_options(loss: Loss) -> list[str]:
-    return [option for option, value in _options(loss).items() if option in OPTION_SYMBOLS and value not in _NEUTRAL]
-
-
 def _option_values(loss: Loss) -> dict[Any, float]:
-    return {OPTION_SYMBOLS[option]: getattr(loss, option) for option in _symbolic_options(loss)}
+    """The values of the options that stay symbols in the formula."""
+    values = {OPTION_SYMBOLS[name]: getattr(loss, name) for name in loss.option_names if name in OPTION_SYMBOLS}
+    return {symbol: value for symbol, value in values.items() if value not in _NEUTRAL}
 
 
 def _way(regime: Regime, output: Output, classes: int, exponent: int) -> dict[Any, Any]:
     """f and ε at one distance from the point."""
     distance = sympy.Integer(10) ** exponent
-    place = (
-        {"other": distance, "target": 1 - distance}[output] if regime == "zero error" else sympy.Rational(1, classes)
-    )
+    place = sympy.Rational(1, classes)
+    if regime == "zero error":
+        place = 1 - distance if output == "target" else distance
     return {PREDICTION_SYMBOL: place, EPSILON_SYMBOL: distance**_EPSILON_POWER}
 
 
 def _number(form: Any, values: Mapping[Any, Any]) -> Any:
-    """The form as a number of SymPy; NaN where it cannot be evaluated."""
+    """The form as a number of SymPy; NaN if it cannot be evaluated."""
     try:
         found = form.evalf(_DIGITS, subs=dict(values), maxn=_MOST_DIGITS)
     except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
@@ -309,10 +291,10 @@ def _sign(form: Any, values: Mapping[Any, Any]) -> int:
 
 
 def limit_of_values(values: Sequence[Any]) -> Any:
-    """Where three values tend that were taken at distances d, d² and d⁴ from a point.
+    """Return the limit of a function from its values at distances d, d² and d⁴ from a point.
 
-    What grows without bound, even as slowly as log(-log(d)), then grows by no less from each to the next, and what
-    tends to a limit comes nearer by half each time, even as slowly as 1/log(d).
+    A function without bound, even one as slow as log(-log(d)), then grows by no less from each value to the next; one
+    with a limit comes nearer by at least half each time, even as slowly as 1/log(d).
     """
     if any(value is sympy.nan for value in values):
         return sympy.nan
@@ -330,7 +312,7 @@ def _formula(push: Any, regime: Regime, output: Output, numbers: Mapping[Any, fl
     """The push at the point as a formula that agrees with the value, and how it was found."""
     place = 1 / CLASSES_SYMBOL if regime == "null epoch" else sympy.Integer(int(output == "target"))
     options = {symbol: number for symbol, number in numbers.items() if symbol != CLASSES_SYMBOL}
-    # Symbols first; where SymPy cannot tell what they do, the options' own values.
+    # Symbols first; then the values of the options, if SymPy cannot decide without them.
     for values in ({}, options) if options else ({},):
         found = push.subs(values).subs(EPSILON_SYMBOL, 0).subs(PREDICTION_SYMBOL, place)
         if found.has(sympy.oo, -sympy.oo, sympy.zoo) and math.isinf(value):
@@ -349,10 +331,10 @@ def _by_limit(push: Any, output: Output, value: float) -> tuple[Any, How]:
 
 
 def _shortest(form: Any) -> Any:
-    """The shortest of a few equal forms; a number is shown rounded, so stays as it is."""
+    """The shortest of a few equal forms; a number is shown rounded, so it is not rewritten."""
     if not form.free_symbols or sympy.count_ops(form) > _LONGEST_REWRITTEN:
         return form
-    # Not SymPy's own simplification, which takes most of a second for little.
+    # sympy.simplify takes most of a second and shortens little.
     rewrites = (sympy.expand, sympy.cancel, sympy.factor_terms, sympy.expand_log, sympy.together)
     return min([form, *(rewrite(form) for rewrite in rewrites)], key=sympy.count_ops)
 
@@ -381,12 +363,12 @@ _POINTS = {"null epoch": "null epoch, $f = 1/C$", "zero error": "near zero train
 
 
 def draw_behaviour(data: Behaviours) -> "Figure":
-    """A page-wide table: a row for each loss, blue where an output is pushed up, vermillion where down."""
+    """Draw a table with one row per loss: blue cells push an output up, vermillion ones down."""
     if not data.losses:
-        return sentence_figure("there is no loss to draw", "page")
-    figure = new_figure("page", _HEAD + _ROW_HEIGHT * len(data.losses))
+        return style.sentence_figure("there is no loss to draw", "page")
+    figure = style.new_figure("page", _HEAD + _ROW_HEIGHT * len(data.losses))
     cases = [(regime, output) for regime in REGIMES for output in OUTPUTS]
-    with figure_style():
+    with style.figure_style():
         axes = figure.subplots()
         axes.set_xlim(0, _NAME_WIDTH + _CELL_WIDTH * len(cases))
         axes.set_ylim(len(data.losses), -_HEAD / _ROW_HEIGHT)
@@ -394,7 +376,7 @@ def draw_behaviour(data: Behaviours) -> "Figure":
         _draw_headings(axes, data.classes)
         for place, loss in enumerate(data.losses):
             axes.axhline(place, color=GREY, linewidth=0.4)
-            axes.text(0.02, place + 0.5, figure_text(shorten(loss.name, _LONGEST_NAME)), va="center", fontsize=7.5)
+            axes.text(0.02, place + 0.5, style.figure_text(loss.name, _LONGEST_NAME), va="center", fontsize=7.5)
             for column, (regime, output) in enumerate(cases):
                 _draw_cell(axes, _NAME_WIDTH + column * _CELL_WIDTH, place, loss.at(regime, output))
         axes.axhline(len(data.losses), color=GREY, linewidth=0.4)
@@ -418,27 +400,24 @@ def _draw_cell(axes: "Axes", left: float, top: float, delta: Delta) -> None:
     if value and not math.isnan(value):
         colour = BLUE if value > 0 else VERMILLION
         axes.add_patch(Rectangle((left, top), _CELL_WIDTH, 1, facecolor=colour, alpha=_TINT, linewidth=0))
-    middle, remark = left + _CELL_WIDTH / 2, _remark(delta)
+    middle = left + _CELL_WIDTH / 2
+    remark = f"with ε: {readable_number(delta.exact)}" if delta.differs_by_epsilon else readable_formula(delta)
     axes.text(middle, top + (0.34 if remark else 0.5), readable_number(value), ha="center", va="center")
     if remark:
         axes.text(middle, top + 0.76, remark, ha="center", va="center", fontsize=6, color=_PALE_INK)
 
 
-def _remark(delta: Delta) -> str:
-    return f"with ε: {readable_number(delta.exact)}" if delta.differs_by_epsilon else readable_formula(delta)
-
-
 def readable_number(value: float) -> str:
-    """The number in four digits, with an arrow for the way it pushes."""
+    """Return the number in four digits, with an arrow for the direction of the push."""
     if math.isnan(value):
-        return "not found"
+        return "not determined"
     size = "∞" if math.isinf(value) else f"{abs(value):.4g}"
     arrow = "↑ +" if value > 0 else "↓ −" if value < 0 else ""
     return f"{arrow}{size}"
 
 
 def readable_formula(delta: Delta) -> str:
-    """The formula in ordinary letters, where it is short and more than the number; "numeric" where there is none."""
+    """Return the formula in ordinary letters, empty if it is long or a number; "numeric" if there is none."""
     if delta.formula is None:
         return "numeric"
     text = delta.text

@@ -30,7 +30,7 @@ def test_what_epsilon_changes_stands_in_the_cell():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (1234.5678, "↑ +1235"), (-math.inf, "↓ −∞"), (math.nan, "not found")]
+    ("value", "text"), [(0.0, "0"), (1234.5678, "↑ +1235"), (-math.inf, "↓ −∞"), (math.nan, "not determined")]
 )
 def test_numbers_in_words(value, text):
     assert readable_number(value) == text
