@@ -1,8 +1,9 @@
 """The one table of operators and terminals (EvoMAL, Table 1) that every backend follows.
 
 A rule is written once, over a namespace `xp` that offers `abs`, `sign`, `sqrt`, `log`, `tanh`, `minimum` and `maximum`:
-torch, numpy and jax.numpy do as they are, SymPy through an adapter. Derivatives are torch's: sign(0) = 0, and where
-the arguments of min or max tie, each takes half of the gradient.
+torch, numpy and jax.numpy as they are, SymPy through an adapter. Derivatives are those of torch: sign(0) = 0, and where
+the arguments of min or max tie, each takes half of the gradient. The compiled backends of the engine have these rules
+and their derivatives written out; they refuse to load if the table has an operator they do not implement.
 """
 
 from collections.abc import Callable
@@ -43,12 +44,11 @@ class Written:
 
 @dataclass(frozen=True)
 class Operator:
-    """A row of the table: value and first derivatives over a namespace, and how to write it."""
+    """A row of the table: the value over a namespace, and how to write it in LaTeX and in Python."""
 
     token: str
     arity: int
     value: Callable[..., Any]
-    partials: Callable[..., tuple[Any, ...]]
     latex: Notation
     code: Notation
 
@@ -65,19 +65,16 @@ _ROWS = (
     Operator(
         "add", 2,
         value=lambda xp, a, b: a + b,
-        partials=lambda xp, a, b: (1 + 0 * a, 1 + 0 * b),
         latex=_SUM_NOTATION, code=_SUM_NOTATION,
     ),
     Operator(
         "sub", 2,
         value=lambda xp, a, b: a - b,
-        partials=lambda xp, a, b: (1 + 0 * a, -1 + 0 * b),
         latex=_DIFFERENCE_NOTATION, code=_DIFFERENCE_NOTATION,
     ),
     Operator(
         "mul", 2,
         value=lambda xp, a, b: a * b,
-        partials=lambda xp, a, b: (b, a),
         latex=Notation(r"{0} \cdot {1}", PRODUCT, (PRODUCT, PRODUCT)),
         code=Notation("{0} * {1}", PRODUCT, (PRODUCT, PRODUCT)),
     ),
@@ -85,63 +82,54 @@ _ROWS = (
         # The analytic quotient of Ni et al. (2012): division that is smooth and defined everywhere.
         "aq", 2,
         value=lambda xp, a, b: a / xp.sqrt(1 + b * b),
-        partials=lambda xp, a, b: (1 / xp.sqrt(1 + b * b), -a * b / ((1 + b * b) * xp.sqrt(1 + b * b))),
         latex=Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", POWER, (SUM, ATOM)),
         code=_call("aq", 2),
     ),
     Operator(
         "min", 2,
         value=lambda xp, a, b: xp.minimum(a, b),
-        partials=lambda xp, a, b: ((1 - xp.sign(a - b)) / 2, (1 + xp.sign(a - b)) / 2),
         latex=Notation(r"\min\left({0}, {1}\right)", ATOM, (SUM, SUM)),
         code=_call("{xp}.minimum", 2),
     ),
     Operator(
         "max", 2,
         value=lambda xp, a, b: xp.maximum(a, b),
-        partials=lambda xp, a, b: ((1 + xp.sign(a - b)) / 2, (1 - xp.sign(a - b)) / 2),
         latex=Notation(r"\max\left({0}, {1}\right)", ATOM, (SUM, SUM)),
         code=_call("{xp}.maximum", 2),
     ),
     Operator(
         "sign", 1,
         value=lambda xp, a: xp.sign(a),
-        partials=lambda xp, a: (0 * a,),
         latex=Notation(r"\operatorname{{sign}}\left({0}\right)", ATOM, (SUM,)),
         code=_call("{xp}.sign", 1),
     ),
     Operator(
         "square", 1,
         value=lambda xp, a: a * a,
-        partials=lambda xp, a: (2 * a,),
         latex=Notation("{0}^2", POWER, (ATOM,)),
         code=Notation("{0} ** 2", POWER, (ATOM,)),
     ),
     Operator(
         "abs", 1,
         value=lambda xp, a: xp.abs(a),
-        partials=lambda xp, a: (xp.sign(a),),
         latex=Notation(r"\left|{0}\right|", ATOM, (SUM,)),
         code=_call("{xp}.abs", 1),
     ),
     Operator(
         "log", 1,
         value=lambda xp, a: xp.log(xp.abs(a) + EPSILON),
-        partials=lambda xp, a: (xp.sign(a) / (xp.abs(a) + EPSILON),),
         latex=Notation(r"\log\left(\left|{0}\right| + \epsilon\right)", ATOM, (SUM,)),
         code=_call("log", 1),
     ),
     Operator(
         "sqrt", 1,
         value=lambda xp, a: xp.sqrt(xp.abs(a) + EPSILON),
-        partials=lambda xp, a: (xp.sign(a) / (2 * xp.sqrt(xp.abs(a) + EPSILON)),),
         latex=Notation(r"\sqrt{{\left|{0}\right| + \epsilon}}", ATOM, (SUM,)),
         code=_call("sqrt", 1),
     ),
     Operator(
         "tanh", 1,
         value=lambda xp, a: xp.tanh(a),
-        partials=lambda xp, a: (1 - xp.tanh(a) * xp.tanh(a),),
         latex=Notation(r"\tanh\left({0}\right)", ATOM, (SUM,)),
         code=_call("{xp}.tanh", 1),
     ),

@@ -47,18 +47,13 @@ def test_values(token, namespace):
     np.testing.assert_allclose(np.asarray(OPERATORS[token].value(namespace, *given)), expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("token", OPERATORS)
-def test_derivatives_are_those_of_torch(token):
-    points = [x.clone().requires_grad_() for x in arguments(OPERATORS[token].arity)]
-    expected = torch.autograd.grad(OPERATORS[token].value(torch, *points).sum(), points)
-    given = OPERATORS[token].partials(torch, *(x.detach() for x in points))
-    for derivative, reference in zip(given, expected, strict=True):
-        torch.testing.assert_close(derivative, reference, rtol=1e-12, atol=0)
+def gradients(token, *numbers):
+    points = [torch.tensor(number, dtype=torch.float64, requires_grad=True) for number in numbers]
+    return tuple(g.item() for g in torch.autograd.grad(OPERATORS[token].value(torch, *points), points))
 
 
 def test_ties_share_the_gradient_and_sign_is_zero_at_zero():
-    one = torch.ones(())
-    assert OPERATORS["min"].partials(torch, one, one) == (0.5, 0.5)
-    assert OPERATORS["max"].partials(torch, one, one) == (0.5, 0.5)
+    assert gradients("min", 1.0, 1.0) == (0.5, 0.5)
+    assert gradients("max", 1.0, 1.0) == (0.5, 0.5)
     assert OPERATORS["sign"].value(torch, torch.zeros(())) == 0
-    assert OPERATORS["abs"].partials(torch, torch.zeros(())) == (0,)
+    assert gradients("abs", 0.0) == (0,)

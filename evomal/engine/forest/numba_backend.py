@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evomal.compiled import exp_nonpositive, kernel, log_positive, tanh
-from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs
+from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs, operator_codes
 from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
 from evomal.threads import kernel_threads
 
@@ -24,8 +24,9 @@ _LANES = 16  # a block's samples are filled up to a multiple, which leaves vecto
 _GROUPS = 16  # sums of the mixed gradient kept apart, so that their order is the same for any number of threads
 _WORK_A_THREAD = 1 << 18  # nodes times elements: two tenths of a millisecond, twice what handing it over costs
 
-_ADD, _SUB, _MUL, _AQ, _MIN, _MAX = (CODES[token] for token in ("add", "sub", "mul", "aq", "min", "max"))
-_SIGN, _SQUARE, _ABS, _LOG, _SQRT = (CODES[token] for token in ("sign", "square", "abs", "log", "sqrt"))
+_ADD, _SUB, _MUL, _AQ, _MIN, _MAX, _SIGN, _SQUARE, _ABS, _LOG, _SQRT, _ = operator_codes(
+    "numba", "add", "sub", "mul", "aq", "min", "max", "sign", "square", "abs", "log", "sqrt", "tanh"
+)
 _TARGET, _PREDICTION, _ONE = (CODES[token] for token in (TARGET, PREDICTION, "1"))
 _TERMINALS_FROM = len(OPERATORS)
 
@@ -155,7 +156,7 @@ def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
         elif operator == _SQRT:
             for s in range(n):
                 values[out, s] = np.sqrt(abs(wa * values[a, s]) + epsilon)
-        else:
+        else:  # tanh
             for s in range(n):
                 values[out, s] = tanh(wa * values[a, s])
 
@@ -229,7 +230,7 @@ def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -
                 root = np.sqrt(abs(x) + epsilon)
                 values[out, s] = root
                 slopes[out, s] = _sign(x, one) / (two * root) * (wa * slopes[da, s])
-        else:
+        else:  # tanh
             for s in range(n):
                 t = tanh(wa * values[a, s])
                 values[out, s] = t
@@ -310,7 +311,7 @@ def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope
                 x, dx, root = wa * values[a, s], wa * slopes[da, s], values[out, s]
                 g_a = _sign(x, one) / (two * root)
                 pulls[j, s], slope_pulls[j, s] = v * g_a - t * (g_a * g_a / root * dx), t * g_a
-        else:
+        else:  # tanh
             for s in range(n):
                 v, t = w * pulls[i, s], w * slope_pulls[i, s]
                 g, dx = values[out, s], wa * slopes[da, s]

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.expression.operators import TOKENS, arity
+from evomal.expression.operators import OPERATORS, TOKENS, arity
 from evomal.expression.prefix import end_of_subtree
 
 
@@ -63,6 +63,21 @@ def mean_scale(kind: str, outputs: Tensor) -> float:
 
 CODES = {token: code for code, token in enumerate(TOKENS)}
 """Number of each token: operators first, then terminals."""
+
+
+def operator_codes(backend: str, *tokens: str) -> tuple[int, ...]:
+    """Returns the codes of the operators that a compiled backend implements.
+
+    Raises:
+        EvomalError: These are not exactly the operators of the table, in its order. The last branch of a kernel stands
+            for the last operator, so a table with another operator would silently be computed wrongly.
+    """
+    if tokens != tuple(OPERATORS):
+        differing = sorted(set(tokens) ^ set(OPERATORS)) or ["another order"]
+        raise EvomalError(f"the {backend} backend does not follow the operator table: {', '.join(differing)}")
+    return tuple(CODES[token] for token in tokens)
+
+
 CODE, FIRST, SECOND = range(3)
 """Columns of a node: its token's code and the positions of its arguments (0 where there is none)."""
 

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evomal.engine.forest.programs import CODES, SECOND, Link, Programs
+from evomal.engine.forest.programs import CODES, SECOND, Link, Programs, operator_codes
 from evomal.errors import InputError
 from evomal.expression.operators import BINARY_TOKENS, EPSILON, OPERATORS
 from evomal.expression.prefix import MAX_HEIGHT
@@ -53,8 +53,10 @@ _NODE = tl.constexpr(3)  # numbers of a node in `Programs.nodes`
 _SECOND = tl.constexpr(SECOND)
 _FIRST_UNARY = tl.constexpr(len(BINARY_TOKENS))  # codes are numbered in this order: binary, unary, terminals
 _FIRST_TERMINAL = tl.constexpr(len(OPERATORS))
-_ADD, _MUL, _AQ, _MIN = (tl.constexpr(CODES[token]) for token in ("add", "mul", "aq", "min"))
-_SQUARE, _ABS, _LOG, _SQRT, _TANH = (tl.constexpr(CODES[token]) for token in ("square", "abs", "log", "sqrt", "tanh"))
+_ADD, _, _MUL, _AQ, _MIN, _, _, _SQUARE, _ABS, _LOG, _SQRT, _TANH = map(
+    tl.constexpr,
+    operator_codes("Triton", "add", "sub", "mul", "aq", "min", "max", "sign", "square", "abs", "log", "sqrt", "tanh"),
+)
 _Y, _F, _ONE = (tl.constexpr(CODES[token]) for token in ("y", "f", "1"))
 _SOFTMAX, _SIGMOID = tl.constexpr(int(Link.SOFTMAX)), tl.constexpr(int(Link.SIGMOID))
 
@@ -134,7 +136,7 @@ def _unary(code, a, da):  # type: ignore[no-untyped-def]
     elif code == _TANH:
         value = _tanh(a)
         derivative = (1.0 - value * value) * da
-    else:
+    else:  # sign
         value = sign
         derivative = tl.zeros_like(a)
     return value, derivative
@@ -143,7 +145,7 @@ def _unary(code, a, da):  # type: ignore[no-untyped-def]
 @triton.jit
 def _binary(code, a, da, b, db):  # type: ignore[no-untyped-def]
     """Value and derivative of an operator on two dual numbers."""
-    if code < _MUL:
+    if code < _MUL:  # add or sub
         direction = tl.where(code == _ADD, 1.0, -1.0)
         value = a + direction * b
         derivative = da + direction * db
@@ -154,7 +156,7 @@ def _binary(code, a, da, b, db):  # type: ignore[no-untyped-def]
         q = 1.0 / tl.sqrt(1.0 + b * b)
         value = a * q
         derivative = da * q - value * b * q * q * db
-    else:
+    else:  # min or max
         # A NaN is neither smaller nor larger: b wins by default, a where it is the NaN.
         wins = tl.where(code == _MIN, a < b, a > b) | (a != a)
         value = tl.where(wins, a, b)
@@ -181,7 +183,7 @@ def _unary_adjoints(code, a, da, value, adjoint, tangent_adjoint):  # type: igno
     elif code == _TANH:
         slope = 1.0 - value * value
         bend = -2.0 * value * slope * da
-    else:
+    else:  # sign
         slope = tl.zeros_like(a)
         bend = tl.zeros_like(a)
     return slope * adjoint + bend * tangent_adjoint, slope * tangent_adjoint
@@ -190,7 +192,7 @@ def _unary_adjoints(code, a, da, value, adjoint, tangent_adjoint):  # type: igno
 @triton.jit
 def _binary_adjoints(code, a, da, b, db, adjoint, tangent_adjoint):  # type: ignore[no-untyped-def]
     """Adjoints of the first argument and its tangent, then of the second, from those of the operator."""
-    if code < _MUL:
+    if code < _MUL:  # add or sub
         direction = tl.where(code == _ADD, 1.0, -1.0)
         a_adjoint = adjoint
         da_adjoint = tangent_adjoint
@@ -209,7 +211,7 @@ def _binary_adjoints(code, a, da, b, db, adjoint, tangent_adjoint):  # type: ign
         da_adjoint = q * tangent_adjoint
         b_adjoint = a * fall * adjoint + (fall * da + bend * db) * tangent_adjoint
         db_adjoint = a * fall * tangent_adjoint
-    else:
+    else:  # min or max
         wins = tl.where(code == _MIN, a < b, a > b) | (a != a)
         share = tl.where(wins, 1.0, tl.where(a == b, 0.5, 0.0))
         a_adjoint = share * adjoint

@@ -1,15 +1,19 @@
 """Trees packed into arrays."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evomal.engine.forest import Link, Programs
-from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width
-from evomal.errors import InputError
+from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width, operator_codes
+from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.expression.operators import TOKENS, arity
+from evomal.expression.operators import OPERATORS, TOKENS, arity
 from tests.strategies import fragments
 
 
@@ -73,3 +77,38 @@ def test_what_does_not_fit():
 )
 def test_links(kind, outputs, link):
     assert Link.of(kind, outputs) is link
+
+
+LARGER_TABLE = """
+import dataclasses, importlib, sys
+import evomal.expression.operators as table
+from evomal.errors import EvomalError
+
+table.OPERATORS["cosh"] = dataclasses.replace(table.OPERATORS["tanh"], token="cosh")
+table.TOKENS = (*table.OPERATORS, *table.TERMINALS)
+sys.modules.pop("evomal.engine.forest.programs", None)
+sys.modules.pop(sys.argv[1], None)
+try:
+    importlib.import_module(sys.argv[1])
+except EvomalError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("backend", ["numba", "Triton"])
+def test_a_backend_refuses_a_table_with_an_operator_that_it_does_not_implement(backend):
+    if backend == "Triton":
+        pytest.importorskip("triton")
+    module = f"evomal.engine.forest.{backend.lower()}_backend"
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", LARGER_TABLE, module]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout == f"the {backend} backend does not follow the operator table: cosh\n", done.stderr
+
+
+def test_the_codes_of_a_backend_are_those_of_the_table_in_its_order():
+    assert operator_codes("numba", *OPERATORS) == tuple(range(len(OPERATORS)))
+    with pytest.raises(EvomalError, match=r"^the numba backend does not follow the operator table: tanh$"):
+        operator_codes("numba", *list(OPERATORS)[:-1])
+    with pytest.raises(EvomalError, match=r"^the numba backend does not follow the operator table: another order$"):
+        operator_codes("numba", *reversed(OPERATORS))
