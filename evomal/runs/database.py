@@ -127,72 +127,56 @@ _READ = {1: frozenset({"trials"}), 2: frozenset[str]()}
 """Versions that can be read, and which tables each has not."""
 PAGE_SIZE = 4096
 
-COLUMNS = {
-    "settings": ("id", "content", "created"),
-    "chunks": ("number", "generation", "candidates", "digest", "written"),
-    "candidates": (
-        *("generation", "position", "chunk", "origin", "parents", "genome", "state", "fitness", "sentence"),
-        *("weights", "fingerprint", "seconds"),
+_TABLES = {
+    "settings": ("id INTEGER PRIMARY KEY CHECK (id = 1)", "content TEXT NOT NULL", "created TEXT NOT NULL"),
+    "chunks": (
+        "number INTEGER PRIMARY KEY",
+        "generation INTEGER NOT NULL",
+        "candidates INTEGER NOT NULL",
+        "digest TEXT NOT NULL",
+        "written TEXT NOT NULL",
     ),
-    "trials": ("number", "stage", "loss", "seed", "score", "sentence", "seconds", "written"),
-    "forced": ("number", "chunks", "differences", "written"),
-    "ending": ("id", "reason", "written"),
+    "candidates": (
+        "generation INTEGER NOT NULL",
+        "position INTEGER NOT NULL",
+        "chunk INTEGER NOT NULL REFERENCES chunks (number)",
+        "origin TEXT NOT NULL",
+        "parents TEXT NOT NULL",
+        "genome TEXT NOT NULL",
+        "state TEXT NOT NULL",
+        "fitness TEXT",
+        "sentence TEXT NOT NULL",
+        "weights TEXT NOT NULL",
+        "fingerprint TEXT",
+        "seconds TEXT NOT NULL",
+    ),
+    "trials": (
+        "number INTEGER PRIMARY KEY",
+        "stage TEXT NOT NULL",
+        "loss TEXT NOT NULL",
+        "seed INTEGER NOT NULL",
+        "score TEXT",
+        "sentence TEXT NOT NULL",
+        "seconds TEXT NOT NULL",
+        "written TEXT NOT NULL",
+    ),
+    "forced": (
+        "number INTEGER PRIMARY KEY",
+        "chunks INTEGER NOT NULL",
+        "differences TEXT NOT NULL",
+        "written TEXT NOT NULL",
+    ),
+    "ending": ("id INTEGER PRIMARY KEY CHECK (id = 1)", "reason TEXT NOT NULL", "written TEXT NOT NULL"),
 }
+"""The columns of each table, besides its checksum."""
+_KEYS = {"candidates": ("PRIMARY KEY (generation, position)",)}
+COLUMNS = {table: tuple(column.split()[0] for column in columns) for table, columns in _TABLES.items()}
+# The text is compared with that of the file, so its layout belongs to the format.
 _DEFINITIONS = {
-    "settings": """CREATE TABLE settings (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    content TEXT NOT NULL,
-    created TEXT NOT NULL,
-    checksum TEXT NOT NULL
-)""",
-    "chunks": """CREATE TABLE chunks (
-    number INTEGER PRIMARY KEY,
-    generation INTEGER NOT NULL,
-    candidates INTEGER NOT NULL,
-    digest TEXT NOT NULL,
-    written TEXT NOT NULL,
-    checksum TEXT NOT NULL
-)""",
-    "candidates": """CREATE TABLE candidates (
-    generation INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    chunk INTEGER NOT NULL REFERENCES chunks (number),
-    origin TEXT NOT NULL,
-    parents TEXT NOT NULL,
-    genome TEXT NOT NULL,
-    state TEXT NOT NULL,
-    fitness TEXT,
-    sentence TEXT NOT NULL,
-    weights TEXT NOT NULL,
-    fingerprint TEXT,
-    seconds TEXT NOT NULL,
-    checksum TEXT NOT NULL,
-    PRIMARY KEY (generation, position)
-)""",
-    "trials": """CREATE TABLE trials (
-    number INTEGER PRIMARY KEY,
-    stage TEXT NOT NULL,
-    loss TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    score TEXT,
-    sentence TEXT NOT NULL,
-    seconds TEXT NOT NULL,
-    written TEXT NOT NULL,
-    checksum TEXT NOT NULL
-)""",
-    "forced": """CREATE TABLE forced (
-    number INTEGER PRIMARY KEY,
-    chunks INTEGER NOT NULL,
-    differences TEXT NOT NULL,
-    written TEXT NOT NULL,
-    checksum TEXT NOT NULL
-)""",
-    "ending": """CREATE TABLE ending (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    reason TEXT NOT NULL,
-    written TEXT NOT NULL,
-    checksum TEXT NOT NULL
-)""",
+    table: f"CREATE TABLE {table} (\n    "
+    + ",\n    ".join((*columns, "checksum TEXT NOT NULL", *_KEYS.get(table, ())))
+    + "\n)"
+    for table, columns in _TABLES.items()
 }
 _INDICES = {("index", "sqlite_autoindex_candidates_1", "candidates", None)}
 

@@ -1,7 +1,7 @@
-"""How long a search will take, from a few steps of it: what `--dry-run` tells.
+"""How long a search will take, estimated from a few of its steps: what `--dry-run` prints.
 
 Each stage is timed with as many candidates as are expected to reach it, at two numbers of steps: the slope is the time
-of a step, the rest comes once a generation. Nothing here decides anything about the search itself.
+of a step, the rest occurs once per generation. Nothing here changes the search itself.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ from evomal.methods.evaluation import TIMED_AS
 from evomal.methods.filters import is_dead
 from evomal.methods.random_search import draw_tree
 from evomal.randomness import generator, torch_generator
-from evomal.runs.preparation import tried
+from evomal.runs.preparation import prepared_locally
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 
 _STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
-"""Fewest and most steps of a trial: CUDA captures a step after a few, and a CPU's may take seconds."""
+"""Fewest and most steps of a trial: CUDA captures a step after a few, and a step on a CPU may take seconds."""
 _TRIAL_SECONDS = 1.5
 _DRAWS = 500
 _LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
@@ -42,12 +42,12 @@ _STEPS_OF = {
     "evaluate": "training_steps",
     "evaluate_losses": "training_steps",
 }
-"""The setting that says how many steps a stage takes; the filters take what they take."""
+"""The setting with the number of steps of a stage; the filters have none."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a search is expected to take."""
+    """The time and memory that a search is expected to need."""
 
     stages: dict[str, float]
     """Seconds of the whole search: `setup`, `rivals`, then `filter`, `optimise` and `evaluate` as far as the method has
@@ -71,7 +71,7 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
     chosen = method_named(method)
     with thread_count(settings.threads):
         begin = time.perf_counter()
-        engine, strategy = tried(tasks, chosen, settings, seed)  # refuses what a search would refuse
+        engine, strategy = prepared_locally(tasks, chosen, settings, seed)  # refuses what a search would refuse
         trial = _Trial(engine, chosen, seed)
         del engine  # its data would count as memory beside the trial's own
         fewest, most = _STEPS.get(trial.device.type, _STEPS["cpu"])

@@ -30,7 +30,7 @@ class Holder:
 
     @property
     def is_dead(self) -> bool:
-        """Known to be gone; of another host's processes nothing is known."""
+        """Whether it is known to be gone; nothing is known about the processes of another host."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -45,16 +45,17 @@ class Holder:
 class FolderLock:
     """The right to write into a folder, until `release` or the end of the process.
 
-    The kernel holds it (`flock`) and lets go at the process's death, however it dies; the lock file only says who it
-    is, and stays. Processes forked from the holder hold it too. On file systems without `flock` a file with the
-    holder's process id and host takes its place: left by a dead process of this host it is taken over, left by another
-    host it has to be deleted by hand, and a process id that was given out anew looks alive.
+    The kernel holds the lock (`flock`) and releases it when the process ends in any way; the lock file only names the
+    holder, and stays. Processes that are forked from the holder hold the lock, too. On file systems without `flock`, a
+    file with the holder's process id and host is used instead. If it was left by a dead process of this host, it is
+    taken over; if it was left by another host, it has to be deleted by hand. A process id that was assigned again looks
+    alive.
     """
 
     def __init__(self, folder: Path) -> None:
         self._process_file: Path | None = None
         try:
-            # Never through a link, which could lead to a file that is somebody's.
+            # Never through a link, which could point to any file.
             self._handle = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
@@ -65,7 +66,7 @@ class FolderLock:
             raise
 
     def release(self) -> None:
-        """Let others in; again is harmless."""
+        """Release the lock; may be called again."""
         if self._process_file is not None:
             self._process_file.unlink(missing_ok=True)
             self._process_file = None
@@ -82,13 +83,13 @@ class FolderLock:
                 raise EvomalError(f"{folder}: cannot be locked: {error.strerror}") from None
             self._process_file = _made_process_file(folder)
             return
-        with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its holder
+        with contextlib.suppress(OSError):  # on a full disk the lock works without the name of its holder
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, _own_name(), 0)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process writes into the folder."""
+    """Whether a living process holds the lock of the folder."""
     try:
         handle = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

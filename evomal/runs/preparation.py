@@ -1,4 +1,4 @@
-"""From settings to all that takes part in a search but its record."""
+"""Everything that takes part in a search but its record, made from its settings."""
 
 import contextlib
 import dataclasses
@@ -17,14 +17,14 @@ from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
-"""Losses to begin with that have a name and are expressions."""
+"""Expressions that a search can begin with by name."""
 
 _SHARED = [field.name for field in dataclasses.fields(EngineSettings) if field.name in SearchSettings.model_fields]
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """All that takes part in a search but its record."""
+    """What takes part in a search."""
 
     tasks: Sequence[Task]
     executor: Executor
@@ -37,7 +37,7 @@ def prepared(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int, say: Say | None = None,
     tick: Tick | None = None,
 ) -> Iterator[Prepared]:  # fmt: skip
-    """Everything checked and in place, nothing computed yet; workers are there for the time of the block."""
+    """A context with everything checked and nothing computed yet; workers exist until it ends."""
     judged = _judged(tasks, settings)
     opened = EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say, tick)
     with opened as executor:
@@ -45,8 +45,10 @@ def prepared(
         yield Prepared(judged, executor, _strategy(method, context), method.evaluator(context, executor))
 
 
-def tried(tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int) -> tuple[Engine, Strategy]:
-    """What a search would compute and propose with, in this process: to look at, not to search with."""
+def prepared_locally(
+    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int
+) -> tuple[Engine, Strategy]:
+    """The engine and the strategy of a search in this process, for estimates."""
     engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
     return engine, _strategy(method, SearchContext(settings, seed, engine.tasks[0].kind))
 
@@ -56,7 +58,7 @@ def _strategy(method: Method, context: SearchContext) -> Strategy:
 
 
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
-    """What the engine needs to know; an output activation is for expressions only."""
+    """The settings of the engine; only expressions have an output activation."""
     shared = {name: getattr(settings, name) for name in _SHARED}
     if not method.searches_expressions:
         shared["activation"] = "identity"
@@ -64,7 +66,7 @@ def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
 
 
 def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> list[Task]:
-    """The tasks with the metric that the settings ask for."""
+    """The tasks with the metric of the settings."""
     several = [tasks] if isinstance(tasks, Task) else list(tasks)
     return several if settings.metric is None else [task.judged_by(settings.metric) for task in several]
 

@@ -47,40 +47,46 @@ def search(
     force: bool = False,
     **changes: Any,
 ) -> SearchResult:
-    """Search for a loss; with a folder the search is recorded there, and goes on where that record ends.
+    """Search for a loss function for a task.
 
-    The same seed and settings give the same result, whether interrupted or not. Before the first generation the task's
-    own loss and its rivals are trained as candidates are. With `finalists` (in `quick`), the best candidates and the
-    rivals are trained again with fresh seeds at the end, and the one of least mean is the best; without (in `paper`)
-    the best is the candidate whose one training came out best.
+    With a folder the search is recorded there. If the folder holds this search already, it is resumed where its record
+    ends. The same seed and settings give the same result, whether the search was interrupted or not.
+
+    Before the first generation, the task's own loss (the baseline) and its rivals are trained as candidates are. With
+    `finalists` (in `quick`), the best candidates and the rivals are trained again with fresh seeds at the end, and the
+    candidate with the lowest mean is the result. Without (in `paper`), the candidate with the best single training is.
 
     Args:
-        task: The task to learn a loss for, or several of one kind.
-        method: One of `evomal methods`.
-        preset: `quick` or `paper`; what `changes` are changes to.
-        seed: Fixes everything that is drawn.
-        folder: Where the search is recorded; without one it is not.
+        task: The task to learn a loss for, or several tasks of one kind.
+        method: The name of a method: see `evomal methods`.
+        preset: `quick` or `paper`, the settings that `changes` apply to.
+        seed: The seed of everything that is drawn.
+        folder: The folder to record the search in; None records nothing.
         settings: All settings at once, instead of a preset with changes.
-        callback: Called after each generation.
-        progress: Show a progress bar with the time left on standard error; lines where that is no terminal.
+        callback: Called with each generation when it is complete.
+        progress: Whether to show the progress and the time left on standard error.
         listener: Called at every step, instead of `progress`.
-        source: Recorded: whatever the caller needs to have the tasks again.
-        force: Go on with a record although what it was begun with differs. What comes then need not be what an
-            uninterrupted run would have found, and the record says so.
-        **changes: Settings that differ from the preset's.
+        source: Recorded as it is: what the caller needs to make the tasks again.
+        force: Resume although settings or versions differ from the record. The result may then differ from that of an
+            uninterrupted search, and the record says so.
+        **changes: Settings that differ from the preset; `evomal.settings.describe` lists all settings.
 
     Returns:
-        The best loss, the rivals beside it, and what each generation came to.
+        The best loss, the scores of its rivals, and a summary of each generation. Print it to see them.
 
     Raises:
-        InputError: An argument or setting breaks a rule, the folder holds another search, or the metric has no finite
-            value for the trained baseline.
-        EvomalError: The model or the metric raises in the training of the baseline or for every candidate; what it
-            raised is the `__cause__`.
+        InputError: An argument or setting breaks a rule, the folder holds another search or is in use, or the metric
+            has no finite value for the trained baseline.
+        EvomalError: The model or the metric raises an error in the training of the baseline or for every candidate;
+            that error is the `__cause__`.
 
     Example:
-        >>> result = evomal.search(evomal.load_task("diabetes", "mlp:hidden=64"), progress=True)  # doctest: +SKIP
-        >>> result.best.formula(), result.best.mean, result.rivals["mse"]  # doctest: +SKIP
+        >>> import evomal
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")
+        >>> tiny = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 5, "filter_steps": 5}
+        >>> result = evomal.search(task, method="taylorglo", finalists=0, device="cpu", **tiny)
+        >>> list(result.rivals)
+        ['mse', 'mae', 'huber']
     """
     if progress and listener is None:
         with ProgressDisplay() as shown:
@@ -158,7 +164,7 @@ class _Run:
             if store is not None:
                 store.finish(ending)
         elif complete is None and self._final is not None:
-            ending = f"{ending}; the final was held all the same"
+            ending = f"{ending}; the final was run all the same"
         metric = self._tasks[0].metric
         return SearchResult(
             best=self._best(),
@@ -178,7 +184,7 @@ class _Run:
     def _generation(self, store: RunStore | None, report: StageStepsDone | None) -> None:
         """Evaluate and record one generation."""
         archive = self._evaluator.archive
-        # A final that was held when a budget ended the search is over now, and so is its winner.
+        # The final of a search that a budget had ended is outdated by the next generation.
         before = None if self._final is not None else archive.best
         self._final = None
         candidates = self._evaluator.evaluate(self._strategy.ask(), report=report)
@@ -279,16 +285,16 @@ class _Run:
 
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
-"""Settings that end a search sooner or later but change nothing that is computed: they may differ on resuming."""
+"""Settings that end a search sooner or later but change nothing that is computed; they may be changed on resuming."""
 
 
 _FREE = {"budgets", "source", "workplace"}
 _RESOLVED = {"settings.threads"}
-"""Settings whose meaning is recorded beside them: left open they are the same as named."""
+"""Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
-    """The folder's record: a new one, or the one that is there if it is of this very search."""
+    """The record of the folder: a new one, or the one that is there if it belongs to this search."""
     if not (folder / RECORD_NAME).exists():
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
@@ -305,7 +311,7 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
 
 
 def _that_matter(differing: Sequence[Difference]) -> list[Difference]:
-    """Those that can change what is found, each once: some stand as a setting and as what became of it."""
+    """Differences that can change the result, each once: some are recorded as given and as resolved."""
     keys = {entry.key for entry in differing}
     return [
         entry
@@ -317,7 +323,7 @@ def _that_matter(differing: Sequence[Difference]) -> list[Difference]:
 
 
 def _force(store: RunStore, differing: Sequence[Difference]) -> None:
-    """Note what differs, unless it is what was noted last."""
+    """Record what differs, unless it was recorded last."""
     text = "; ".join(map(str, differing))
     if not store.forced or store.forced[-1].differences != text:
         store.force(differing)

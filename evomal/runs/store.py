@@ -1,4 +1,4 @@
-"""The beginning of a record: a file that appears with its settings in it."""
+"""The record of a run: `run.sqlite`, written in whole chunks of candidates."""
 
 import contextlib
 import os
@@ -44,9 +44,10 @@ from evomal.runs.verification import damaged, verify
 
 
 def write_first(path: Path, settings: str) -> None:
-    """The file with its first transaction, under another name until it is whole: a run is there or it is not.
+    """Write the file with its first transaction under a temporary name, then rename it: a run exists or it does not.
 
-    The caller holds the folder's lock, so that what lies there under the other name is left by a process that died.
+    The caller holds the folder's lock, so a file that is already there under the temporary name was left by a process
+    that died.
     """
     unfinished = path.with_name(f".{path.name}.new")
     try:
@@ -95,7 +96,7 @@ BEST_NAME = "best.json"
 
 @dataclass(frozen=True)
 class Chunk:
-    """Candidates that were computed together and recorded in one transaction, by their places in the generation."""
+    """Candidates that were computed together and recorded in one transaction."""
 
     number: int
     generation: int
@@ -105,18 +106,18 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Forced:
-    """From which chunk on the record may differ from an uninterrupted run's, because these settings differed."""
+    """That the run was resumed after so many chunks although these settings differed."""
 
     chunks: int
     differences: str
 
 
 class RunStore:
-    """A run's settings and what became of each candidate, whole chunks at a time.
+    """The settings of a run and its candidates, written in whole chunks.
 
-    Made by `create`, `open` (to write on) or `read`. Whatever kills the process, the next to open the folder finds the
-    record as it was after the last chunk that was written. All that is read is checked against its checksum; a
-    damaged record is an InputError that says how much of it is left, a full disk or the like an EvomalError.
+    Made by `create`, `open` (to continue a run) or `read`. However a process ends, the next one finds the record as it
+    was after the last chunk that was written. All that is read is checked against its checksum. A damaged record raises
+    InputError, with a sentence that says how much of it is left; a full disk or the like raises EvomalError.
     """
 
     def __init__(self, path: Path, lock: FolderLock | None) -> None:
@@ -129,8 +130,8 @@ class RunStore:
                 check_identity(self._connection, path)
                 if lock is not None and version_of(self._connection) != VERSION:
                     raise InputError(
-                        f"{path}: is of version {version_of(self._connection)}, which can be read but not gone on "
-                        f"with: this evomal writes version {VERSION}"
+                        f"{path}: is of version {version_of(self._connection)}, which can be read but not "
+                        f"continued: this evomal writes version {VERSION}"
                     )
                 with transaction(self._connection, writing=lock is not None):
                     verify(self._connection)
@@ -160,7 +161,7 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """The record of a folder, to go on with; refused while another process does."""
+        """The record of a folder, to continue it; refused while another process does."""
         path = Path(folder) / RECORD_NAME
         require_record(path)
         require_writable(path)
@@ -169,7 +170,7 @@ class RunStore:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Self:
-        """The record of a folder, to look at, also while another process writes: every call sees the latest chunk."""
+        """The record of a folder, to read it, also while another process writes: every call sees the latest chunk."""
         return cls(Path(folder) / RECORD_NAME, None)
 
     def __enter__(self) -> Self:
@@ -181,7 +182,7 @@ class RunStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file and of the folder; again is harmless."""
+        """Close the file and unlock the folder; may be called again."""
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
@@ -209,13 +210,13 @@ class RunStore:
 
     @property
     def forced(self) -> tuple[Forced, ...]:
-        """When the run was gone on with although something differed, in order."""
+        """When the run was resumed although something differed, in order."""
         return tuple(
             Forced(chunks, differences) for _, chunks, differences, _ in self._rows("forced", "ORDER BY number")
         )
 
     def force(self, differing: Sequence[Difference]) -> None:
-        """Record that the run goes on although these differ."""
+        """Record that the run is resumed although these differ."""
         text = checked_text("differences", "; ".join(map(str, differing)), MAX_SENTENCE)
         with self._writing():
             chunks = self._connection.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
@@ -223,7 +224,7 @@ class RunStore:
             insert(self._connection, "forced", (number, chunks, text, now()))
 
     def write_chunk(self, generation: int, candidates: Sequence[Candidate]) -> int:
-        """Record candidates that were computed together, all or none, and give the number of their chunk."""
+        """Record candidates that were computed together, all or none; returns the number of their chunk."""
         ordered = sorted(candidates, key=lambda candidate: candidate.index)
         if not ordered:
             raise InputError("a chunk must hold at least 1 candidate but got 0")
@@ -244,7 +245,7 @@ class RunStore:
                 known.add(candidate.index)
                 prepared.append(candidate_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
-            # A final that was held when a budget ended the search is held anew once the search is over.
+            # A final that was run when a budget ended the search is run anew once the search is over.
             self._connection.execute("DELETE FROM trials WHERE stage = 'final'")
             insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
             for row in prepared:
@@ -252,7 +253,7 @@ class RunStore:
         return int(number)
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
-        """Record trainings outside the generations, all or none, behind those that are recorded."""
+        """Append trainings outside the generations, all or none."""
         with self._writing():
             (count,) = self._connection.execute("SELECT COUNT(*) FROM trials").fetchone()
             for place, trial in enumerate(trials, count):
@@ -270,7 +271,7 @@ class RunStore:
                 raise DamageError(f"one of its rows {error}") from None
 
     def finish(self, reason: str) -> None:
-        """Record that the run is complete, and why; nothing is added to it after that."""
+        """Record that the run is complete, and why; nothing can be added after that."""
         text = checked_text("reason", reason, MAX_SENTENCE)
         with self._writing():
             insert(self._connection, "ending", (1, text, now()))
@@ -280,7 +281,7 @@ class RunStore:
         return tuple(candidate for candidate, _ in self._placed(generation))
 
     def complete_chunks(self) -> tuple[Chunk, ...]:
-        """The chunks in the order of writing. There are no incomplete ones: those were never recorded."""
+        """The chunks in the order of writing; incomplete ones are never recorded."""
         with self.snapshot():
             heads = self._rows("chunks", "ORDER BY number")
             places: dict[int, list[int]] = {number: [] for number, *_ in heads}
@@ -329,7 +330,7 @@ class RunStore:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """For a block, several queries that see the same moment of a record that is being written."""
+        """A context in which all queries see the record at the same moment."""
         with self._explaining(), contextlib.ExitStack() as stack:
             if not self._connection.in_transaction:
                 stack.enter_context(transaction(self._connection, writing=False))
@@ -359,7 +360,7 @@ class RunStore:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[FolderLock]:
-    """The folder's lock, which passes to the store unless that cannot be made."""
+    """The folder's lock, which is released if the block raises."""
     lock = FolderLock(folder)
     try:
         yield lock

@@ -92,8 +92,7 @@ def test_a_record_of_the_first_version_is_read_but_not_gone_on_with(tmp_path):
     with pytest.raises(InputError) as caught:
         RunStore.open(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / 'run.sqlite'}: is of version 1, which can be read but not gone on with: "
-        "this evomal writes version 2"
+        f"{tmp_path / 'run.sqlite'}: is of version 1, which can be read but not continued: this evomal writes version 2"
     )
 
 
