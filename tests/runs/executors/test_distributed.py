@@ -71,6 +71,9 @@ class SearchListener:
     def on_generation(self, generation):
         pass
 
+    def expect(self, steps):
+        pass
+
     def say(self, sentence):
         self.said.append(sentence)
 
