@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from evomal.errors import InputError
-from evomal.expression import notation, prefix, symbolic, text
+from evomal.expression import notation, prefix, text
 from evomal.expression.operators import EPSILON, VARIABLES, arity
 from evomal.text import shorten
 
@@ -104,6 +104,8 @@ class Expression:
 
     def sympy(self, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
         """Simplified SymPy form in the real symbols y and f; `epsilon=0` drops the protection of log and sqrt."""
+        from evomal.expression import symbolic  # imports SymPy, which is slow
+
         return symbolic.to_sympy(self.tokens, self.checked_weights(weights), epsilon=epsilon)
 
     def formula(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
@@ -125,6 +127,8 @@ class Expression:
             'Abs(f - y)'
         """
         checked = self.checked_weights(weights)
+        from evomal.expression import symbolic
+
         form = symbolic.shown_form(self.tokens, checked, digits)
         return notation.to_text(self.tokens, checked, digits) if form is None else str(form)
 

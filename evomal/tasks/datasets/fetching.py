@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pooch  # type: ignore[import-untyped]
-import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -22,6 +22,9 @@ from evomal.tasks.datasets.images import CIFAR10_FILES, CIFAR100_FILES, MNIST_FI
 from evomal.tasks.datasets.reading import verify
 from evomal.tasks.datasets.registry import data_folder, dataset_named, missing_files
 from evomal.tasks.datasets.tables import CALIFORNIA_FILE
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16
@@ -165,6 +168,8 @@ def _workspace(home: Path) -> Iterator[Path]:
 
 def _download(source: Source, workspace: Path, home: Path, progress: bool) -> Path:
     """Download the file from the first address that gives it with the right checksum."""
+    import requests  # slow to import
+
     pooch.get_logger().setLevel("WARNING")  # it would report every download
     failures = []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -193,8 +198,10 @@ def _download(source: Source, workspace: Path, home: Path, progress: bool) -> Pa
     )
 
 
-def _reason(error: requests.RequestException) -> str:
+def _reason(error: "requests.RequestException") -> str:
     """Say in a few words what failed; requests' own text is a paragraph of nested objects."""
+    import requests
+
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
