@@ -12,8 +12,7 @@ from evomal.report import notebook as _notebook  # noqa: F401  (by which losses 
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
-from evomal.tasks import Hardships, Metric, Task, load_task
-from evomal.tasks.task import Recipe
+from evomal.tasks import Hardships, Metric, Recipe, Task, load_task
 from evomal.units import Units
 from evomal.verdict.comparing import compare, transfer
 from evomal.verdict.comparison import Comparison

@@ -57,7 +57,7 @@ def test_what_is_no_unit(numbers, sentence):
         Units(*numbers)
 
 
-@pytest.mark.parametrize("name", ["evomal.units", "evomal.tasks.task", "evomal.losses.contract"])
+@pytest.mark.parametrize("name", ["evomal.units", "evomal.losses.contract"])
 def test_the_examples_of_the_documentation(name):
     found = doctest.testmod(importlib.import_module(name))
     assert (found.failed, found.attempted > 0) == (0, True)

@@ -1,4 +1,4 @@
-"""Training data made hard the way real data is hard; validation and test are never touched."""
+"""Hardships: noise, outliers, imbalance and scarcity that are put into training data on purpose."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,34 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hardships:
-    """Which hardships, and how much of each; all zero or one means none. Recorded with every result."""
+    """What is done to the training part of a task; validation and test are never changed.
+
+    The defaults change nothing. The hardships are recorded with every result.
+
+    Args:
+        label_noise: The share of the labels that is replaced by another class.
+        asymmetric: Whether label noise turns a class into the next one instead of any other.
+        outliers: The share of the regression targets that is shifted far away.
+        imbalance: The size of the rarest class divided by that of the commonest; sizes fall geometrically from class to
+            class.
+        fraction: The share of the samples that is kept.
+
+    Raises:
+        InputError: If a share is out of range.
+
+    Example:
+        >>> Hardships(label_noise=0.3).label_noise
+        0.3
+        >>> Hardships(fraction=2)
+        Traceback (most recent call last):
+        evomal.errors.InputError: fraction must be a share above 0 and at most 1 but got 2
+    """
 
     label_noise: float = 0.0
-    """Share of the labels replaced by another class."""
     asymmetric: bool = False
-    """Whether noise turns a class into the next one instead of any other."""
     outliers: float = 0.0
-    """Share of the regression targets thrown far off."""
     imbalance: float = 1.0
-    """Size of the rarest class over that of the commonest, falling geometrically from class to class."""
     fraction: float = 1.0
-    """Share of the samples kept."""
 
     def __post_init__(self) -> None:
         for name in ("label_noise", "outliers"):
@@ -38,10 +54,10 @@ class Hardships:
 
 
 def hardened_rows(labels: Rows | None, rows: Rows, hardships: Hardships, *, seed: int) -> Rows:
-    """The training rows that are left after imbalance and fraction."""
+    """Return the training rows that imbalance and fraction leave."""
     if hardships.imbalance < 1:
         if labels is None:
-            raise InputError("imbalance is of classes, so a regression task takes none")
+            raise InputError("imbalance is defined for classes only, but the task has none")
         rows = _imbalanced(labels, rows, hardships.imbalance, seed)
     if hardships.fraction < 1:
         kept = max(1, round(len(rows) * hardships.fraction))
@@ -50,9 +66,9 @@ def hardened_rows(labels: Rows | None, rows: Rows, hardships: Hardships, *, seed
 
 
 def noisy_labels(labels: Rows, classes: int, hardships: Hardships, *, seed: int) -> Rows:
-    """Labels of which a share is wrong: exactly that share, and every changed one differs from what it was."""
+    """Replace exactly the given share of the labels, each by another class."""
     if hardships.outliers:
-        raise InputError("outliers are of regression targets, so a classification task takes none")
+        raise InputError("outliers are defined for regression only, but the task is a classification")
     changed = _chosen(len(labels), hardships.label_noise, seed, "label noise")
     rng = generator(seed, "wrong labels")
     steps = np.ones(len(changed), np.int64) if hardships.asymmetric else rng.integers(1, classes, len(changed))
@@ -62,9 +78,9 @@ def noisy_labels(labels: Rows, classes: int, hardships: Hardships, *, seed: int)
 
 
 def outlying_targets(targets: npt.NDArray[np.float64], hardships: Hardships, *, seed: int) -> npt.NDArray[np.float64]:
-    """Targets of which a share is shifted up by about four of their standard deviations, give or take five."""
+    """Shift the given share of the targets by 4 ± 5 of their standard deviations."""
     if hardships.label_noise:
-        raise InputError("label noise is of classes, so a regression task takes none")
+        raise InputError("label noise is defined for classes only, but the task is a regression")
     thrown = _chosen(len(targets), hardships.outliers, seed, "outliers")
     offsets = generator(seed, "outlier offsets").normal(_OUTLIER_SHIFT, _OUTLIER_SPREAD, targets[thrown].shape)
     result = targets.copy()
@@ -77,7 +93,7 @@ def _chosen(count: int, share: float, seed: int, purpose: str) -> Rows:
 
 
 def _imbalanced(labels: Rows, rows: Rows, ratio: float, seed: int) -> Rows:
-    """Class k of K keeps ratio^(k / (K − 1)) of the commonest class's size (Cui et al., 2019), at least one sample."""
+    """Keep ratio^(k / (K − 1)) of the commonest class's size for class k of K, at least one (Cui et al., 2019)."""
     classes, counts = np.unique(labels[rows], return_counts=True)
     kept = []
     for position, label in enumerate(classes):

@@ -1,5 +1,6 @@
 """Tasks by name: the paper's built-in tasks, and `file.py:function` of a user."""
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -23,7 +24,7 @@ from evomal.tasks.task import ModelFactory, Part, Recipe, Task
 
 _VALIDATION_SHARE = 0.1  # of the training images
 _TABLES = Recipe()
-# One district has hundreds of inmates a household, a hundred deviations off: with lr 0.01 most trainings diverge.
+# One district has hundreds of inmates per household, a hundred deviations off: with lr 0.01 most trainings diverge.
 _TABLE_WITH_EXTREMES = Recipe(lr=0.001)
 _PLAIN_SGD = Recipe(momentum=0.0, nesterov=False, weight_decay=0.0)  # MNIST in the public settings
 _LONG = Recipe(steps=150_000, milestones=(100_000, 135_000))
@@ -35,17 +36,17 @@ class BuiltIn:
 
     name: str
     models: tuple[str, ...]
-    """The paper's models; the first is meant by "paper"."""
+    """The paper's models; "paper" means the first."""
     recipe: Recipe
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
     augmentation: Augmentation | None = None
     small: str = ""
-    """A model for a first look, where the paper's would take many minutes on two cores."""
+    """A small model for a first look; empty where the paper's own is the default."""
 
     @property
     def default(self) -> str:
-        """The model that is taken where none is named."""
+        """The model that is used if none is named."""
         return self.small or self.models[0]
 
 
@@ -85,22 +86,22 @@ def load_task(
     metric: str | Metric | Measure | None = None,
     hardships: Hardships | None = None,
 ) -> Task:
-    """One of the paper's tasks.
+    """Load one of the paper's tasks.
 
     Args:
-        name: As `evomal tasks` lists it.
-        model: Such as "mlp" or "mlp:hidden=64"; "paper" is the first model of the paper for this task. None is a small
-            model for tables and MNIST, "mlp:hidden=64", and the paper's otherwise.
+        name: The name of a task, as `evomal tasks` lists it.
+        model: The name of a model, such as "mlp" or "mlp:hidden=64". "paper" means the first model of the paper for
+            this task; None means "mlp:hidden=64" for tables and MNIST, and the paper's model otherwise.
         seed: Decides the split and the hardships, not the training.
-        data: The folder of the files.
-        metric: What the task is judged by: a name, or a `Metric`.
-        hardships: What is done to the training data.
+        data: The folder of the data files; None: the one that EVOMAL_DATA names, else the user's cache folder.
+        metric: What a trained model is judged by: a name or a `Metric`.
+        hardships: What is done to the training part.
 
     Returns:
         The task; its record names the model.
 
     Raises:
-        InputError: If there is no such task, model or metric.
+        InputError: If there is no such task, model or metric, or a data file is missing or damaged.
 
     Example:
         >>> load_task("diabetes").record["model"]
@@ -112,9 +113,8 @@ def load_task(
     spec = row.models[0] if model == "paper" else model or row.default
     info = DATASETS[name]
     factory = _factory(spec, info.shape, info.classes or 1)
-    factory()  # a wrong model is noticed before the data are read
+    factory()  # so that a wrong model is noticed before the data are read
     raw = load(name, data)
-    hard = hardships or Hardships()
     if isinstance(raw, TableData):
         task = Task.from_arrays(
             raw.features,
@@ -123,28 +123,27 @@ def load_task(
             kind="regression",
             seed=seed,
             metric=metric,
-            hardships=hard,
+            recipe=row.recipe,
+            hardships=hardships,
             name=name,
         )
-        parts = (task.train, task.validation, task.test)
-        record, units = dict(task.record), task.units
     else:
-        (parts, record), units = _image_parts(raw, row, info.classes or 1, hard, seed), None
-    train, validation, test = parts
-    return Task(
-        kind="classification" if isinstance(raw, ImageData) else "regression",
-        train=train,
-        validation=validation,
-        test=test,
-        model=factory,
-        metric=chosen_metric(metric, info.kind),
-        outputs=info.classes or 1,
-        name=name,
-        augmentation=row.augmentation,
-        recipe=row.recipe,
-        record={**record, "dataset": name, "model": spec},
-        units=units,
-    )
+        assert info.classes is not None  # images have classes
+        (train, validation, test), record = _image_parts(raw, row, info.classes, hardships or Hardships(), seed)
+        task = Task(
+            kind="classification",
+            train=train,
+            validation=validation,
+            test=test,
+            model=factory,
+            metric=chosen_metric(metric, "classification"),
+            outputs=info.classes,
+            name=name,
+            augmentation=row.augmentation,
+            recipe=row.recipe,
+            record=record,
+        )
+    return dataclasses.replace(task, record={**task.record, "dataset": name, "model": spec})
 
 
 def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
@@ -154,6 +153,7 @@ def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
 def _image_parts(
     raw: ImageData, row: BuiltIn, classes: int, hardships: Hardships, seed: int
 ) -> tuple[tuple[Part, Part, Part], dict[str, object]]:
+    """Split the training images, apply the hardships and normalise; return the parts and what was done."""
     split = split_rows(len(raw.train_labels), validation=_VALIDATION_SHARE, test=0, labels=raw.train_labels, seed=seed)
     rows = hardened_rows(raw.train_labels, split.train, hardships, seed=seed)
     labels = noisy_labels(raw.train_labels[rows], classes, hardships, seed=seed)
@@ -175,7 +175,14 @@ def _image_part(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], ro
 
 
 def task_from_file(spec: str) -> Task:
-    """Run the user's own file and call the function it names."""
+    """Run a user's Python file and return the task that its function makes.
+
+    Args:
+        spec: The file and the function, as in "file.py:function".
+
+    Raises:
+        InputError: If there is no such file or function, if it fails, or if it does not return a `Task`.
+    """
     path, _, function = spec.rpartition(":")
     file = Path(path)
     if not file.is_file():
@@ -187,7 +194,7 @@ def task_from_file(spec: str) -> Task:
     sys.modules.setdefault(file.stem, module)  # dataclasses look their module up there
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # for what lies beside the file; behind everything else, so as to hide nothing
+        sys.path.append(folder)  # so that it can import its neighbours; last, so that they hide nothing
     try:
         module_spec.loader.exec_module(module)
         make = getattr(module, function, None)
@@ -204,7 +211,7 @@ def task_from_file(spec: str) -> Task:
 
 
 def _place(error: Exception, file: Path) -> str:
-    """The last line of the file that had a part in it."""
+    """Return the last line of the file on the way to the error, as the beginning of a message."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"line {error.lineno}: "
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]

@@ -1,4 +1,4 @@
-"""Rows divided among training, validation and test, no row in two of them."""
+"""Splitting rows into training, validation and test."""
 
 import hashlib
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Split:
 def split_rows(
     rows: int, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
 ) -> Split:
-    """Shares of all rows for validation and test, the rest for training; stratified where labels are given."""
+    """Split rows at random into validation and test, by their shares, and training; stratified if labels are given."""
     for name, share in (("validation", validation), ("test", test)):
         if not 0 <= share < 1:
             raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {share}")
@@ -45,7 +45,7 @@ def split_rows(
 
 
 def shared_content(*parts: npt.NDArray[np.generic]) -> int:
-    """How many rows of later parts have an equal row in an earlier one: copies that splitting cannot part."""
+    """Count the rows of later parts that have an equal row in an earlier part."""
     seen: set[bytes] = set()
     shared = 0
     for part in parts:

@@ -1,6 +1,7 @@
-"""A task: data in three parts, a model to train on them, and what it is judged by."""
+"""A task: data in three parts, a model to train on them, a metric and a recipe for training."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,7 @@ class Part:
         return f"Part(inputs={inputs}, targets={targets})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
-        """The same on another device, and its floating-point numbers in that dtype."""
+        """Return the part on another device, with its floating-point tensors in that dtype."""
         inputs, targets = (
             tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in (self.inputs, self.targets)
         )
@@ -56,7 +57,24 @@ class Part:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the paper trains on a task: the defaults of `evomal.train`."""
+    """How a model is trained on a task: the values that `train`, `search` and `compare` use unless others are given.
+
+    Args:
+        steps: The number of steps of a full training.
+        lr: The learning rate.
+        momentum: The momentum of SGD.
+        nesterov: Whether the momentum is Nesterov's.
+        weight_decay: The weight decay.
+        batch_size: The number of samples in a batch.
+        milestones: The steps at which the learning rate is divided by ten.
+
+    Raises:
+        InputError: If a number is out of range.
+
+    Example:
+        >>> Recipe(steps=3_000, lr=0.1, milestones=(2_000,)).schedule(300).milestones
+        (200,)
+    """
 
     steps: int = 10_000
     lr: float = 0.01
@@ -65,12 +83,23 @@ class Recipe:
     weight_decay: float = 5e-4
     batch_size: int = 128
     milestones: tuple[int, ...] = ()
-    """Steps at which the learning rate is divided by ten."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):
+            if not _is_finite(value := getattr(self, name)) or value < least:
+                raise InputError(f"{name} must be at least {least} but got {value}")
+        if not _is_finite(self.lr) or self.lr <= 0:
+            raise InputError(f"lr must be more than 0 but got {self.lr}")
+        for milestone in self.milestones:
+            if not _is_finite(milestone) or milestone < 1:
+                raise InputError(f"milestones must be at least 1 but got {milestone}")
 
     def schedule(self, steps: int | None, milestones: tuple[int, ...] | None = None) -> "Recipe":
-        """The recipe for a training of so many steps, or of its own number of steps where that is None.
+        """Return the recipe for a training of another length.
 
-        Milestones that are not given are the recipe's, at the same fractions of the training.
+        Args:
+            steps: The number of steps; None: the recipe's own.
+            milestones: The milestones; None: the recipe's, at the same fractions of the training.
         """
         steps = self.steps if steps is None else steps
         if milestones is None:
@@ -78,26 +107,51 @@ class Recipe:
         return dataclasses.replace(self, steps=steps, milestones=milestones)
 
 
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Data, model, metric and task loss; a user's own, or one of the paper's by `load_task`."""
+    """Data in three parts, a model, a metric and a recipe: what a loss is searched and compared on.
+
+    Make one with `Task.from_arrays` or `Task.from_datasets`; `load_task` returns one of the paper's tasks.
+
+    Args:
+        kind: "classification", "regression" or "multilabel".
+        train: The part that models are trained on.
+        validation: The part that searches and learning rates are judged on.
+        test: The part that only final results use.
+        model: A function without arguments that makes a fresh model; called once for every training.
+        metric: What a trained model is judged by.
+        outputs: The number of classes, labels or regression targets.
+        name: What tables and records call the task.
+        augmentation: Random changes of the training images.
+        recipe: How models are trained.
+        record: What was done to the data: seed, sizes, hardships, the number of equal rows in two parts.
+        units: Mean and scale of the raw targets if the parts hold standardised targets, else None.
+
+    Raises:
+        InputError: If the data, the model or the metric do not fit the kind of task.
+
+    Example:
+        >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
+        >>> Task.from_arrays(x, y, model=lambda: nn.Linear(3, 2), name="parity")
+        Task('parity', classification, rows=30 + 10 + 10, outputs=2, metric='error_rate', model='<lambda>')
+    """
 
     kind: Kind
     train: Part
     validation: Part
     test: Part
     model: ModelFactory
-    """Makes a fresh model; called once for every training."""
     metric: Metric
     outputs: int
-    """Number of classes, labels or regression targets."""
     name: str = "own"
     augmentation: Augmentation | None = None
     recipe: Recipe = Recipe()
     record: Mapping[str, Any] = field(default_factory=dict)
-    """What was done to the data: seed, sizes, hardships, rows of equal content in two parts."""
     units: Units | None = None
-    """Mean and scale of the raw targets, where the targets of the parts are standardised; None where they are raw."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -105,6 +159,8 @@ class Task:
             raise InputError(
                 f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"
             )
+        if not isinstance(self.recipe, Recipe):
+            raise InputError(f"recipe must be an evomal.Recipe but got a {type(self.recipe).__name__}")
         if not isinstance(self.metric, Metric):
             object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
         for name in ("train", "validation", "test"):
@@ -129,18 +185,18 @@ class Task:
         return f"Task({about}, metric={self.metric.name!r}, model={str(model)!r})"
 
     def judged_by(self, metric: str | Metric | Measure) -> "Task":
-        """The same task with another metric, by its name or as a function of outputs and targets."""
+        """Return the same task with another metric, given by its name or as a function of outputs and targets."""
         return dataclasses.replace(self, metric=chosen_metric(metric, self.kind))
 
     def to_raw(self, predictions: Values) -> Values:
-        """Predictions of a model that was trained on this task, in the units of the raw targets.
+        """Convert predictions of a model that was trained on this task into the units of the raw targets.
 
         Args:
             predictions: Outputs of the model, as a tensor or an array; several targets are the last dimension.
 
         Returns:
-            The predictions times the scale plus the mean of the raw targets; as they are where the task does not
-            standardise its targets.
+            The predictions times the scale plus the mean of the raw targets, or the predictions themselves if the
+            task does not standardise its targets.
 
         Example:
             >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
@@ -163,14 +219,40 @@ class Task:
         seed: int = 0,
         standardise: bool = True,
         metric: str | Metric | Measure | None = None,
+        recipe: Recipe | None = None,
         hardships: Hardships | None = None,
         name: str = "own",
     ) -> "Task":
-        """Split, standardise and wrap two arrays.
+        """Make a task from two arrays: split them into three parts and standardise tables.
 
-        Float tables are standardised with the training split's means and deviations, features as well as the targets of
-        regression, unless `standardise` is false; `units` has those of the targets, and `to_raw` converts predictions
-        back. Hardships touch the training split only.
+        Args:
+            x: The inputs, with a row for each sample.
+            y: Class numbers of shape (samples,), regression targets, or a matrix of zeros and ones for multilabel.
+            model: A function without arguments that makes a fresh model.
+            kind: "classification", "regression" or "multilabel".
+            validation: The share of the rows for validation.
+            test: The share of the rows for the test.
+            seed: Decides the split and the hardships, not the training.
+            standardise: Whether tables of floats are standardised with the means and deviations of the training part:
+                the features, and the targets of regression. `to_raw` converts predictions back.
+            metric: A name, a `Metric`, or None for the default of the kind.
+            recipe: How models are trained; None: `Recipe()`.
+            hardships: What is done to the training part.
+            name: What tables and records call the task.
+
+        Returns:
+            The task.
+
+        Raises:
+            InputError: If the arrays do not fit each other or the kind of task, or cannot be split.
+
+        Example:
+            >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+            >>> task = Task.from_arrays(
+            ...     x, y, model=lambda: nn.Linear(3, 1), kind="regression", recipe=Recipe(lr=0.1, batch_size=16)
+            ... )
+            >>> len(task.train), task.recipe.lr
+            (30, 0.1)
         """
         features, targets = _checked_arrays(x, y, kind)
         labels = targets if kind == "classification" else None
@@ -203,6 +285,7 @@ class Task:
             metric=chosen_metric(metric, kind),
             outputs=outputs,
             name=name,
+            recipe=recipe or Recipe(),
             record={
                 "seed": seed,
                 "rows": {"train": len(train), "validation": len(valid), "test": len(held_out)},
@@ -222,9 +305,33 @@ class Task:
         model: ModelFactory,
         kind: Kind = "classification",
         metric: str | Metric | Measure | None = None,
+        recipe: Recipe | None = None,
         name: str = "own",
     ) -> "Task":
-        """Three torch datasets of (input, target) pairs, read once into tensors and taken as they are."""
+        """Make a task from three datasets of torch, which are read once into tensors and not changed.
+
+        Args:
+            train: Pairs of input and target to train on.
+            validation: Pairs that searches and learning rates are judged on.
+            test: Pairs that only final results use.
+            model: A function without arguments that makes a fresh model.
+            kind: "classification", "regression" or "multilabel".
+            metric: A name, a `Metric`, or None for the default of the kind.
+            recipe: How models are trained; None: `Recipe()`.
+            name: What tables and records call the task.
+
+        Returns:
+            The task.
+
+        Raises:
+            InputError: If a dataset is empty, gives no pairs of one shape, or does not fit the kind of task.
+
+        Example:
+            >>> from torch.utils.data import TensorDataset
+            >>> parts = [TensorDataset(torch.randn(8, 3), torch.arange(8) % 2) for _ in range(3)]
+            >>> Task.from_datasets(*parts, model=lambda: nn.Linear(3, 2), recipe=Recipe(batch_size=4)).recipe.batch_size
+            4
+        """
         check_kind(kind)
         named = {"training": train, "validation": validation, "test": test}
         parts = [_materialised(dataset, place, kind) for place, dataset in named.items()]
@@ -238,6 +345,7 @@ class Task:
             metric=chosen_metric(metric, kind),
             outputs=outputs,
             name=name,
+            recipe=recipe or Recipe(),
             record={
                 "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
                 "equal_rows_across_splits": shared_content(*(part.inputs.numpy() for part in parts)),
@@ -246,7 +354,7 @@ class Task:
 
 
 def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Features and targets as arrays; what is wrong is said by the rows of the arrays that were given."""
+    """Check features and targets, so that errors name rows of the arrays that were given."""
     check_kind(kind)
     features, targets = number_array(x, "x"), number_array(y, "y")
     if features.ndim < 2 or len(features) == 0 or features[0].size == 0:
@@ -268,7 +376,7 @@ def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt
 
 
 def _units(table: npt.NDArray[Any]) -> Units:
-    """Mean and deviation of each column."""
+    """Return the mean and deviation of each column."""
     deviation = table.std(axis=0)
     # A constant column stays constant: it is centred and left alone.
     return Units(tuple(table.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))

@@ -164,7 +164,7 @@ def test_train_on_a_user_s_task(run, tmp_path):
         (["diabtes", "--loss", "mse"], "there is no task named 'diabtes': did you mean 'diabetes'?"),
         (["diabetes", "--loss", "ms", "--model", "mlp:hidden=4"], "loss must be a name (ce, "),
         (["diabetes", "--loss", "mse", "--model", "mlp:hiden=4"], "mlp has no option 'hiden'"),
-        (["diabetes", "--loss", "mse", "--label-noise", "0.3"], "label noise is of classes"),
+        (["diabetes", "--loss", "mse", "--label-noise", "0.3"], "label noise is defined for classes only"),
         (["diabetes", "--loss", "mse", "--outliers", "2"], "outliers must be a share of 0 to 1 but got 2.0"),
     ],
 )

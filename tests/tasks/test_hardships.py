@@ -79,9 +79,9 @@ def test_bad_shares(options, sentence):
 
 
 def test_hardships_of_the_wrong_kind():
-    with pytest.raises(InputError, match="outliers are of regression targets"):
+    with pytest.raises(InputError, match="outliers are defined for regression only"):
         noisy_labels(LABELS, 10, Hardships(outliers=0.1), seed=0)
-    with pytest.raises(InputError, match="label noise is of classes"):
+    with pytest.raises(InputError, match="label noise is defined for classes only"):
         outlying_targets(np.arange(5.0), Hardships(label_noise=0.1), seed=0)
-    with pytest.raises(InputError, match="imbalance is of classes"):
+    with pytest.raises(InputError, match="imbalance is defined for classes only"):
         hardened_rows(None, np.arange(5), Hardships(imbalance=0.1), seed=0)

@@ -1,5 +1,8 @@
 """Tasks from arrays and datasets: parts, standardising, hardships on training data only, bad input."""
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,7 @@ import evomal
 from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import chosen_metric
-from evomal.tasks.task import Part, Task
+from evomal.tasks.task import Part, Recipe, Task
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (200, 4))
@@ -323,3 +326,36 @@ def test_hand_built_tasks_keep_the_same_rules(kind, outputs, changes, sentence):
 def test_a_metric_by_its_name_will_do():
     assert hand_built(metric="r2").metric.higher_is_better
     assert hand_built().judged_by("mae").metric.name == "mae"
+
+
+def test_a_recipe_comes_with_arrays_or_datasets():
+    recipe = Recipe(steps=200, lr=0.1, batch_size=8, milestones=(100,))
+    x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
+    part = TensorDataset(torch.randn(8, 3), torch.arange(8) % 2)
+    options = {"model": lambda: torch.nn.Linear(3, 2), "recipe": recipe}
+    tasks = Task.from_arrays(x, y, **options), Task.from_datasets(part, part, part, **options)
+    assert [task.recipe for task in tasks] == [recipe, recipe]
+    with pytest.raises(InputError, match=r"^recipe must be an evomal\.Recipe but got a dict$"):
+        Task.from_arrays(x, y, model=options["model"], recipe={"lr": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"steps": 0}, "steps must be at least 1 but got 0"),
+        ({"batch_size": float("nan")}, "batch_size must be at least 1 but got nan"),
+        ({"momentum": -1}, "momentum must be at least 0 but got -1"),
+        ({"lr": 0}, "lr must be more than 0 but got 0"),
+        ({"lr": "fast"}, "lr must be more than 0 but got fast"),
+        ({"milestones": (0,)}, "milestones must be at least 1 but got 0"),
+    ],
+)
+def test_bad_recipes(values, sentence):
+    with pytest.raises(InputError, match=f"^{sentence}$"):
+        Recipe(**values)
+
+
+@pytest.mark.parametrize("module", ["hardships", "loading", "metrics", "task"])
+def test_the_examples_of_the_documentation(module):
+    found = doctest.testmod(importlib.import_module(f"evomal.tasks.{module}"))
+    assert (found.failed, found.attempted > 0) == (0, True)
