@@ -4,7 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 
 from evomal.runs import Generation
 from evomal.runs.display import ProgressDisplay
@@ -60,10 +60,8 @@ class TerminalDisplay(ProgressDisplay):
         self._stack = contextlib.ExitStack()
         self._interruption = self._stack.enter_context(interruptible(self.say))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self._stack.close()
 
     def on_steps(self, stage: str, steps: int) -> None:

@@ -1,11 +1,10 @@
-"""What a person sees of a search on standard error: a region that is kept up to date, or a line a generation."""
+"""The progress of a search on standard error: a region that is updated, or one line per generation."""
 
 import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -35,23 +34,23 @@ _LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
 
 
 class _Position(NamedTuple):
-    """How far a search is; replaced as a whole, since another thread draws it."""
+    """How far a search has come; replaced as a whole, since another thread draws it."""
 
     finished: int
     steps: int
-    """Of the generation that is running, or of the phase outside of them."""
+    """Of the current generation, or of the phase outside the generations."""
     since: float
     phase: tuple[str, int] | None = None
-    """What is computed outside the generations, and of how many steps."""
+    """What is computed outside the generations, and its number of steps."""
 
 
 class SearchDisplay:
-    """Shows a search while it runs, on standard error unless another console is given.
+    """Shows one search while it runs, on standard error unless another console is given.
 
-    On a terminal this is a region of a few lines, which stays in its final state: after an interruption, or where the
-    result goes to a file, nothing else on the terminal tells how far the search came. Elsewhere it is a line a
-    generation. `done` generations were recorded before and take no part in the time left; they may be told, too, which
-    adds what they came to without a line.
+    On a terminal this is a region of a few lines, which stays in its final state: after an interruption, or if the
+    result goes to a file, nothing else on the terminal says how far the search came. Elsewhere it is one line per
+    generation. `done` generations were recorded before: they have no part in the time left, and when `on_generation` is
+    called for them, they are counted without a line.
     """
 
     def __init__(
@@ -82,19 +81,17 @@ class SearchDisplay:
             self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over = True
         if self._live is not None:
             self._live.stop()
 
     def on_phase(self, name: str, steps: int) -> None:
-        """Take in that something outside the generations begins."""
+        """Show the beginning of the rivals or the final."""
         self._position = _Position(self._position.finished, 0, monotonic(), (name, steps))
 
     def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """Take in what the known losses came to; the generations begin now."""
+        """Show the scores of the rivals; the generations begin now."""
         now = monotonic()
         seconds = now - self._position.since
         was_computed = self._position.phase is not None
@@ -104,7 +101,7 @@ class SearchDisplay:
             self._print(f"rivals: {rivals_text(scores)} ({seconds:.1f} s)")
 
     def on_final(self, final: Final) -> None:
-        """Take in what the final came to."""
+        """Show the final."""
         seconds = monotonic() - self._position.since
         was_computed = self._position.phase is not None
         self._final = final
@@ -113,12 +110,12 @@ class SearchDisplay:
             self._print(f"final: {final_text(final)} ({seconds:.1f} s)")
 
     def on_generation(self, generation: Generation) -> None:
-        """Take in a generation that is complete."""
+        """Show a generation."""
         self._counts = self._counts + Counter(generation.counts)
         best = generation.best
         if best is not None and (self._best is None or best.fitness < self._best.fitness):
             formula = self._formula if self._live is None else shown_formula(best)
-            self._best, self._formula = best, formula  # together, for whoever draws them meanwhile
+            self._best, self._formula = best, formula  # together, since another thread draws them
         if generation.number < self._done:
             return
         self._position = _Position(generation.number + 1, 0, monotonic())
@@ -126,11 +123,11 @@ class SearchDisplay:
             self._print(generation_line(generation, self._generations))
 
     def on_steps(self, stage: str, steps: int) -> None:
-        """Take in steps of the running generation or phase, as an engine reports them."""
+        """Count steps of the current generation or phase."""
         self._position = self._position._replace(steps=self._position.steps + steps)
 
     def say(self, sentence: str) -> None:
-        """Show a sentence to the person; fit to be called by a signal handler."""
+        """Show a sentence; may be called by a signal handler."""
         if self._live is None:
             self._print(sentence)
         else:
@@ -156,7 +153,7 @@ class SearchDisplay:
         position, now = self._position, monotonic()
         total = self._generations
         if self._is_over:
-            # A generation that was broken off is computed again on resuming, so it does not count.
+            # An interrupted generation is computed again on resuming, so it does not count.
             place, reached = f"{position.finished} of {total} generations", float(position.finished)
         elif position.phase is not None:
             place, reached = _PHASES.get(position.phase[0], position.phase[0]), total * self._share(position)
@@ -195,7 +192,7 @@ class SearchDisplay:
         else:
             return None
         remaining = max(0, self._generations - position.finished)
-        # A generation that takes longer than the others eats nothing of the time of those that follow.
+        # A generation that takes longer than the others does not reduce the time of those that follow.
         return max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
 
     def _print(self, line: str) -> None:
@@ -203,7 +200,7 @@ class SearchDisplay:
 
 
 def generation_line(generation: Generation, generations: int) -> str:
-    """A generation in one line, for logs."""
+    """A generation as one line, for logs."""
     counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
     best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
     seconds = sum(generation.seconds.values())
@@ -227,7 +224,7 @@ def _row(label: str, value: str, style: str = "") -> Text:
 
 
 def _folded(entries: Sequence[str], width: int) -> list[str]:
-    """The entries with dots between them, in as few lines as hold them."""
+    """The entries with dots between them, in as few lines as possible."""
     lines = [entries[0] if entries else _UNKNOWN]
     for entry in entries[1:]:
         longer = f"{lines[-1]} · {entry}"
@@ -245,34 +242,34 @@ def _clock(seconds: float) -> str:
 
 
 class SearchListener(Protocol):
-    """Someone who wants to know how a search comes along, more closely than generation by generation."""
+    """Is called during searches and comparisons. An exception that a method raises ends the work."""
 
     def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
-        """Of so many generations, each of at most so many steps, these are recorded already."""
+        """A search of that many generations begins, each of at most that many steps; some are recorded already."""
 
     def on_phase(self, name: str, steps: int) -> None:
-        """Something outside the generations is computed, `rivals` or `final`, which takes about so many steps."""
+        """The `rivals` or the `final` are trained next, in about that many steps."""
 
     def on_steps(self, stage: str, steps: int) -> None:
-        """So many more steps of that stage are done; what this raises ends the search."""
+        """That many further steps of a stage are done."""
 
     def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """What training with the known losses came to, the baseline first; before the first generation."""
+        """The rivals are trained, the baseline first; the first generation is next."""
 
     def on_generation(self, generation: Generation) -> None:
-        """A generation is done."""
+        """A generation is complete."""
 
     def on_final(self, final: Final) -> None:
-        """The final is over."""
+        """The final is complete."""
 
     def expect(self, steps: int) -> None:
-        """So many training steps that belong to no search are to come."""
+        """That many training steps outside any search are next."""
 
     def announce(self, sentence: str) -> None:
-        """Which stage of a comparison comes next."""
+        """The sentence says which stage of a comparison is next."""
 
     def say(self, sentence: str) -> None:
-        """Something to know meanwhile: which workers there are, and what became of them."""
+        """The sentence is about workers: how many there are, or why one was lost."""
 
 
 @contextlib.contextmanager
@@ -293,91 +290,80 @@ def stop_check(listener: SearchListener | None) -> Callable[[], None] | None:
 class ProgressDisplay:
     """Shows searches and the trainings of comparisons on standard error; a context.
 
-    On a terminal a search is a region and trainings are a bar with the time left; elsewhere both are lines.
+    On a terminal a search is a region of a few lines and trainings are a bar with the time left; elsewhere both are
+    lines. What is announced or expected next ends the region of a search.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console
-        self._display: SearchDisplay | None = None
+        self._search: SearchDisplay | None = None
         self._bar = StageBar(console)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def close(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def close(self) -> None:
         """Leave what is shown in its final state."""
         self._bar.close()
-        self._end_search(kind, error, trace)
+        self._end_search()
 
-    def _end_search(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        if self._display is not None:
-            self._display.__exit__(kind, error, trace)
-            self._display = None
+    def _end_search(self) -> None:
+        if self._search is not None:
+            self._search.__exit__()
+            self._search = None
 
     def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
-        """Show a search; one that was shown before is over."""
+        """Show a new search."""
         self.close()
         # Standard error also for people: standard output is for the result alone.
-        display = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded), console=self._console)
-        self._display = display.__enter__()
+        search = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded), console=self._console)
+        self._search = search.__enter__()
         for generation in recorded:
-            display.on_generation(generation)
+            search.on_generation(generation)
 
     def on_phase(self, name: str, steps: int) -> None:
-        """Show that something outside the generations is computed."""
-        if self._display is not None:
-            self._display.on_phase(name, steps)
+        """Show the beginning of the rivals or the final."""
+        if self._search is not None:
+            self._search.on_phase(name, steps)
 
     def on_steps(self, stage: str, steps: int) -> None:
-        """Take in steps of a search or a training."""
-        if self._display is not None:
-            self._display.on_steps(stage, steps)
+        """Show steps of a search or of trainings."""
+        if self._search is not None:
+            self._search.on_steps(stage, steps)
         else:
             self._bar.advance(steps)
 
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
+        """Show the scores of the rivals."""
+        if self._search is not None:
+            self._search.on_rivals(scores)
+
+    def on_generation(self, generation: Generation) -> None:
+        """Show a generation."""
+        if self._search is not None:
+            self._search.on_generation(generation)
+
+    def on_final(self, final: Final) -> None:
+        """Show the final."""
+        if self._search is not None:
+            self._search.on_final(final)
+
     def expect(self, steps: int) -> None:
-        """Show a bar for trainings to come; a search that was shown before is over."""
+        """Show a bar for trainings of that many steps."""
         self._end_search()
         self._bar.expect(steps)
 
     def announce(self, sentence: str) -> None:
-        """Say which stage comes next; a search that was shown before is over."""
+        """Show which stage comes next."""
         self._end_search()
         self._bar.announce(sentence)
 
-    def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """Show what the known losses came to."""
-        if self._display is not None:
-            self._display.on_rivals(scores)
-
-    def on_generation(self, generation: Generation) -> None:
-        """Show a generation."""
-        if self._display is not None:
-            self._display.on_generation(generation)
-
-    def on_final(self, final: Final) -> None:
-        """Show what the final came to."""
-        if self._display is not None:
-            self._display.on_final(final)
-
     def say(self, sentence: str) -> None:
-        """Show a sentence, beside the search or without one."""
-        if self._display is not None:
-            self._display.say(sentence)
+        """Show a sentence, beside a search if there is one."""
+        if self._search is not None:
+            self._search.say(sentence)
         else:
             self._bar.say(f"evomal: {sentence}")
