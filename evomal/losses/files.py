@@ -150,6 +150,8 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
 
 def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenance | None = None) -> None:
     """Write a loss file, whole or not at all; the versions used are added to its provenance."""
+    if not isinstance(loss, Loss):
+        raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
     document = loss_document(loss)
     document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
     lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())

@@ -219,7 +219,7 @@ def test_as_a_module_and_as_a_command(loss_file):
 
 def test_losses_named_in_the_catalogue_are_public():
     public = [getattr(evomal.losses, name) for name in evomal.losses.__all__]
-    assert all(row.make in public for row in CATALOGUE.values())
+    assert all(made in public for made in CATALOGUE.values())
     assert isinstance(evomal.losses.named_loss("focal", gamma=1.0), FocalLoss)
 
 

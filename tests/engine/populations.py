@@ -5,6 +5,7 @@ import torch
 
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
+from evomal.tasks.metrics import Metric
 from evomal.tasks.task import Recipe, Task
 
 SMOOTH = [
@@ -58,3 +59,8 @@ def normalised():
     return torch.nn.Sequential(
         torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
     )
+
+
+def as_cost(measure):
+    """A metric of which less is better."""
+    return Metric(measure, higher_is_better=False)

@@ -25,7 +25,7 @@ from evomal.runs.executors.distributed import RayExecutor
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.verdict.comparing import compare
-from tests.engine.populations import SMOOTH, normalised, regression, weights_of
+from tests.engine.populations import SMOOTH, as_cost, normalised, regression, weights_of
 from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of
 from tests.runs.executors.test_local import raising_at
 from tests.searches import dump_of
@@ -181,10 +181,10 @@ def hanging_at(value):
 
 def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_on(cluster, tmp_path):
     alone = {**SETTINGS, "generations": 1, "training_steps": 50, "filters": ("symbolic", "dead")}
-    search(regression().judged_by(hanging_at(-1)), seed=6, folder=tmp_path / "local", **alone)
+    search(regression().judged_by(as_cost(hanging_at(-1))), seed=6, folder=tmp_path / "local", **alone)
     expected = rows_of(tmp_path / "local")
     best = min(row.fitness for row in expected)
-    task = regression().judged_by(hanging_at(best))
+    task = regression().judged_by(as_cost(hanging_at(best)))
     spread(cluster, tmp_path / "ray", task=task, worker_timeout=8, retries=0, **alone)
     found = rows_of(tmp_path / "ray")
     failed = [row for row in found if row.state is State.FAILED]
@@ -211,9 +211,9 @@ def short_of_memory(folder, limit):
 
 def test_memory_that_was_short_once_changes_nothing(cluster, tmp_path):
     alone = {**SETTINGS, "generations": 1, "training_steps": 50}
-    search(regression().judged_by(short_of_memory(tmp_path, -1)), seed=6, folder=tmp_path / "local", **alone)
+    search(regression().judged_by(as_cost(short_of_memory(tmp_path, -1))), seed=6, folder=tmp_path / "local", **alone)
     best, second = sorted({row.fitness for row in rows_of(tmp_path / "local")})[:2]
-    task, listener = regression().judged_by(short_of_memory(tmp_path, (best + second) / 2)), SearchListener()
+    task, listener = regression().judged_by(as_cost(short_of_memory(tmp_path, (best + second) / 2))), SearchListener()
     spread(cluster, tmp_path / "ray", listener, task=task, **alone)
     require_same(tmp_path / "ray", tmp_path / "local")
     assert any(sentence.endswith("its worker ran out of memory") for sentence in listener.said)
@@ -224,7 +224,7 @@ def test_what_the_user_s_metric_raises_stops_the_search_with_its_type_and_place(
         raise NotImplementedError("not for these")
 
     with pytest.raises(EvomalError) as caught:
-        spread(cluster, None, task=regression().judged_by(picky))
+        spread(cluster, None, task=regression().judged_by(as_cost(picky)))
     place = f"{__file__}, line {picky.__code__.co_firstlineno + 1}"
     assert str(caught.value) == (
         f"the task cannot be trained with its own loss, mse: NotImplementedError: not for these ({place})"
@@ -303,7 +303,7 @@ def test_stacked_the_record_is_that_of_one_process_also_where_a_candidate_raises
     stacked = {**SETTINGS, "generations": 1, "training_steps": 50, "population_mode": "stacked", "chunk": 2}
     search(regression(), seed=6, folder=tmp_path / "clean", **stacked)
     fitnesses = [row.fitness for row in rows_of(tmp_path / "clean") if row.state is State.EVALUATED]
-    task = regression().judged_by(raising_at(fitnesses[1]))
+    task = regression().judged_by(as_cost(raising_at(fitnesses[1])))
     search(task, seed=6, folder=tmp_path / "local", **stacked)
     spread(cluster, tmp_path / "ray", task=task, **stacked)
     require_same(tmp_path / "ray", tmp_path / "local")

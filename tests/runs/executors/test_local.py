@@ -9,7 +9,7 @@ from evomal.engine import Engine, EngineSettings
 from evomal.methods import Failure
 from evomal.runs.executors import LocalExecutor
 from evomal.threads import thread_count
-from tests.engine.populations import SMOOTH, regression, weights_of
+from tests.engine.populations import SMOOTH, as_cost, regression, weights_of
 
 TREES, WEIGHTS = SMOOTH[:4] * 2, weights_of(SMOOTH[:4] * 2)
 
@@ -36,7 +36,7 @@ def executor(limit, mode="stacked"):
     settings = EngineSettings(
         population=8, chunk=2, meta_steps=3, training_steps=20, population_mode=mode, device="cpu"
     )
-    engine = Engine(regression().judged_by(raising_at(limit)), seed=0, settings=settings)
+    engine = Engine(regression().judged_by(as_cost(raising_at(limit))), seed=0, settings=settings)
     sizes, evaluate = [], engine.evaluate
 
     def counted(trees, weights):

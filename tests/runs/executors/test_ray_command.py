@@ -100,7 +100,7 @@ def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_re
     name = os.uname().nodename
     lines = [line for line in err.splitlines() if "waiting until there is room" not in line]  # on a busy machine
     assert lines[0] in (f"evomal: {n} of 2 workers: {n} × cpu on {name}" for n in (1, 2))
-    assert all(line.startswith(("evomal: ", "generation ")) for line in lines)
+    assert all(line.startswith(("evomal: ", "rivals: ", "generation ", "final: ")) for line in lines)
     code, out, err = finished("mine.py", "script", cluster.address, cwd=users_folder)
     assert (code, out, err) == (0, "done\n", "")
     code, _, err = finished("-m", "evomal", "search", "mine.py:make", *TYPED, "--out", "local", cwd=users_folder)
