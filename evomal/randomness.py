@@ -1,4 +1,4 @@
-"""Random generators derived from a seed, so that no draw depends on another purpose's draws."""
+"""Random generators derived from a seed and a purpose, so that the draws of one purpose do not affect another."""
 
 import contextlib
 import hashlib
@@ -12,27 +12,27 @@ from evomal.checks import whole_number
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """A generator that depends on the seed and on the purpose alone.
+    """A generator that depends only on the seed and the purpose.
 
-    Two purposes of one seed are independent streams; the same purpose gives the same stream on every machine,
-    in every process and in whatever order the generators are made.
+    Two purposes of one seed give independent streams. The same purpose gives the same stream on every machine, in every
+    process, and in whatever order generators are made.
     """
     return np.random.default_rng(_entropy(seed, purpose))
 
 
 def torch_generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """The same for torch, on the device where the draws are wanted."""
+    """The same for torch, on the device that draws."""
     return torch.Generator(device).manual_seed(derived_seed(seed, *purpose))
 
 
 def derived_seed(seed: int, *purpose: str | int) -> int:
-    """A seed for torch's own generators; it takes 64 bits, and numpy's is signed on the way."""
+    """A seed for torch's own generators, of 63 bits."""
     return _entropy(seed, purpose) % 2**63
 
 
 @contextlib.contextmanager
 def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Code that draws from torch's global generators, as layers and dropout do: seeded before, undone after."""
+    """A context for code that uses torch's global generators, as layers do: seeded, and restored afterwards."""
     with torch.random.fork_rng(devices=_gpus(torch.device(device))):
         reseed_torch(derived_seed(seed, *purpose), torch.device(device))
         yield
@@ -40,7 +40,7 @@ def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = 
 
 @contextlib.contextmanager
 def isolated_numpy(seed: int, *purpose: str | int) -> Iterator[None]:
-    """Code that draws from the global generators of numpy and of `random`: seeded before, undone after."""
+    """A context for code that uses the global generators of numpy and `random`: seeded, and restored afterwards."""
     states = np.random.get_state(), random.getstate()  # noqa: NPY002
     start = derived_seed(seed, *purpose)
     try:
@@ -53,7 +53,7 @@ def isolated_numpy(seed: int, *purpose: str | int) -> Iterator[None]:
 
 
 def reseed_torch(start: int, device: torch.device) -> None:
-    """Seed torch's global generators of the CPU and of that device, for good: for use inside `isolated_torch`."""
+    """Seed torch's global generators of the CPU and the device, without restoring them: use it in `isolated_torch`."""
     # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not meant.
     torch.default_generator.manual_seed(start)
     for gpu in _gpus(device):

@@ -11,20 +11,21 @@ import torch
 
 @functools.cache
 def kernel_threads() -> ThreadPoolExecutor:
-    """As many of Python's threads as torch uses: kernels release the interpreter lock.
+    """A pool with as many threads as torch uses; kernels release the interpreter lock.
 
-    Not numba's own: they are not safe for callers with threads of their own, or conflict with OpenMP after a fork.
+    The threads are not numba's own, which are not safe for callers that use threads, or conflict with OpenMP after a
+    fork.
     """
     return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="evomal")
 
 
-# A forked child has the pool but not its threads, and would wait for them for ever.
+# A forked child has the pool but not its threads, and would wait for them forever.
 os.register_at_fork(after_in_child=kernel_threads.cache_clear)
 
 
 @contextlib.contextmanager
 def thread_count(count: int | None) -> Iterator[None]:
-    """So many threads for torch and for compiled kernels, or as many as there are: undone after."""
+    """A context in which torch and compiled kernels use that many threads; None changes nothing."""
     if count is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Which code is the user's own, and where in it something was raised."""
+"""Which code is the user's own, and where in it an error was raised."""
 
 import functools
 import os
@@ -7,7 +7,7 @@ import sysconfig
 import traceback
 from typing import Any
 
-_TYPED = ("<stdin>", "<string>", "<ipython")  # names of code that has no file but was written by somebody
+_TYPED = ("<stdin>", "<string>", "<ipython")  # names of code that was typed in, without a file
 
 
 @functools.cache
