@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written atomically."""
 
 import contextlib
 import glob
@@ -9,20 +9,20 @@ from pathlib import Path
 from evomal.errors import InputError
 
 
-def made_folder(folder: Path) -> Path:
-    """The folder, made with those above it where they are missing."""
+def create_folder(folder: Path) -> Path:
+    """Creates the folder, and those above it, if missing; returns it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Put the content where the path says in one step: a crash leaves the old file or the new one, never half."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes the content atomically: after a crash the file is the old one or the new one, never a part."""
     temporary = None
     try:
-        path = path.resolve()  # a link stays a link, and what it points to is replaced
+        path = path.resolve()  # a link stays a link, and the file it points to is replaced
         if path.is_dir():
             raise InputError(f"{path}: is a folder, but the name of a file was expected")
         if path.exists() and not path.is_file():
@@ -32,7 +32,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp creates files that only their owner can read
         os.replace(temporary, path)
     except BaseException as error:
         if temporary is not None:
@@ -44,7 +44,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what processes left beside the path that died while they wrote it; nobody else may be writing it."""
+    """Removes temporary files of processes that died while they wrote the path; no process may be writing it."""
     for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
         with contextlib.suppress(OSError):
             left.unlink()

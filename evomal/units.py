@@ -1,4 +1,4 @@
-"""The units of regression targets: the mean and the scale they are standardised by."""
+"""The units of regression targets: the mean and the scale by which they are standardised."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Values = TypeVar("Values", Tensor, npt.NDArray[Any])
 
 @dataclass(frozen=True)
 class Units:
-    """Mean and scale of raw targets: a number each, or one for each of several outputs.
+    """Mean and scale of raw targets: one number each, or one per output.
 
-    A task that standardises its targets has them, and a loss learned there keeps them.
+    A task that standardises its targets has units, and a loss learned on it keeps them.
 
     Args:
         mean: What is subtracted from raw values.
@@ -52,17 +52,17 @@ class Units:
 
     @property
     def outputs(self) -> int | None:
-        """How many outputs have units of their own; None where one mean and scale are for all."""
+        """The number of outputs with their own units; None if one mean and scale are used for all."""
         return len(self.mean) if isinstance(self.mean, tuple) else None
 
     def standardised(self, values: Values) -> Values:
-        """(values - mean) / scale; several outputs are the last dimension."""
+        """Returns (values - mean) / scale; several outputs are the last dimension."""
         mean, scale = self._like(values)
         result: Values = (values - mean) / scale
         return result
 
     def raw(self, values: Values) -> Values:
-        """values · scale + mean: what `standardised` is the inverse of."""
+        """Returns values · scale + mean, the inverse of `standardised`."""
         mean, scale = self._like(values)
         result: Values = values * scale + mean
         return result

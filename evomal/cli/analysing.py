@@ -26,7 +26,7 @@ from evomal.figures.shape_panels import (
     shape_panels,
 )
 from evomal.figures.style import FloatArray, save_figure
-from evomal.files import made_folder
+from evomal.files import create_folder
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.paper.behaviour import OUTPUTS, Behaviours, behaviours, draw_behaviour
@@ -62,7 +62,7 @@ class FigureData(Protocol):
 def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], *, out: Path, as_json: bool) -> None:
     """Save a figure and its data as `out/name.*`, then print the summary, or everything as JSON."""
     columns, lines = data.columns(), list(map(printable, summary))
-    files = [str(path) for path in save_figure(figure, made_folder(out) / name, columns)]
+    files = [str(path) for path in save_figure(figure, create_folder(out) / name, columns)]
     if as_json:
         echo_json({"kind": name, "summary": lines, "data": columns, "files": files})
         return

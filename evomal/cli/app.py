@@ -15,7 +15,7 @@ from evomal.cli import reporting as carding
 from evomal.cli.options import AsJson, chosen_task, echo_json
 from evomal.engine import Score, TrainingSettings, train
 from evomal.errors import EvomalError, InputError, StoppedError
-from evomal.files import write_whole
+from evomal.files import write_atomically
 from evomal.losses import CATALOGUE, load_loss
 from evomal.losses.exporting import FORMATS, export
 from evomal.tasks import MODELS, TASKS, Hardships, Task
@@ -292,7 +292,7 @@ def export_loss(
         raise InputError(f"{to} is binary: name a file to write it to with --out")
     content = exported if isinstance(exported, bytes) else f"{_text(exported)}\n".encode()
     if out is not None:
-        write_whole(out, content)
+        write_atomically(out, content)
     if as_json:
         echo_json({"format": to, "file": None if out is None else str(out), "text": content.decode()})
     elif out is None:

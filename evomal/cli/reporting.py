@@ -9,7 +9,7 @@ import typer
 from evomal.cli.options import AsJson, echo_json
 from evomal.figures.loss_shape import draw_loss
 from evomal.figures.style import save_figure
-from evomal.files import made_folder, write_whole
+from evomal.files import create_folder, write_atomically
 from evomal.report.card import Card, loss_card, terminal_lines
 from evomal.report.report_page import report_page
 from evomal.report.run_report import run_report
@@ -31,12 +31,12 @@ def show_card(
 
 
 def _written(card: Card, folder: Path) -> list[Path]:
-    base = made_folder(folder) / f"{_harmless(card.name)}-card"
+    base = create_folder(folder) / f"{_harmless(card.name)}-card"
     figures = save_figure(draw_loss(card.shape), base, card.shape.columns())
     texts = {".html": card.html(), ".md": card.markdown(f"{base.name}.svg")}
     paths = [base.with_name(base.name + suffix) for suffix in texts]
     for path, text in zip(paths, texts.values(), strict=True):
-        write_whole(path, text.encode())
+        write_atomically(path, text.encode())
     return [*paths, *figures]
 
 
@@ -59,7 +59,7 @@ def write_report(
     report = run_report(folder, progress=True)
     page = folder / NAME if out is None else out
     content = report_page(report).encode()
-    write_whole(page, content)
+    write_atomically(page, content)
     if as_json:
         echo_json({**report.as_data(), "files": [str(page)]})
     else:

@@ -1,9 +1,8 @@
-"""Symbolic loss functions as trees; nothing here needs torch."""
+"""Symbolic loss functions as expression trees. Nothing here needs torch."""
 
-from evomal.expression.generate import full, grow, half_and_half, ramped_half_and_half, repair
+from evomal.expression.generate import crossover, full, grow, half_and_half, mutate, ramped_half_and_half, repair
 from evomal.expression.operators import EPSILON, OPERATORS, TERMINALS, Operator
 from evomal.expression.tree import Expression
-from evomal.expression.variation import crossover, mutate
 
 __all__ = [
     "EPSILON",

@@ -1,19 +1,151 @@
-"""Constraint enforcement: a loss must use both y and f (EvoMAL, section 3.2.3)."""
+"""Random trees, and their crossover, mutation and repair (EvoMAL, section 3.2; Koza, Genetic Programming, 1992).
+
+A loss must use both y and f; a tree that does not is repaired (EvoMAL, section 3.2.3).
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.expression.operators import BINARY_TOKENS, OPERATORS, TERMINALS, VARIABLES, arity
 from evomal.expression.prefix import MAX_HEIGHT
 from evomal.expression.tree import Expression
 
+_OPERATOR_TOKENS = tuple(OPERATORS)
+_TERMINAL_SHARE = len(TERMINALS) / (len(TERMINALS) + len(OPERATORS))
+
+Heights = tuple[int, int]
+"""Least and greatest height of a tree."""
+
+
+def full(heights: Heights, *, generator: np.random.Generator) -> Expression:
+    """Returns a tree whose leaves all have the same depth, drawn uniformly from the range."""
+    height = _draw_height(heights, generator)
+    return _build(lambda depth: depth == height, generator)
+
+
+def grow(heights: Heights, *, generator: np.random.Generator) -> Expression:
+    """Returns a tree whose branches may end from the lower height on, and must end at a height drawn from the range."""
+    height = _draw_height(heights, generator)
+
+    def stops(depth: int) -> bool:
+        return depth == height or (depth >= heights[0] and generator.random() < _TERMINAL_SHARE)
+
+    return _build(stops, generator)
+
+
+def half_and_half(heights: Heights, *, generator: np.random.Generator) -> Expression:
+    """Returns a tree by `full` or by `grow`, each with probability one half."""
+    return (full if generator.random() < 0.5 else grow)(heights, generator=generator)
+
+
+def ramped_half_and_half(
+    count: int, *, heights: Heights = (2, 4), max_height: int = 10, generator: np.random.Generator
+) -> list[Expression]:
+    """Returns random losses: trees by `half_and_half`, repaired if they lack y or f.
+
+    Args:
+        count: The number of losses.
+        heights: Least and greatest height of the trees before repair.
+        max_height: Greatest height after repair; a tree that cannot be repaired below it is drawn again.
+        generator: The source of randomness.
+
+    Returns:
+        The losses.
+
+    Raises:
+        InputError: The heights are not a range within `max_height`.
+
+    Example:
+        >>> [str(tree) for tree in ramped_half_and_half(2, heights=(1, 1), generator=np.random.default_rng(0))]
+        ['sign(sub(y, f))', 'add(1, aq(f, y))']
+    """
+    if not heights[1] <= max_height:
+        raise InputError(f"initial heights must be at most max_height = {max_height} but got {heights[1]}")
+    whole_number("max_height", max_height, at_least=1)  # the height of a tree over y and f
+    losses: list[Expression] = []
+    while len(losses) < count:
+        tree = repair(half_and_half(heights, generator=generator), max_height=max_height, generator=generator)
+        if tree is not None:
+            losses.append(tree)
+    return losses
+
+
+def crossover(
+    first: Expression, second: Expression, *, max_height: int = 10, generator: np.random.Generator
+) -> tuple[Expression, Expression]:
+    """Returns two children: the parents with a subtree of each exchanged.
+
+    Args:
+        first: One parent.
+        second: The other parent.
+        max_height: Greatest height of a child; a child that would be higher is replaced by its parent.
+        generator: The source of randomness. The subtrees are drawn uniformly from all nodes but the roots, so that no
+            child equals the other parent.
+
+    Returns:
+        The child of the first parent, and that of the second.
+
+    Raises:
+        InputError: A parent is higher than `max_height`.
+
+    Example:
+        >>> parents = Expression.parse("mul(y, f)"), Expression.parse("abs(sub(y, f))")
+        >>> [str(child) for child in crossover(*parents, generator=np.random.default_rng(0))]
+        ['mul(y, sub(y, f))', 'abs(sub(add(f, y), f))']
+    """
+    if first.size < 2 or second.size < 2:
+        return first, second
+    here = int(generator.integers(1, first.size))
+    there = int(generator.integers(1, second.size))
+    return (
+        offspring(first, here, second.subtree(there), max_height=max_height, generator=generator),
+        offspring(second, there, first.subtree(here), max_height=max_height, generator=generator),
+    )
+
+
+def mutate(
+    parent: Expression, *, heights: Heights = (0, 2), max_height: int = 10, generator: np.random.Generator
+) -> Expression:
+    """Returns the parent with a subtree replaced by a random tree.
+
+    Args:
+        parent: The tree.
+        heights: Least and greatest height of the random tree, made by `half_and_half`.
+        max_height: Greatest height of the result; if it would be higher, the parent is returned.
+        generator: The source of randomness. The subtree is drawn uniformly from all nodes.
+
+    Returns:
+        The mutated tree, repaired if it lacks y or f.
+
+    Raises:
+        InputError: The parent is higher than `max_height`.
+
+    Example:
+        >>> str(mutate(Expression.parse("mul(y, f)"), generator=np.random.default_rng(0)))
+        'mul(sub(f, y), aq(y, y))'
+    """
+    place = int(generator.integers(parent.size))
+    subtree = half_and_half(heights, generator=generator)
+    return offspring(parent, place, subtree, max_height=max_height, generator=generator)
+
 
 def repair(tree: Expression, *, max_height: int, generator: np.random.Generator) -> Expression | None:
-    """The tree itself if it is a loss, else with one leaf replaced by a binary operator over y and f.
+    """Returns the tree if it is a loss, else the tree with one leaf replaced by a binary operator over y and f.
 
-    Only leaves with room below them under the height cap are candidates; None when there is none.
+    Args:
+        tree: The tree.
+        max_height: Greatest height of the result.
+        generator: The source of randomness.
+
+    Returns:
+        The loss, or None if every leaf is too deep for the replacement.
+
+    Example:
+        >>> str(repair(Expression.parse("abs(y)", fragment=True), max_height=3, generator=np.random.default_rng(0)))
+        'abs(max(y, f))'
     """
     if tree.is_loss:
         return tree
@@ -29,60 +161,17 @@ def repair(tree: Expression, *, max_height: int, generator: np.random.Generator)
 def offspring(
     parent: Expression, place: int, graft: Expression, *, max_height: int, generator: np.random.Generator
 ) -> Expression:
-    """The parent with another subtree at this place, repaired; the parent, where that fails or grows too high."""
+    """The parent with another subtree at this place, repaired; the parent itself if that fails or is too high."""
     if parent.height > max_height:
         raise InputError(f"a parent's height must be at most max_height = {max_height} but got {parent.height}")
     try:
         child = parent.replaced(place, graft)
-    except InputError:  # beyond what any tree may be
+    except InputError:  # larger than any tree may be
         return parent
     repaired = repair(child, max_height=max_height, generator=generator)
     if repaired is None or repaired.height > max_height:
         return parent
     return repaired
-
-
-_OPERATOR_TOKENS = tuple(OPERATORS)
-_TERMINAL_SHARE = len(TERMINALS) / (len(TERMINALS) + len(OPERATORS))
-
-Heights = tuple[int, int]
-
-
-def full(heights: Heights, *, generator: np.random.Generator) -> Expression:
-    """A tree whose leaves all lie at one depth, drawn evenly from the range."""
-    height = _draw_height(heights, generator)
-    return _build(lambda depth: depth == height, generator)
-
-
-def grow(heights: Heights, *, generator: np.random.Generator) -> Expression:
-    """A tree of uneven depth: a branch may end from the lower height on, and must at a height drawn from the range."""
-    height = _draw_height(heights, generator)
-
-    def stops(depth: int) -> bool:
-        return depth == height or (depth >= heights[0] and generator.random() < _TERMINAL_SHARE)
-
-    return _build(stops, generator)
-
-
-def half_and_half(heights: Heights, *, generator: np.random.Generator) -> Expression:
-    """Full or grow, by the toss of a coin."""
-    return (full if generator.random() < 0.5 else grow)(heights, generator=generator)
-
-
-def ramped_half_and_half(
-    count: int, *, heights: Heights = (2, 4), max_height: int = 10, generator: np.random.Generator
-) -> list[Expression]:
-    """So many valid losses; a tree that lacks y or f is repaired, or drawn again where the cap leaves no room."""
-    if not heights[1] <= max_height:
-        raise InputError(f"initial heights must be at most max_height = {max_height} but got {heights[1]}")
-    if max_height < 1:
-        raise InputError(f"max_height must be at least 1, the height of a tree over y and f, but got {max_height}")
-    losses: list[Expression] = []
-    while len(losses) < count:
-        tree = repair(half_and_half(heights, generator=generator), max_height=max_height, generator=generator)
-        if tree is not None:
-            losses.append(tree)
-    return losses
 
 
 def _draw_height(heights: Heights, generator: np.random.Generator) -> int:

@@ -1,4 +1,4 @@
-"""Trees written for people and for other languages: text, LaTeX, and Python over torch or jax.numpy."""
+"""Trees as text, as LaTeX, and as Python over torch or jax.numpy."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ _LATEX_VARIABLES = {PREDICTION: PREDICTION_LATEX}
 
 
 def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
-    """LaTeX of a tree, with each edge's weight as a factor when weights are given."""
+    """Returns LaTeX, with the weight of each edge, if given, as a factor."""
 
     def visit(position: int, token: str, arguments: Sequence[Written]) -> Written:
         if token in OPERATORS:
@@ -24,7 +24,7 @@ def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int
 
 
 def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
-    """A tree as it is read, each edge's weight as a rounded factor when weights are given: `abs(1.5*sub(y, f))`."""
+    """Returns the text of a tree with the weight of each edge, if given, as a rounded factor: `abs(1.5*sub(y, f))`."""
 
     def visit(position: int, token: str, arguments: Sequence[str]) -> str:
         written = f"{token}({', '.join(arguments)})" if arguments else token
@@ -35,7 +35,7 @@ def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int 
 
 
 def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_length: int = 88) -> list[str]:
-    """Lines of Python that compute a tree from `y` and `f`; the last one is the return statement.
+    """Returns lines of Python that compute a tree from `y` and `f`; the last one is the return statement.
 
     Uses the helpers `aq`, `log` and `sqrt` (protected) and the module named by `xp` for the rest. A subexpression that
     would make a line too long gets a name of its own.
@@ -63,7 +63,7 @@ def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_le
 
 
 def latex_number(number: float, digits: int) -> str:
-    """The number with so many digits, powers of ten written out."""
+    """Returns the number with this many significant digits, powers of ten written out."""
     mantissa, _, exponent = f"{number:.{digits}g}".partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 

@@ -13,13 +13,13 @@ from typing import Any
 EPSILON = 1e-7
 """Keeps log and sqrt finite at zero (SPEC: log(|a| + ε), sqrt(|a| + ε))."""
 
-# How tightly a written form holds together, from a sum to something that needs no brackets anywhere.
+# How tightly a written expression binds, from a sum to something that never needs brackets.
 SUM, PRODUCT, POWER, ATOM = range(4)
 
 
 @dataclass(frozen=True)
 class Notation:
-    """How an operator is written: `template` over the arguments' texts, bracketed where they bind less than `needs`."""
+    """How an operator is written: a template for its arguments, which get brackets if they bind less than `needs`."""
 
     template: str
     binding: int
@@ -38,7 +38,7 @@ class Written:
     binding: int
 
     def within(self, need: int) -> str:
-        """The text for a place that needs this binding, in brackets where its own is looser."""
+        """Returns the text for a place that needs this binding, in brackets if its own is looser."""
         return self.text if self.binding >= need else f"({self.text})"
 
 
@@ -147,6 +147,6 @@ TOKENS = (*OPERATORS, *TERMINALS)
 
 
 def arity(token: str) -> int:
-    """Number of arguments of a known token; a terminal has none."""
+    """Returns the number of arguments of a known token; a terminal has none."""
     operator = OPERATORS.get(token)
     return operator.arity if operator else 0

@@ -1,4 +1,4 @@
-"""Trees as tuples of tokens in prefix order: the arithmetic of positions, without recursion."""
+"""Trees as tuples of tokens in prefix order: positions of subtrees, depths and folds, without recursion."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -7,16 +7,16 @@ from evomal.errors import InputError
 from evomal.expression.operators import TOKENS, arity
 
 MAX_HEIGHT = 64
-"""Deepest tree that is read or built at all; searches stay far below (10)."""
+"""Greatest height of any tree; searches stay far below (10)."""
 MAX_SIZE = 8191
-"""Most nodes of any tree; height 10 allows 2047."""
+"""Greatest number of nodes of any tree; a tree of height 10 has at most 2047."""
 
 Tokens = tuple[str, ...]
 Value = TypeVar("Value")
 
 
 def check(tokens: Tokens) -> None:
-    """Raise unless the tokens are exactly one well-formed tree within the caps."""
+    """Raises InputError unless the tokens are exactly one tree within the limits."""
     if len(tokens) > MAX_SIZE:
         raise InputError(f"an expression may have at most {MAX_SIZE} nodes but got {len(tokens)}")
     missing = 1
@@ -33,7 +33,7 @@ def check(tokens: Tokens) -> None:
 
 
 def end_of_subtree(tokens: Tokens, start: int) -> int:
-    """Position just behind the subtree that begins at `start`."""
+    """Returns the position after the subtree that begins at `start`."""
     missing, position = 1, start
     while missing:
         missing += arity(tokens[position]) - 1
@@ -42,7 +42,7 @@ def end_of_subtree(tokens: Tokens, start: int) -> int:
 
 
 def depths(tokens: Tokens) -> tuple[int, ...]:
-    """Depth of every node, the root's being 0."""
+    """Returns the depth of every node; that of the root is 0."""
     found, pending = [], [0]
     for token in tokens:
         depth = pending.pop()
@@ -52,9 +52,9 @@ def depths(tokens: Tokens) -> tuple[int, ...]:
 
 
 def fold(tokens: Tokens, visit: Callable[[int, str, Sequence[Value]], Value]) -> Value:
-    """Combine a tree from its leaves to its root: `visit(position, token, values of the arguments)`.
+    """Combines a tree from its leaves to its root by `visit(position, token, values of the arguments)`.
 
-    Read backwards, prefix order is a stack program, so the height of a tree costs no recursion.
+    Read backwards, prefix order is a stack program, so no recursion is needed.
     """
     stack: list[Value] = []
     for position in range(len(tokens) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""SymPy forms of trees, for reading and for analysis; nothing in a search is computed through them.
+"""SymPy forms of trees, for reading and for analysis; a search computes nothing with them.
 
 SymPy only holds and prints what `normal_form` has simplified: its own evaluation and simplification have no bound on
 time, so every object here is made with `evaluate=False`.
@@ -20,7 +20,7 @@ PREDICTION_SYMBOL = sympy.Symbol(PREDICTION, real=True)
 PROBABILITY_SYMBOL = sympy.Symbol("p", positive=True)
 CLASSES_SYMBOL = sympy.Symbol("C", positive=True, integer=True)
 
-# Nobody reads a formula of sixty operations, and printing recurses.
+# Nobody reads a formula of sixty operations, and SymPy prints by recursion.
 _LARGEST, _HIGHEST = 60, 16
 _EXACT_WHOLE = 2.0**53
 
@@ -36,12 +36,12 @@ _LEAVES = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
 
 
 def is_readable(tokens: Tokens) -> bool:
-    """Whether a tree is small enough for a person to read its formula."""
+    """Returns whether a tree is small enough for a person to read its formula."""
     return len(tokens) <= _LARGEST and max(depths(tokens)) <= _HIGHEST
 
 
 def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-    """The SymPy form of a tree in the real symbols y and f, in time proportional to its size.
+    """Returns the SymPy form of a tree in the real symbols y and f, in time proportional to its size.
 
     Args:
         tokens: The tree in prefix order.
@@ -61,18 +61,18 @@ def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon:
 
 
 def softplus(form: Any) -> Any:
-    """log(1 + exp(form)), as it is."""
+    """Returns log(1 + exp(form)), not evaluated."""
     grown = sympy.Add(sympy.Integer(1), sympy.exp(form, evaluate=False), evaluate=False)
     return sympy.log(grown, evaluate=False)
 
 
 def rounded(form: Any, digits: int = 4) -> Any:
-    """The form with its numbers rounded to so many significant digits, whole ones as integers: for display only."""
+    """Returns the form with numbers rounded to this many significant digits, whole ones as integers; for display."""
 
     def shown(number: Any) -> Any:
         short = sympy.Float(number, digits)
         value = float(short)
-        # SymPy's numbers have no smallest one: what is zero as a float need not be zero.
+        # SymPy has no smallest number: what is zero as a float need not be zero.
         is_whole = value.is_integer() and abs(value) < 10**digits and (value != 0 or short.is_zero)
         return sympy.Integer(int(value)) if is_whole else short
 
@@ -80,10 +80,10 @@ def rounded(form: Any, digits: int = 4) -> Any:
 
 
 def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> Any:
-    """The simplified SymPy form that people read: weights rounded, without ε where there is a limit without it.
+    """Returns the simplified SymPy form for people: weights rounded, without ε if there is a limit without it.
 
     Returns:
-        The form, or None where the tree is too large to be read or has numbers beyond the range of floats.
+        The form, or None if the tree is too large to be read or has numbers beyond the range of floats.
     """
     if not is_readable(tokens):
         return None

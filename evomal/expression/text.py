@@ -10,7 +10,7 @@ from evomal.expression.operators import OPERATORS, TERMINALS, TOKENS
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE, Tokens, fold
 
 _LEXEME = re.compile(
-    r"\s*(?:(?P<word>[A-Za-z_]\w*|-?\d+(?:\.\d+)?)|(?P<mark>[(),])|(?P<end>\Z)|(?P<stranger>.))", re.DOTALL
+    r"\s*(?:(?P<word>[A-Za-z_]\w*|-?\d+(?:\.\d+)?)|(?P<mark>[(),])|(?P<end>\Z)|(?P<other>.))", re.DOTALL
 )
 _QUOTED_LENGTH = 20
 
@@ -23,7 +23,7 @@ class _Call:
 
 
 def write(tokens: Tokens) -> str:
-    """The text of a tree; `read` gives the same tokens back."""
+    """Returns the text of a tree; `read` returns the same tokens."""
 
     def visit(_: int, token: str, arguments: Sequence[str]) -> str:
         return f"{token}({', '.join(arguments)})" if arguments else token
@@ -32,7 +32,7 @@ def write(tokens: Tokens) -> str:
 
 
 def read(text: str) -> Tokens:
-    """The tokens of one expression, in one pass and bounded memory whatever the text."""
+    """Returns the tokens of one expression, in one pass and with bounded memory for any text."""
     if not isinstance(text, str):
         raise InputError(f"an expression is written as text but got {type(text).__name__}")
     tokens: list[str] = []

@@ -19,8 +19,20 @@ _LONGEST_SHOWN = 200  # characters
 class Expression:
     """A symbolic loss, or a part of one: operators over the target `y`, the prediction `f`, `1` and `-1`.
 
-    Equal trees are equal and hash alike, so an expression can be a dictionary's key. Every node but the root has an
-    edge to its parent; where weights are given they stand in prefix order, `weights[i - 1]` for node `i`.
+    Expressions are immutable, and equal if their trees are equal, so that they can be keys of a dictionary. Every node
+    but the root has an edge to its parent. Weights are one number per edge in prefix order, `weights[i - 1]` for node
+    `i`.
+
+    Args:
+        tokens: The tree in prefix order; `parse` reads it from text.
+
+    Raises:
+        InputError: The tokens are not one tree of known operators and terminals, or it is too large.
+
+    Example:
+        >>> tree = Expression(["square", "sub", "y", "f"])
+        >>> str(tree), tree.size, tree.height
+        ('square(sub(y, f))', 4, 2)
     """
 
     tokens: tuple[str, ...]
@@ -31,7 +43,22 @@ class Expression:
 
     @classmethod
     def parse(cls, source: str, *, fragment: bool = False) -> "Expression":
-        """Read `abs(log(mul(y, f)))`; a loss must use both y and f unless `fragment` says it is only a part."""
+        """Reads an expression from text.
+
+        Args:
+            source: Calls of operators, such as `abs(log(mul(y, f)))`.
+            fragment: Whether the expression is a part of a loss, and so need not use both y and f.
+
+        Returns:
+            The expression.
+
+        Raises:
+            InputError: The text is not an expression; the message says at which character.
+
+        Example:
+            >>> Expression.parse("abs(sub(y, f))").tokens
+            ('abs', 'sub', 'y', 'f')
+        """
         expression = cls(text.read(source))
         return expression if fragment else expression.require_loss()
 
@@ -56,12 +83,12 @@ class Expression:
 
     @property
     def height(self) -> int:
-        """Edges on the longest way from the root to a leaf; a leaf has height 0."""
+        """Number of edges on the longest path from the root to a leaf."""
         return max(self.depths)
 
     @property
     def key(self) -> str:
-        """Canonical text: equal exactly when the trees are the same operations in the same configuration."""
+        """Canonical text: equal if and only if the trees are equal."""
         return " ".join(self.tokens)
 
     @property
@@ -76,48 +103,48 @@ class Expression:
 
     @property
     def is_loss(self) -> bool:
-        """Whether both y and f take part."""
+        """Whether the expression uses both y and f."""
         return all(variable in self.tokens for variable in VARIABLES)
 
     def require_loss(self) -> "Expression":
-        """This expression, or an error naming the variable it lacks."""
+        """Returns this expression; raises InputError with the missing variable if it is not a loss."""
         for variable in VARIABLES:
             if variable not in self.tokens:
                 raise InputError(f"a loss must use both y and f, but {shorten(str(self), 60)} does not use {variable}")
         return self
 
     def subtree(self, start: int) -> "Expression":
-        """The tree whose root stands at this position."""
+        """Returns the tree whose root is at this position."""
         return Expression(self.tokens[start : prefix.end_of_subtree(self.tokens, start)])
 
     def replaced(self, start: int, other: "Expression") -> "Expression":
-        """This tree with `other` in place of the subtree at this position."""
+        """Returns this tree with `other` in place of the subtree at this position."""
         return Expression(self.tokens[:start] + other.tokens + self.tokens[prefix.end_of_subtree(self.tokens, start) :])
 
     def fold(self, visit: Callable[[int, str, Sequence[Value]], Value]) -> Value:
-        """Combine from the leaves to the root: `visit(position, token, values of the arguments)`."""
+        """Combines values from the leaves to the root by `visit(position, token, values of the arguments)`."""
         return prefix.fold(self.tokens, visit)
 
     def latex(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
-        """LaTeX, with the weights as factors where they are given."""
+        """Returns LaTeX, with the weights, if given, as factors."""
         return notation.to_latex(self.tokens, self.checked_weights(weights), digits)
 
     def sympy(self, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
-        """Simplified SymPy form in the real symbols y and f; `epsilon=0` drops the protection of log and sqrt."""
-        from evomal.expression import symbolic  # imports SymPy, which is slow
+        """Returns the simplified SymPy form in y and f; `epsilon=0` drops the protection of log and sqrt."""
+        from evomal.expression import symbolic  # SymPy takes long to import
 
         return symbolic.to_sympy(self.tokens, self.checked_weights(weights), epsilon=epsilon)
 
     def formula(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
-        """Simplified text for people to read, in time proportional to the tree's size.
+        """Returns a simplified formula as text, in time proportional to the size of the tree.
 
         Args:
             weights: One number per non-root node in prefix order, or None for all ones.
             digits: Significant digits of the numbers shown.
 
         Returns:
-            The simplified formula, without ε where it makes no difference. A tree of more than 60 nodes or 16 levels,
-            or one with numbers beyond the range of floats, is written as it is, its weights as factors.
+            The simplified formula, without ε if it makes no difference. A tree of more than 60 nodes or 16 levels, or
+            with numbers beyond the range of floats, is not simplified; its weights are written as factors.
 
         Raises:
             InputError: If there is not one weight per non-root node.
@@ -126,14 +153,14 @@ class Expression:
             >>> Expression.parse("sqrt(square(sub(y, f)))").formula()
             'Abs(f - y)'
         """
-        checked = self.checked_weights(weights)
         from evomal.expression import symbolic
 
+        checked = self.checked_weights(weights)
         form = symbolic.shown_form(self.tokens, checked, digits)
         return notation.to_text(self.tokens, checked, digits) if form is None else str(form)
 
     def checked_weights(self, weights: Sequence[float] | None) -> Sequence[float] | None:
-        """The weights themselves, or an error unless there is one for every edge."""
+        """Returns the weights; raises InputError unless there is one for every edge."""
         if weights is not None and len(weights) != self.edges:
             raise InputError(
                 f"an expression of {self.size} nodes needs {self.edges} weights, one per non-root node, "

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from evomal.checks import one_of
 from evomal.errors import InputError
-from evomal.files import write_whole
+from evomal.files import write_atomically
 from evomal.text import printable, shorten
 
 if TYPE_CHECKING:
@@ -177,9 +177,9 @@ def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, 
     paths = []
     for suffix in _METADATA:
         paths.append(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"))
-        write_whole(paths[-1], _rendered(figure, suffix))
+        write_atomically(paths[-1], _rendered(figure, suffix))
     paths.append(path_without_suffix.with_name(f"{path_without_suffix.name}.csv"))
-    write_whole(paths[-1], _as_csv(data).encode())
+    write_atomically(paths[-1], _as_csv(data).encode())
     return paths
 
 

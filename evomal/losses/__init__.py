@@ -1,4 +1,4 @@
-"""Losses as ordinary modules: learned, hand-made and standard ones behind one contract."""
+"""Losses as ordinary modules: learned and hand-made ones under one contract."""
 
 from evomal.losses.catalogue import CATALOGUE, named_loss
 from evomal.losses.classification import (

@@ -16,10 +16,10 @@ from evomal.units import Units
 
 
 def is_eager(tensor: Tensor) -> bool:
-    """False under `torch.compile`, export and `torch.func` transforms, where only composable operations will do."""
+    """Returns False under `torch.compile`, export and `torch.func` transforms, which need composable operations."""
     if torch.compiler.is_compiling():
         return False
-    # No public name tells that a transform is active; torch.autograd.Function asks the same question.
+    # No public function tells whether a transform is active; torch.autograd.Function uses this one.
     return not torch._C._are_functorch_transforms_active() and not tensor.is_meta
 
 
@@ -57,13 +57,13 @@ class BatchLoss(nn.Module, ABC):
         self.units: Units | None = None
 
     def in_units(self, units: Units | None) -> Self:
-        """The same loss, of outputs and targets in these units: it standardises both before it compares them.
+        """Returns the same loss for raw outputs and targets in these units; it standardises both.
 
-        A loss that was learned on standardised targets has the units of those, so that used by itself it takes raw
-        outputs and raw targets. Where a task standardises its targets, the loss is used without: `in_units(None)`.
+        A loss that was learned on standardised targets has their units, so that by itself it takes raw outputs and raw
+        targets. A task that standardises its targets uses the loss without units: `in_units(None)`.
 
         Args:
-            units: Mean and scale of the raw targets; None for a loss that takes its arguments as they are.
+            units: Mean and scale of the raw targets; None for a loss that does not standardise.
 
         Returns:
             A loss that shares its weights and parameters with this one.
@@ -82,13 +82,13 @@ class BatchLoss(nn.Module, ABC):
         if units == self.units:
             return self
         twin = copy.copy(self)
-        # The same tensors, but registered apart: what is registered or moved later concerns one of the two alone.
+        # The same tensors in separate registries, so that later registrations and moves affect only one of the two.
         twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
         twin.units = units
         return twin
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """The loss of a batch, reduced; computed in float32 at least, in torch's result dtype."""
+        """Returns the reduced loss of a batch, computed in float32 or float64, in the dtype that torch would return."""
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
         with _without_autocast(output):
@@ -102,30 +102,30 @@ class BatchLoss(nn.Module, ABC):
                 loss = self._classification(output, target)
         return loss.to(_result_dtype(output, target))
 
-    # What a sample costs. Logits are (samples, classes). Arguments come in the dtypes they have, as converting them
-    # here would copy them whole; results are of `compute_dtype`.
+    # What samples cost. Logits are (samples, classes). Arguments have any dtype, as converting them here would copy
+    # all of them; results have `compute_dtype`.
 
     @abstractmethod
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """(samples,) losses for class indices, each times the weight of its class."""
+        """Returns (samples,) losses for class indices, each times the weight of its class."""
 
     @abstractmethod
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """(samples,) losses for class probabilities, weighted."""
+        """Returns (samples,) weighted losses for class probabilities."""
 
     @abstractmethod
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Elementwise losses for independent binaries; the target, of any dtype, lies between 0 and 1."""
+        """Returns elementwise losses for independent binary outputs; the target, of any dtype, is between 0 and 1."""
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        """The reduced loss for class indices, where a loss has a faster way than through its unreduced samples."""
+        """Returns the reduced loss for class indices if there is a faster way than `of_classes`, else None."""
         return None
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
-        """Elementwise losses of regression; where the loss has units, of standardised outputs and targets."""
+        """Returns elementwise losses of regression; if the loss has units, of standardised outputs and targets."""
         raise InputError(f"{type(self).__name__} is for classification only")
 
-    # How a batch becomes samples.
+    # From batches to samples.
 
     def _classification(self, output: Tensor, target: Tensor) -> Tensor:
         if output.dim() == 0:
@@ -140,7 +140,7 @@ class BatchLoss(nn.Module, ABC):
         logits = _as_rows(output, class_dim)
         weight = None if self.weight is None else self.weight.to(compute_dtype(logits, target))
         if as_probabilities:
-            if self.ignore_index >= 0:  # torch's words: no class can be left out of a distribution
+            if self.ignore_index >= 0:  # torch's message: no class can be left out of a distribution
                 raise RuntimeError("ignore_index is not supported for floating point target")
             return self._reduce(self.of_probabilities(logits, _as_rows(target, class_dim), weight), sample_shape)
         indices = target.reshape(-1).long()
@@ -150,7 +150,7 @@ class BatchLoss(nn.Module, ABC):
         return self.composed(logits, indices, weight, sample_shape)
 
     def composed(self, logits: Tensor, indices: Tensor, weight: Tensor | None, shape: torch.Size) -> Tensor:
-        """The reduced loss for class indices through the unreduced samples."""
+        """Returns the reduced loss for class indices by `of_classes`."""
         ignored = self._ignored(indices, logits.shape[1])
         if ignored is not None:
             indices = indices.masked_fill(ignored, 0)
@@ -220,7 +220,7 @@ class BatchLoss(nn.Module, ABC):
     def _reduce(
         self, losses: Tensor, shape: torch.Size, ignored: Tensor | None = None, shares: Tensor | None = None
     ) -> Tensor:
-        """Reduce losses of which the ignored count nothing; a mean divides by the samples' shares, or their number."""
+        """Reduces the losses that are not ignored; a mean divides by the sum of the shares, or by their number."""
         if ignored is not None:
             losses = losses.masked_fill(ignored, 0)
         if self.reduction == "none":
@@ -232,7 +232,7 @@ class BatchLoss(nn.Module, ABC):
         return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
 
     def _ignored(self, target: Tensor, classes: int) -> Tensor | None:
-        """Mask of the samples to leave out; None when it is known that there are none."""
+        """Returns the mask of ignored samples, or None if it is known that there are none."""
         if target.dtype == torch.bool:
             return None
         if is_eager(target) and target.device.type == "cpu" and target.numel():
@@ -249,12 +249,12 @@ class BatchLoss(nn.Module, ABC):
 
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
-    """Float64 where any of the tensors is, else float32: half precision is never enough inside a loss."""
+    """Returns float64 if any of the tensors has it, else float32: half precision is never enough inside a loss."""
     return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
 
 
 def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the dtype a loss of them is computed in."""
+    """Returns both tensors in the dtype in which their loss is computed."""
     dtype = compute_dtype(output, target)
     return output.to(dtype), target.to(dtype)
 
@@ -263,13 +263,13 @@ def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
     if weight is None:
         return None
     vector = finite_vector("weight", weight)
-    # A list in single precision, like any other buffer of a module: not every device knows double.
+    # A list becomes single precision, like other buffers of a module: not every device supports double.
     return vector if isinstance(weight, Tensor) else vector.float()
 
 
 def _without_autocast(output: Tensor) -> contextlib.AbstractContextManager[Any]:
     device = output.device.type
-    # Entering the context takes longer than asking whether it is needed.
+    # Entering the context takes longer than checking whether it is needed.
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else contextlib.nullcontext()
 
 
@@ -292,7 +292,7 @@ def _result_dtype(output: Tensor, target: Tensor) -> torch.dtype:
 
 
 def _refusal(output: Tensor, target: Tensor, weight: Tensor | None) -> Exception:
-    """Torch's own error for inputs it refuses, so that a drop-in loss fails in the words people know."""
+    """Returns the error that torch itself raises for such inputs, with the message that people know."""
     try:
         blank_output, blank_target = (torch.zeros_like(tensor, device="cpu") for tensor in (output, target))
         F.cross_entropy(blank_output, blank_target, None if weight is None else weight.to("cpu", output.dtype))

@@ -1,4 +1,4 @@
-"""Loss files: JSON that describes a loss and can do nothing else.
+"""Loss files: JSON that describes a loss, and no code.
 
 A file is read by the JSON parser and by evomal's own expression parser over a closed set of tokens; sizes and depths
 are capped before anything is built, and no name in a file is ever looked up as code.
@@ -17,13 +17,14 @@ from pydantic_core import PydanticCustomError
 
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
-from evomal.files import write_whole
+from evomal.files import write_atomically
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.loss import Loss, Provenance
 from evomal.losses.neural import NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
+from evomal.text import shorten
 from evomal.units import Units
 
 FORMAT, VERSION = "evomal-loss", 1
@@ -38,7 +39,7 @@ _ShortText = Annotated[str, Field(max_length=_MAX_ENTRY)]
 
 
 def _checked_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Texts and numbers by name, at most one level deeper: nothing that could be large or structured."""
+    """Accept only short texts and numbers by name, with at most one level of nesting."""
     for name, value in provenance.items():
         for inner in value.values() if isinstance(value, dict) else (value,):
             is_number = (isinstance(inner, int) and abs(inner) < 2**63) or (
@@ -81,7 +82,7 @@ class _File(_Strict):
     provenance: Annotated[dict[str, Any], AfterValidator(_checked_provenance)] = {}
 
     def units(self) -> Units | None:
-        """Those the loss was learned in; None where it takes outputs and targets as they are."""
+        """The units the loss was learned in; None if it does not standardise."""
         given = {"mean": self.target_mean, "scale": self.target_scale}
         try:
             units = Units(**{name: value for name, value in given.items() if value is not None})
@@ -90,7 +91,7 @@ class _File(_Strict):
         return None if units == Units() else units
 
     def build(self) -> Loss:
-        raise AssertionError("every kind builds its own")
+        raise NotImplementedError
 
 
 class _ExpressionFile(_File):
@@ -141,7 +142,23 @@ _FILE: TypeAdapter[_File] = TypeAdapter(
 
 
 def load_loss(path: str | os.PathLike[str]) -> Loss:
-    """The loss a file describes; anything else in its place is one clear InputError."""
+    """Reads a loss from a file.
+
+    Args:
+        path: A loss file, as written by `save_loss` or by hand.
+
+    Returns:
+        The loss, with its provenance and units.
+
+    Raises:
+        InputError: The file cannot be read or does not describe a loss; the message says what is wrong.
+
+    Example:
+        >>> load_loss("missing.json")
+        Traceback (most recent call last):
+        ...
+        evomal.errors.InputError: missing.json: there is no such file
+    """
     try:
         return _from_document(_document(_content(Path(path))))
     except InputError as error:
@@ -149,7 +166,21 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
 
 
 def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenance | None = None) -> None:
-    """Write a loss file, whole or not at all; the versions used are added to its provenance."""
+    """Writes a loss to a file that `load_loss` reads; after a crash the file is the old one or the new one.
+
+    Args:
+        loss: A loss of this package.
+        path: The file; an existing one is replaced.
+        provenance: Where the loss comes from, as short texts and numbers by name; None for what the loss itself holds.
+            The versions of evomal and torch are added.
+
+    Raises:
+        InputError: The loss cannot be described by a file, or the file cannot be written.
+
+    Example:
+        >>> from evomal.losses import FocalLoss
+        >>> save_loss(FocalLoss(gamma=3.0), "focal.json")  # doctest: +SKIP
+    """
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
     document = loss_document(loss)
@@ -160,7 +191,7 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
         _from_document(_document(content))
     except InputError as error:
         raise InputError(f"{path}: this loss cannot be saved, as {error}") from None
-    write_whole(Path(path), content)
+    write_atomically(Path(path), content)
 
 
 def _content(path: Path) -> bytes:
@@ -217,29 +248,29 @@ def _from_document(document: Any) -> Loss:
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first thing pydantic found wrong: where, which rule, what was received."""
+    """The first error that pydantic found: the place, the rule, the value received."""
     first = error.errors(include_url=False)[0]
     if first["type"].startswith("union_tag"):
         return f"kind must be one of expression, taylor, neural, named but got {_short(first['input'].get('kind'))}"
-    place = ".".join(str(part) for part in first["loc"][1:])[:80]  # behind the kind, which pydantic puts first
+    place = ".".join(str(part) for part in first["loc"][1:])[:80]  # after the kind, which pydantic puts first
     rule = first["msg"][:1].lower() + first["msg"][1:]
     received = "" if first["type"] == "missing" else f" but got {_short(first['input'])}"
     return f"{place}: {rule}{received}"
 
 
-def _short(value: Any, length: int = 40) -> str:
+def _short(value: Any) -> str:
+    """The value as JSON, for an error message."""
     try:
-        text = json.dumps(value, default=str)
-    except (RecursionError, ValueError):  # nested too deeply, or a number too long to be written
+        return shorten(json.dumps(value, default=str), 40)
+    except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits to be printed
         return "something too large to show"
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise InputError(f"is not a loss file: {_short(key)} stands twice in one object")
+            raise InputError(f"is not a loss file: {_short(key)} occurs twice in one object")
         result[key] = value
     return result
 

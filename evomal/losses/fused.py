@@ -30,16 +30,16 @@ RowFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 def target_log_odds(logits: Tensor, target: Tensor) -> Tensor:
-    """(samples,) log-odds of each row's target class among at least two classes."""
+    """Returns (samples,) log-odds of the target class of each row, for at least two classes."""
     logits, column = logits.to(compute_dtype(logits)), target.unsqueeze(1)
-    # Odds do not change under a common offset, but the digits of d beside it do.
+    # A common offset does not change the odds, but a large one would cost digits.
     logits = logits - logits.detach().amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
     others = logits.scatter(1, column, -torch.inf).logsumexp(1)
     return logits.gather(1, column).squeeze(1) - others
 
 
 def all_log_odds(logits: Tensor) -> Tensor:
-    """(samples, classes) log-odds of every class."""
+    """Returns (samples, classes) log-odds of every class."""
     logits = logits.to(compute_dtype(logits))
     top = logits.argmax(1, keepdim=True)
     # Every class but the most probable has p ≤ 1/2, where 1 − p loses nothing; the top one takes the exact form.
@@ -64,14 +64,14 @@ class Coefficients:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The five in order, as kernels take them."""
+        """The five numbers in the order of the arguments of the kernels."""
         return self.scale, self.shift, self.focus, self.opposite, self.offset
 
     def of_log_odds(self, log_odds: Tensor) -> Tensor:
-        """The formula elementwise in d = log(p / (1 − p)), by plain differentiable operations.
+        """Returns the formula elementwise in d = log(p / (1 − p)), by plain differentiable operations.
 
-        log p = logsigmoid(d) and log(1 − p) = logsigmoid(−d) are exact however close p is to 0 or 1. Powers are taken
-        as exponentials of logarithms: their own derivative is infinite or NaN where p or 1 − p underflows.
+        log p = logsigmoid(d) and log(1 − p) = logsigmoid(−d) are exact for p close to 0 and 1. Powers are computed
+        as exponentials of logarithms, since their own derivative is infinite or NaN where p or 1 − p underflows.
         """
         log_p, log_rest = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
         loss = self.scale * (log_p + self.shift).abs()
@@ -85,14 +85,14 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class TargetLosses:
-    """What a kernel finds for each sample."""
+    """What a kernel returns for each sample."""
 
     losses: Tensor
     """ℓ times the weight of the target's class, 0 where the sample is ignored."""
     slopes: Tensor
     """The derivative of that by the log-odds."""
     tops: Tensor
-    """The largest of the logits but the target's."""
+    """The largest of the logits of the other classes."""
     logs: Tensor
     """Logarithm of the sum of their exponentials relative to it."""
     shares: Tensor
@@ -100,7 +100,7 @@ class TargetLosses:
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
-    """Whether there is a kernel for these: (samples, classes) and (samples,) int64, plain tensors, CPU or CUDA."""
+    """Returns whether there is a kernel: for (samples, classes) and (samples,) int64, plain tensors on CPU or CUDA."""
     return (
         logits.dim() == 2
         and target.dim() == 1
@@ -125,7 +125,7 @@ def fused_loss(
     coefficients: Coefficients,
     composed: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """The reduced loss; `composed` computes the same from the logits by plain operations, for a second derivative."""
+    """Returns the reduced loss; `composed` computes it by plain operations, for second derivatives."""
     arguments = (logits, target, weight, ignore_index, reduction, coefficients, composed)
     return cast(Tensor, _Fused.apply(*arguments))  # type: ignore[no-untyped-call]
 
@@ -153,7 +153,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, slopes, tops, logs, divisor = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph: someone will differentiate this backward pass
+        if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
             return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], *[None] * 6
         (gradient,) = gradients
         factors = slopes * (gradient if divisor is None else gradient / divisor)
@@ -164,12 +164,12 @@ class _Fused(torch.autograd.Function):
 
 @functools.cache
 def _backend(device: str) -> ModuleType:
-    # Imported on first use: neither compiler should be loaded for the other's device.
+    # Imported on first use, so that only the compiler of the device in use is loaded.
     return importlib.import_module(_BACKENDS[device])
 
 
 def blocks(rows: Tensor) -> Iterator[slice]:
-    """Slices that cover all rows, each small enough to be worked on at once."""
+    """Yields slices that cover all rows, each small enough to fit the cache."""
     elements = _BLOCK_ELEMENTS.get(rows.device.type, _DEVICE_BLOCK_ELEMENTS)
     step = max(1, elements // max(1, rows.shape[1]))
     for start in range(0, rows.shape[0], step):
@@ -177,7 +177,7 @@ def blocks(rows: Tensor) -> Iterator[slice]:
 
 
 def by_blocks(function: RowFunction, logits: Tensor, target: Tensor) -> Tensor:
-    """`function(logits, target)`, whose row i depends on row i of its arguments alone, in little memory.
+    """Returns `function(logits, target)`, whose row i depends only on row i of its arguments, in little memory.
 
     The backward pass computes each block again instead of keeping its intermediate results.
     """
@@ -199,7 +199,7 @@ class _ByBlocks(torch.autograd.Function):
         (gradient,) = gradients
         logits, target = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():  # create_graph: someone will differentiate this backward pass
+        if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
             chosen = [tensor for tensor, want in zip((logits, target), wanted, strict=True) if want]
             found = torch.autograd.grad(ctx.function(logits, target), chosen, gradient, create_graph=True)
             return None, *_spread(found, wanted)

@@ -1,4 +1,4 @@
-"""Losses of the target's probability on the CPU, by numba: a row is read while it lies in the cache."""
+"""Losses of the target's probability on the CPU, by numba: every row is processed while it is in the cache."""
 
 import itertools
 import math
@@ -15,17 +15,17 @@ from evomal.threads import kernel_threads
 
 _LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers
 _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
-_ELEMENTS_A_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
+_ELEMENTS_PER_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
 
 @kernel(fastmath=VECTORISABLE)
 def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
-    """Raise the lanes to the largest values of row[start:stop]."""
+    """Update the lanes with the largest values of row[start:stop]."""
     whole = (stop - start) // _LANES * _LANES
     for j in range(start, start + whole, _LANES):
         for lane in range(_LANES):
             value = row[j + lane]
-            # A NaN may get lost here; it reaches the loss through its exponential.
+            # A NaN may be lost here; it reaches the loss through its exponential.
             lanes[lane] = lanes[lane] if lanes[lane] > value else value
     for j in range(start + whole, stop):
         lanes[0] = lanes[0] if lanes[0] > row[j] else row[j]
@@ -44,7 +44,7 @@ def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> 
 
 @kernel(fastmath=VECTORISABLE)
 def _others_of_few(row: Any, k: int) -> tuple[float, float]:
-    """The same without lanes, which take longer to fill and empty than a short row to read."""
+    """Like `_others` without lanes, which would take longer than reading a short row."""
     top = np.finfo(row.dtype).min
     for j in range(len(row)):
         if j != k and row[j] > top:
@@ -160,12 +160,12 @@ def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors
 
 
 def _over_rows(function: Any, tensors: tuple[Tensor, ...], results: Tensor | None, *constants: Any) -> Any:
-    """Call the kernel on all rows, shared among the threads torch may use where that pays; its largest result."""
+    """Call the kernel on all rows, by several threads if there is enough work; return its largest result."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     if results is not None:
         arrays.extend(results.numpy())
     rows, elements = len(arrays[0]), arrays[0].size
-    threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_A_THREAD)
+    threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_PER_THREAD)
     if threads < 2:
         return function(*arrays, *constants)
     bounds = [rows * thread // threads for thread in range(threads + 1)]

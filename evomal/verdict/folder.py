@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 from evomal.engine import Score
 from evomal.errors import EvomalError, InputError
-from evomal.files import made_folder, write_whole
+from evomal.files import create_folder, write_atomically
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
 from evomal.text import shorten
@@ -38,7 +38,7 @@ class TrainingLog:
         self._lock: FolderLock | None = None
         if folder is None or self._path is None:
             return
-        self._lock = FolderLock(made_folder(folder))
+        self._lock = FolderLock(create_folder(folder))
         try:
             if self._path.exists():
                 self._read(self._path, description)
@@ -137,7 +137,7 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     name = result.file_name
     texts = {folder / f"{name}.json": content, folder / f"{name}.md": result_markdown(result)}
     for path, text in texts.items():
-        write_whole(path, text.encode())
+        write_atomically(path, text.encode())
     return list(texts)
 
 

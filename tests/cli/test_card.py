@@ -68,7 +68,7 @@ def test_files_are_written_to_the_folder_and_nowhere_else(run, tmp_path):  # noq
         (["{folder}", "--out", "{folder}/cards"], "{folder}: is a folder, but a loss file was expected"),
         (["{folder}/none.json", "--out", "{folder}/cards"], "{folder}/none.json: there is no such file"),
         (["{bad}", "--out", "{folder}/cards"], "{bad}: a loss must use both y and f, but abs(f) does not use y"),
-        (["{file}", "--out", "{file}/cards"], "{file}/cards: cannot be made: Not a directory"),
+        (["{file}", "--out", "{file}/cards"], "{file}/cards: cannot be created: Not a directory"),
     ],
 )
 def test_bad_requests_get_one_sentence_and_write_nothing(run, tmp_path, arguments, sentence):  # noqa: F811

@@ -154,14 +154,14 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
             json.dumps({**GOOD, "provenance": {"a": 0}}).replace("0}", "[" * 900 + "]" * 900 + "}").encode(),
             "provenance",
         ),
-        (b"{" + b",".join(b'"%d":0' % k for k in range(200_000)) + b',"0":0}', '"0" stands twice in one object'),
+        (b"{" + b",".join(b'"%d":0' % k for k in range(200_000)) + b',"0":0}', '"0" occurs twice in one object'),
         (pickle.dumps(GOOD), "is not a JSON text file: byte 0 is not UTF-8"),
         (pickle.dumps(GOOD, protocol=0), "is not a JSON file: Expecting value at line 1, column 1"),
         (b"[" * 100_000, "its brackets are nested too deeply"),
         (b'{"a":' * 100_000, "its brackets are nested too deeply"),
         (b"1" * 100_000, "is not a loss file"),
         (b" " * (MAX_BYTES + 1), f"a loss file has at most {MAX_BYTES} bytes but this one has more"),
-        (b'{"format": "evomal-loss", "format": "evomal-loss"}', '"format" stands twice in one object'),
+        (b'{"format": "evomal-loss", "format": "evomal-loss"}', '"format" occurs twice in one object'),
     ],
 )
 def test_bad_files_give_one_sentence(content, sentence, tmp_path):
