@@ -20,8 +20,6 @@ class ZooModel(nn.Module):
     start: ClassVar[Literal["xavier", "kaiming"]] = "kaiming"
     smallest_image: ClassVar[int] = 1
     """Pixels a side must have for anything to be left of the image after the last pooling."""
-    penultimate: ClassVar[str] = "features"
-    """The submodule whose output is the representation."""
 
     def __init__(self, features: nn.Module, head: nn.Module) -> None:
         super().__init__()

@@ -180,7 +180,7 @@ def test_multiplications_of_one_image(name):
 def test_outputs_follow_the_representation(name):
     model = make_model(name, shape_for(name), 7).eval()
     seen = []
-    handle = model.get_submodule(model.penultimate).register_forward_hook(lambda *hooked: seen.append(hooked[2]))
+    handle = model.features.register_forward_hook(lambda *hooked: seen.append(hooked[2]))
     with torch.no_grad():
         outputs = model(batch(shape_for(name), 2))
         handle.remove()
