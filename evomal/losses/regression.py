@@ -1,5 +1,6 @@
 """Regression losses under the contract of this package: what a learned loss is measured against."""
 
+from abc import abstractmethod
 from typing import Any
 
 import torch.nn.functional as F
@@ -17,6 +18,16 @@ class RegressionLoss(HandMadeLoss):
 
     def __init__(self, **contract: Any) -> None:
         super().__init__(**{"kind": "regression", **contract})
+
+    @abstractmethod
+    def _form(self, error: Any) -> Any:
+        """The loss as a SymPy expression in f − y."""
+
+    def sympy(self) -> Any:
+        """Returns the loss as a SymPy expression in f and y."""
+        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
+
+        return self._form(PREDICTION_SYMBOL - TARGET_SYMBOL)
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         raise AssertionError("kinds admits regression only")
@@ -44,10 +55,8 @@ class SquaredErrorLoss(RegressionLoss):
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(output, target, reduction="none")
 
-    def sympy(self) -> Any:
-        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-
-        return (PREDICTION_SYMBOL - TARGET_SYMBOL) ** 2
+    def _form(self, error: Any) -> Any:
+        return error**2
 
     def tree(self) -> WeightedTree:
         return WeightedTree(Expression.parse("square(sub(f, y))"), None)
@@ -73,12 +82,8 @@ class AbsoluteErrorLoss(RegressionLoss):
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(output, target, reduction="none")
 
-    def sympy(self) -> Any:
-        import sympy
-
-        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-
-        return sympy.Abs(PREDICTION_SYMBOL - TARGET_SYMBOL)
+    def _form(self, error: Any) -> Any:
+        return abs(error)
 
     def source(self, xp: str) -> Source:
         return Source("outputs", [f"return {xp}.abs(f - y)"])
@@ -111,13 +116,11 @@ class HuberLoss(RegressionLoss):
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(output, target, reduction="none", delta=self.delta)
 
-    def sympy(self) -> Any:
+    def _form(self, error: Any) -> Any:
         import sympy
 
-        from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
-
-        error, delta = sympy.Abs(PREDICTION_SYMBOL - TARGET_SYMBOL), sympy.Float(self.delta)
-        return sympy.Piecewise((error**2 / 2, error <= delta), (delta * (error - delta / 2), True))
+        size, delta = abs(error), sympy.Float(self.delta)
+        return sympy.Piecewise((size**2 / 2, size <= delta), (delta * (size - delta / 2), True))
 
     def source(self, xp: str) -> Source:
         d = self.delta

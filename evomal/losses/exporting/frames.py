@@ -55,6 +55,28 @@ class Application:
     classes: str
 
 
+def _shared_helpers(xp: str) -> dict[str, str]:
+    """Helpers that differ between the languages only in the name of the module."""
+    return {
+        "aq": f'''def aq(a, b):
+    """Analytic quotient: division that is smooth everywhere."""
+    return a / {xp}.sqrt(1 + b * b)''',
+        "log": f"""def log(a):
+    return {xp}.log({xp}.abs(a) + 1e-7)""",
+        "sqrt": f"""def sqrt(a):
+    return {xp}.sqrt({xp}.abs(a) + 1e-7)""",
+        "expected": f'''def expected(f, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    return ones * value(f, {xp}.ones_like(f)) + zeros * value(f, {xp}.zeros_like(f))''',
+        "of_bits": '''def of_bits(logits, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
+    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
+    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
+    return ones * as_one + zeros * as_zero''',
+    }
+
+
 TORCH = Frame(
     module='''"""{docstring}
 """
@@ -92,22 +114,7 @@ class LearnedLoss(torch.nn.Module):
         r"(?<!\.)\bone_hot\(": "from torch.nn.functional import one_hot\n",
     },
     helpers={
-        "aq": '''def aq(a, b):
-    """Analytic quotient: division that is smooth everywhere."""
-    return a / torch.sqrt(1 + b * b)''',
-        "log": """def log(a):
-    return torch.log(torch.abs(a) + 1e-7)""",
-        "sqrt": """def sqrt(a):
-    return torch.sqrt(torch.abs(a) + 1e-7)""",
-        "expected": '''def expected(f, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    return ones * value(f, torch.ones_like(f)) + zeros * value(f, torch.zeros_like(f))''',
-        "of_bits": '''def of_bits(logits, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
-    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
-    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
-    return ones * as_one + zeros * as_zero''',
+        **_shared_helpers("torch"),
         "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     column = index.unsqueeze(1)
@@ -211,22 +218,7 @@ def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction
         r"\blogsigmoid\(": "from jax.nn import log_sigmoid as logsigmoid\n",
     },
     helpers={
-        "aq": '''def aq(a, b):
-    """Analytic quotient: division that is smooth everywhere."""
-    return a / jnp.sqrt(1 + b * b)''',
-        "log": """def log(a):
-    return jnp.log(jnp.abs(a) + 1e-7)""",
-        "sqrt": """def sqrt(a):
-    return jnp.sqrt(jnp.abs(a) + 1e-7)""",
-        "expected": '''def expected(f, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    return ones * value(f, jnp.ones_like(f)) + zeros * value(f, jnp.zeros_like(f))''',
-        "of_bits": '''def of_bits(logits, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
-    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
-    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
-    return ones * as_one + zeros * as_zero''',
+        **_shared_helpers("jnp"),
         "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     is_target = jax.nn.one_hot(index, logits.shape[1], dtype=bool)
