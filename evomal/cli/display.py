@@ -37,7 +37,7 @@ class Interruption:
 def interruptible(say: Callable[[str], None]) -> Iterator[Interruption]:
     """Until the end of the block, Ctrl-C is said and remembered first, and raised only the second time.
 
-    Signals belong to the main thread: elsewhere this does nothing, nor where whoever started the process ignores them.
+    Signals belong to the main thread: in other threads, and in a process that ignores Ctrl-C, this does nothing.
     """
     interruption = Interruption(say)
     previous = signal.getsignal(signal.SIGINT)

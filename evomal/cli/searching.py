@@ -126,7 +126,7 @@ def search_losses(
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search for a loss, recording everything; an interrupted search is gone on with by `evomal resume`."""
+    """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
     given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
     given += [] if seed_with is None else [f"seed_with={','.join(map(whole_file, seed_with.split(',')))}"]
     settings = chosen_settings(config, preset, given, device)
