@@ -6,11 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint bench figures clean
+.PHONY: help setup demo test test-all test-long lint unit bench figures clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
 	@echo "make test       lint, type-check and test"
+	@echo "make test-all   the tests under every supported Python that is installed"
 	@echo "make test-long  the checks that take minutes"
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
@@ -40,8 +41,20 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint unit
+
+unit: $(VENV)/.dev
 	$(PYTEST) -m "not long" --numprocesses 2
+
+# Each version has its own virtual environment beside .venv. Lint and types do not depend on the version.
+VERSIONS := 3.11 3.12 3.13
+test-all:
+	@missing=; tested=; for version in $(VERSIONS); do \
+	  if command -v python$$version > /dev/null; then \
+	    $(MAKE) unit PYTHON=python$$version VENV=.venv-$$version || exit 1; tested="$$tested $$version"; \
+	  else missing="$$missing $$version"; fi; \
+	done; \
+	echo "Python versions tested:$${tested:- none}; not installed:$${missing:- none}"; test -n "$$tested"
 
 test-long: $(VENV)/.dev
 	$(PYTEST) -m long
@@ -69,4 +82,4 @@ figures: $(VENV)/.installed
 	cp $(FIGURES)/drawn/landscape.svg docs/figures/landscape.svg
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,112 @@
+"""pyproject.toml, constraints.txt and the Makefile agree with the tree."""
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NAMES = {"sklearn": "scikit-learn", "markdown_it": "markdown-it-py", "pydantic_core": "pydantic-core"}
+LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
+NOT_IMPORTED = {"hatchling", "mypy", "onnxscript", "pytest-xdist", "ruff"}  # commands and plugins
+SOON = {"jinja2"}  # for the pages of reports
+WITH_TORCH = "triton"  # comes with the builds of torch that can use it
+
+
+def third_party(folder: str) -> set[str]:
+    """The distributions that the modules of a folder import, wherever in a module the import stands."""
+    found: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                found.add(node.module or "")
+    modules = {name.partition(".")[0] for name in found} - LOCAL - set(sys.stdlib_module_names)
+    return {NAMES.get(module, module) for module in modules}
+
+
+def declared(*extras: str) -> dict[str, Requirement]:
+    optional = PROJECT["project"]["optional-dependencies"]
+    lines = [*PROJECT["project"]["dependencies"], *(line for extra in extras for line in optional[extra])]
+    return {wanted.name: wanted for wanted in map(Requirement, lines) if wanted.name != "evomal"}
+
+
+def test_the_package_declares_what_it_imports():
+    assert third_party("evomal") - {WITH_TORCH, *declared("ray")} == set()
+
+
+def test_nothing_is_declared_that_the_package_does_not_import():
+    assert set(declared()) - third_party("evomal") <= SOON
+
+
+def test_the_extras_hold_what_the_tests_import_and_nothing_else():
+    imported = set().union(*map(third_party, ("evomal", "tests", "examples", "benchmarks")))
+    assert imported ^ {*declared("dev", "ray", "onnx")} | SOON == NOT_IMPORTED | SOON
+
+
+def test_the_pinned_versions_are_within_the_declared_ranges():
+    lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    wanted = declared("dev", "ray", "onnx")
+    assert set(wanted) - set(pins) == {WITH_TORCH}
+    assert [name for name, pin in pins.items() if name in wanted and pin not in wanted[name].specifier] == []
+
+
+# ---- the source distribution ----
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("a clone is needed")
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()} - {".gitignore"}
+
+
+def test_the_include_list_names_everything_that_is_tracked():
+    included = {*PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "pyproject.toml"}
+    assert {name.partition("/")[0] for name in tracked()} == included
+
+
+@pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
+def test_the_source_distribution_is_complete(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        held = {member.name.partition("/")[2] for member in file if member.isfile()}
+    assert tracked() - held == set()
+
+
+# ---- make test-all ----
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("installed", "sentence"),
+    [
+        (["3.12"], "Python versions tested: 3.12; not installed: 3.11 3.13"),
+        ([], "Python versions tested: none; not installed: 3.11 3.12 3.13"),
+    ],
+)
+def test_the_versions_that_are_missing_are_named(tmp_path, installed, sentence):
+    for version in installed:
+        (tmp_path / f"python{version}").symlink_to(sys.executable)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        [shutil.which("make"), "--dry-run", "--no-print-directory", "test-all"],
+        cwd=ROOT, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode == 0) is bool(installed)
+    assert sentence in done.stdout
+    assert re.findall(r"(\S+)/bin/python -m pytest", done.stdout) == [f".venv-{version}" for version in installed]
