@@ -1,4 +1,4 @@
-"""Figures drawn from the data of an analysis, cards, reports."""
+"""Loss cards, reports on runs and comparisons, and the display in notebooks."""
 
 from evomal.figures.loss_shape import draw_loss
 from evomal.figures.style import figure_style, new_figure, save_figure

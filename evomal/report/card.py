@@ -1,33 +1,29 @@
-"""The loss card: one page about one loss file, to be sent around."""
+"""The loss card: one page about one loss file, as HTML, Markdown, terminal text or JSON."""
 
 import hashlib
-import importlib.metadata
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+from markupsafe import Markup
 from rich.cells import set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from evomal.errors import InputError
 from evomal.figures.loss_shape import LossShape, draw_loss, loss_shape
-from evomal.figures.style import inline_svg
 from evomal.losses import Loss, load_loss
 from evomal.losses.files import loss_document
 from evomal.losses.loss import Provenance
-from evomal.report.formulas import mathml
-from evomal.report.page import entry_list, framed, in_code
+from evomal.report.pages import figure_markup, mathml, render, versions
 from evomal.text import (
     LONGEST_FORMULA,
     embed_markdown,
-    escape_html,
     escape_markdown,
-    markdown_to_html,
     printable,
     shorten,
 )
@@ -36,30 +32,35 @@ from evomal.verdict.contestants import SEARCHES
 
 _LONGEST_INCLUDED = 100_000
 _LONGEST_LATEX = 500
-_LONGEST_ENTRY, _LONGEST_NODE = 120, 24
+_LONGEST_ENTRY = 120
 _MOST_PARAMETERS, _MOST_ENTRIES = 30, 16
+_WIDTH, _LABEL, _PROPERTY = 80, 13, 32  # columns of the terminal
+_MOST_LINES = 12
 
 
 @dataclass(frozen=True)
 class Card:
-    """What there is to say of a loss file; nothing is escaped yet."""
+    """What is known about a loss file; HTML, Markdown, terminal text and JSON are made from it.
+
+    No text in it is escaped.
+    """
 
     file: str
-    """The file's name without its folder."""
+    """The name of the file without its folder."""
     kind: str
-    """How the loss is given: expression, taylor, neural or named."""
+    """How the file defines the loss: expression, taylor, neural or named."""
     task: str
     subject: str
     formula: str
     written: str
     symbols: str
     parameters: tuple[tuple[str, float], ...]
-    """The weights by node in prefix order, or the numbers of the polynomial."""
+    """The weights of an expression by node in prefix order, or the coefficients of a polynomial."""
     latex: str | None
-    mathml: str | None
+    mathml: Markup | None
     options: Mapping[str, Any]
     units: Units | None
-    """Of the targets the loss was learned on, where those were standardised."""
+    """The units of the targets that the loss was learned on, if those were standardised."""
     shape: LossShape
     provenance: Provenance
     comparison: str | None
@@ -71,21 +72,21 @@ class Card:
 
     @property
     def name(self) -> str:
-        """The file's name without its ending."""
+        """The name of the file without its suffix."""
         return Path(self.file).stem
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the formula is other than what the file has."""
+        """Whether the simplified formula differs from what the file has."""
         return self.written != self.formula
 
     @property
     def made_with(self) -> str:
-        """The versions in words."""
+        """The versions of the packages, for a sentence."""
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def as_data(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Returns the card as values that JSON can represent."""
         plot = {
             name: [value if math.isfinite(value) else None for value in column]
             for name, column in self.shape.columns().items()
@@ -104,7 +105,7 @@ class Card:
         }  # fmt: skip
 
     def provenance_entries(self) -> list[tuple[str, str]]:
-        """The provenance as rows, the longest cut."""
+        """Returns the provenance as names and shortened values."""
         shown = [
             (shorten(name, _LONGEST_ENTRY), shorten(_text(value), _LONGEST_ENTRY))
             for name, value in self.provenance.items()
@@ -113,33 +114,34 @@ class Card:
         return shown if hidden <= 0 else [*shown[:_MOST_ENTRIES], ("…", f"{hidden} more in the file")]
 
     def option_entries(self) -> list[tuple[str, str]]:
-        """The options as rows."""
+        """Returns the options as names and values."""
         return [(name, shorten(_text(value), _LONGEST_ENTRY)) for name, value in self.options.items()]
 
     def parameter_entries(self) -> list[tuple[str, str]]:
-        """The first parameters as rows."""
+        """Returns the first parameters as names and values."""
         shown = [(name, f"{value:.6g}") for name, value in self.parameters]
         hidden = len(shown) - _MOST_PARAMETERS
         return shown if hidden <= 0 else [*shown[:_MOST_PARAMETERS], ("…", f"{hidden} more in the file")]
 
     def comparison_sentence(self) -> str:
-        """How to get a comparison where there is none."""
+        """Says how to compare the loss, for a card without a comparison."""
         return f"not compared yet: evomal compare TASK --losses {self._quoted_file()} --out ."
 
     def transfer_sentence(self) -> str:
-        """How to get a transfer where there is none."""
+        """Says how to transfer the loss, for a card without a transfer."""
         return f"not transferred yet: evomal transfer --loss {self._quoted_file()} --to TASK --out ."
 
     def markdown(self, figure: str | None = None) -> str:
-        """The card as Markdown; `figure` is the address of the plot, as seen from where the text will lie."""
+        """Returns the card as Markdown; `figure` is the path of the figure, relative to the Markdown file."""
         return markdown_text(self, figure)
 
     def html(self) -> str:
-        """The card as one file that opens anywhere: no script, nothing from elsewhere."""
-        return html_page(self)
+        """Returns the card as one page that opens anywhere: it has no script and loads nothing."""
+        description = f"value and gradient over {self.shape.position_name}, beside the task loss"
+        return render("card.html", card=self, figure=figure_markup(draw_loss(self.shape), description))
 
     def shown_latex(self) -> str | None:
-        """The formula in LaTeX, or the command that prints it where it is too long for a page."""
+        """Returns the formula in LaTeX, or the command that prints it if it is too long for a page."""
         if self.latex is None or len(self.latex) <= _LONGEST_LATEX:
             return self.latex
         return f"evomal export {self._quoted_file()} --to latex"
@@ -149,10 +151,26 @@ class Card:
 
 
 def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str | None = None) -> Card:
-    """The card of a loss file.
+    """Returns the card of a loss file.
 
-    Comparison and transfer are Markdown; where none is given, `comparison.md` or `transfer.md` beside the file is read,
-    or that of the comparison which searched for the loss.
+    Args:
+        path: The loss file.
+        comparison: Markdown; by default `comparison.md` beside the file, or in the folder of the comparison that
+            searched for the loss.
+        transfer: Markdown; by default `transfer.md`, found in the same way.
+
+    Returns:
+        The card.
+
+    Raises:
+        InputError: If a file cannot be read, or the loss file is not valid.
+
+    Example:
+        >>> import tempfile, evomal
+        >>> path = tempfile.mkdtemp() + "/huber.json"
+        >>> evomal.save_loss(evomal.named_loss("huber"), path)
+        >>> loss_card(path).name
+        'huber'
     """
     path = Path(path)
     loss = load_loss(path)
@@ -177,12 +195,12 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         comparison=comparison or _beside(path, "comparison.md"),
         transfer=transfer or _beside(path, "transfer.md"),
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        versions={name: importlib.metadata.version(name) for name in ("evomal", "torch", "matplotlib")},
+        versions=versions(),
     )
 
 
 def _classes(loss: Loss) -> int:
-    """As many as the loss has class weights for, within what can be sampled quickly."""
+    """The number of class weights, within what can be sampled quickly; 10 without class weights."""
     return 10 if loss.weight is None else min(max(len(loss.weight), 2), 1_000)
 
 
@@ -190,7 +208,7 @@ def _beside(path: Path, name: str) -> str | None:
     beside = path.with_name(name)
     try:
         if not beside.exists() and path.absolute().parent.parent.name == SEARCHES:
-            beside = path.absolute().parents[2] / name  # the comparison that the search was made for
+            beside = path.absolute().parents[2] / name  # the search belongs to a comparison
         if not beside.exists():
             return None
         with beside.open(encoding="utf-8") as file:
@@ -212,15 +230,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-if TYPE_CHECKING:
-    from evomal.report.card import Card
-
-_WIDTH, _LABEL, _PROPERTY = 80, 13, 32
-_MOST_LINES = 12
-
-
-def markdown_text(card: "Card", figure: str | None = None) -> str:
-    """The card as Markdown; `figure` is the address of the plot, as seen from where the text will lie."""
+def markdown_text(card: Card, figure: str | None = None) -> str:
+    """Returns the card as Markdown; `figure` is the path of the figure, relative to the Markdown file."""
     latex = card.shown_latex()
     in_latex = [] if latex is None else ["In LaTeX:", "", "```text", latex, "```", ""]
     as_written = ["As written:", "", "```text", shorten(card.written, LONGEST_FORMULA), "```", ""]
@@ -244,9 +255,9 @@ def markdown_text(card: "Card", figure: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def terminal_lines(card: "Card") -> Iterator[str]:
-    """The card as lines of at most eighty columns, whatever characters the file has."""
-    # On one line, since what would be wrapped could pass for a line of the card's own.
+def terminal_lines(card: Card) -> Iterator[str]:
+    """Yields the card as lines of at most 80 columns, whatever characters the file has."""
+    # On one line: a wrapped name from the file could look like a line of the card itself.
     title = Text(printable(f"{card.name}: {card.subject[:1].lower()}{card.subject[1:]}"))
     title.truncate(_WIDTH, overflow="ellipsis")
     yield title.plain
@@ -262,7 +273,7 @@ def terminal_lines(card: "Card") -> Iterator[str]:
     for found in card.shape.range_of_validity:
         yield from _row(f"{'yes' if found.holds else 'no':<5}{found.name}", found.sentence, label_width=_PROPERTY)
     yield ""
-    # Indented under words of our own, since the labels are a stranger's, too.
+    # Indented below a heading of ours, because the labels are from the file, too.
     yield "provenance, as the file has it"
     for name, value in card.provenance_entries():
         yield from _row(f"  {name}", value)
@@ -282,13 +293,13 @@ def _markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) ->
 
 
 def _words_of(markdown: str | None) -> list[str]:
-    """What a text says beside its tables, which are wider than a terminal."""
+    """The lines of a text without its headings and its tables, which are wider than a terminal."""
     lines = (markdown or "").splitlines()
     return [line for line in lines if line.strip() and not line.lstrip().startswith(("|", "#"))]
 
 
 def _row(label: str, *paragraphs: str, label_width: int = _LABEL) -> Iterator[str]:
-    """A label, cut to its column, with the text beside it: a few lines that no character of a stranger's breaks."""
+    """Yields a label with the text beside it, on a few lines that no character from a file can break."""
     lines: list[str] = []
     for paragraph in paragraphs:
         wrapped = Text(printable(paragraph)).wrap(Console(width=_WIDTH), _WIDTH - label_width)
@@ -298,53 +309,3 @@ def _row(label: str, *paragraphs: str, label_width: int = _LABEL) -> Iterator[st
     for index, line in enumerate(lines):
         shown = set_cell_size(printable(label) if index == 0 else "", label_width - 1)
         yield f"{shown} {line}"
-
-
-if TYPE_CHECKING:
-    from evomal.report.card import Card
-
-
-_BODY = """<header><h1>{title}</h1><p class="soft">{subject}</p></header>
-<div class="formula">
-<div>{mathml}</div>
-<dl><dt>formula</dt><dd>{formula}</dd>{written}{latex}</dl>
-<p class="soft">{symbols}</p>
-</div>
-{figure}
-<h2>Properties</h2>
-<table class="properties">{properties}</table>
-<h2>Comparison</h2>
-{comparison}
-<h2>Transfer</h2>
-{transfer}
-<h2>Provenance</h2>
-{provenance}
-<h2>Options</h2>
-{options}
-{parameters}
-<footer>SHA-256 of {file}: {sha256}<br>made with {versions}</footer>"""
-
-
-def html_page(card: "Card") -> str:
-    """The card as one file that opens anywhere: no script, nothing from elsewhere."""
-    description = f"value and gradient over {card.shape.position_name}, beside the task loss"
-    properties = "".join(
-        f'<tr><td class="{"yes" if found.holds else "no"}">{"yes" if found.holds else "no"}</td>'
-        f"<th>{escape_html(found.name)}</th><td>{escape_html(found.sentence)}</td></tr>"
-        for found in card.shape.range_of_validity
-    )
-    latex = card.shown_latex()
-    body = _BODY.format(
-        title=escape_html(card.name), subject=escape_html(card.subject), mathml=card.mathml or "",
-        formula=in_code(card.formula), symbols=escape_html(card.symbols),
-        written=f"<dt>written</dt><dd>{in_code(card.written)}</dd>" if card.is_rewritten else "",
-        latex="" if latex is None else f"<dt>LaTeX</dt><dd>{in_code(latex)}</dd>",
-        figure=inline_svg(draw_loss(card.shape), escape_html(description)), properties=properties,
-        provenance=entry_list(card.provenance_entries()) or "<p>none recorded</p>",
-        options=entry_list(card.option_entries()),
-        parameters=f"<h2>Parameters</h2>{entry_list(card.parameter_entries())}" if card.parameters else "",
-        comparison=markdown_to_html(card.comparison, card.comparison_sentence()),
-        transfer=markdown_to_html(card.transfer, card.transfer_sentence()),
-        file=escape_html(card.file), sha256=card.sha256, versions=escape_html(card.made_with),
-    )  # fmt: skip
-    return framed(f"{card.name}: loss card", body)

@@ -1,26 +1,108 @@
-"""Sparklines: a curve the size of a word, drawn by hand."""
+"""The best losses of a task as a table with small drawings of their shapes, and the best one in words."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.figures.style import FloatArray
-from evomal.report.formulas import mathml
-from evomal.report.page import in_code, scrolling
+from evomal.report.pages import LONGEST_ON_A_LINE, mathml, own_markup
 from evomal.runs.reading import Run
 from evomal.tasks.metrics import metric_label, metric_number, metric_text
-from evomal.text import LONGEST_FORMULA, escape_html, plural, shorten
+from evomal.text import escape_html, plural, shorten
 
 _WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
 _FAR_OUT = 4.0  # times the span of all but the outermost values
 _OPACITIES = (1.0, 0.6, 0.35)
+_LONGEST_WORD, _MOST_RIVALS = 40, 20
+_LONGEST_TYPESET = 240  # characters; longer formulas are easier to read as text
 
 
-def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: str) -> str:
-    """An SVG element; the curves share a scale, and leave it where a few values would flatten all others."""
+@dataclass(frozen=True)
+class TableRow:
+    """One loss in a table, as text."""
+
+    value: str
+    mean: str | None
+    """The mean in the final; None if the loss was not in it."""
+    shape: Markup
+    size: int | None
+    formula: str
+    generation: int
+    origin: str
+    method: str
+    seed: object
+    """As recorded, which is anything in a file that evomal did not write."""
+
+
+@dataclass(frozen=True)
+class LossTable:
+    """The best losses of one task, as the page shows them."""
+
+    task: str
+    metric: str
+    """With its unit."""
+    sentence: str
+    rows: tuple[TableRow, ...]
+    has_finals: bool
+    has_runs: bool
+    """Whether the table says by which method and seed a loss was found."""
+
+
+def loss_table(best: BestLosses, *, with_runs: bool) -> LossTable:
+    """Returns the table of the best losses; `with_runs` adds the method and the seed of each."""
+    return LossTable(
+        task=best.task,
+        metric=metric_label(best.metric, _LONGEST_WORD),
+        sentence=table_sentence(best),
+        rows=tuple(_row(row, best.metric) for row in best.rows),
+        has_finals=any(row.scores is not None for row in best.rows),
+        has_runs=with_runs,
+    )
+
+
+def table_sentence(best: BestLosses) -> str:
+    """Says which losses count as one, and what the drawings show."""
+    counted = f"The best {len(best.rows)} distinct losses of {best.trained} trained"
+    sketch = next((row.sketch for row in best.rows if row.sketch is not None), None)
+    shapes = "" if sketch is None else f"; shapes: {_axis(sketch)}, each with its own scale"
+    return f"{counted}; losses with the same shape or the same formula count once{shapes}."
+
+
+def _row(row: RankedLoss, metric: str) -> TableRow:
+    sketch = row.sketch
+    return TableRow(
+        value=metric_number(row.value, metric),
+        mean=None if row.mean is None else metric_number(row.mean, metric),
+        shape=own_markup("") if sketch is None else sparkline(sketch.positions, sketch.values, _axis(sketch)),
+        size=row.size,
+        formula=row.formula,
+        generation=row.generation,
+        origin=shorten(row.candidate.origin, _LONGEST_WORD),
+        method=shorten(row.run.method, _LONGEST_WORD),
+        seed=row.run.seed,
+    )
+
+
+def _axis(sketch: LossShapeSketch) -> str:
+    """Describes the axes of the drawings."""
+    first, last = float(sketch.positions[0]), float(sketch.positions[-1])
+    what = "the error f − y" if sketch.position_name == "f - y" else "the probability p of the target"
+    curves = len(sketch.values)
+    targets = ", for y = −1, 0 and 1" if curves > 2 else ", for y = 1 and 0" if curves > 1 else ""
+    return f"value over {what} from {first:g} to {last:g}{targets}"
+
+
+def metric_value(value: float, metric: str) -> str:
+    """Returns the metric's name, the value and its unit, for a sentence."""
+    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {metric_text(value, metric)}"
+
+
+def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: str) -> Markup:
+    """Returns a curve the size of a word as SVG; values far from all others are drawn at the edge of the scale."""
     low, high = _limits(curves)
     lines = "".join(
         f'<polyline points="{points}" fill="none" stroke="var(--blue, #0072b2)" stroke-width="1.6" '
@@ -29,10 +111,11 @@ def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: 
         for points in _pieces(positions, values, low, high)
     )
     box = f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio="none"'
-    return f'<svg role="img" aria-label="{escape_html(description)}" {box}>{lines}</svg>'
+    return own_markup(f'<svg role="img" aria-label="{escape_html(description)}" {box}>{lines}</svg>')
 
 
 def _limits(curves: Sequence[FloatArray]) -> tuple[float, float]:
+    """The scale that the curves share."""
     values = np.concatenate([curve[np.isfinite(curve)] for curve in curves]) if curves else np.zeros(0)
     if not values.size:
         return 0.0, 1.0
@@ -44,7 +127,7 @@ def _limits(curves: Sequence[FloatArray]) -> tuple[float, float]:
 
 
 def _pieces(positions: FloatArray, values: FloatArray, low: float, high: float) -> Iterator[str]:
-    """Points of the parts that are finite, each part at its height or at the edge it lies beyond."""
+    """The points of each part of a curve that is finite, clipped to the scale."""
     x = _MARGIN + (positions - positions[0]) / (positions[-1] - positions[0]) * (_WIDTH - 2 * _MARGIN)
     is_known = np.isfinite(values)
     heights = (np.clip(np.where(is_known, values, low), low, high) - low) / (high - low)
@@ -60,131 +143,59 @@ def _pieces(positions: FloatArray, values: FloatArray, low: float, high: float) 
         yield " ".join(points)
 
 
-_LONGEST_SHOWN = 90
-_LONGEST_WORD = 40
-_FINAL = "mean in the final"
-
-
-def metric_value(value: float, metric: str) -> str:
-    """Metric, number and unit, for a sentence."""
-    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {metric_text(value, metric)}"
-
-
-def loss_table(best: BestLosses, *, with_runs: bool) -> str:
-    """HTML; `with_runs` also says of which method and seed a loss is."""
-    with_final = any(row.scores is not None for row in best.rows)
-    heads = ["rank", f"validation {metric_label(best.metric, _LONGEST_WORD)}", *([_FINAL] if with_final else [])]
-    heads += ["shape", "size", "formula", "generation", "origin", *(["method", "seed"] if with_runs else [])]
-    numbers = {"rank", heads[1], _FINAL, "size", "generation", "seed"}
-    head = "".join(
-        f'<th scope="col"{" class=number" if name in numbers else ""}>{escape_html(name)}</th>' for name in heads
-    )
-    rows = "".join(
-        _row(place, row, best.metric, with_runs=with_runs, with_final=with_final)
-        for place, row in enumerate(best.rows, 1)
-    )
-    table = f'<table class="losses"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<p class="soft">{escape_html(table_sentence(best))}</p>{scrolling(table, "the best distinct losses")}'
-
-
-def table_sentence(best: BestLosses) -> str:
-    """What is counted as one loss, and what the shapes are."""
-    seen = f"The best {len(best.rows)} distinct losses of {best.trained} that were trained with"
-    sketch = next((row.sketch for row in best.rows if row.sketch is not None), None)
-    shapes = "" if sketch is None else f"; shapes: {_axis(sketch)}, each on a scale of its own"
-    return f"{seen}; losses with one shape or one formula count once{shapes}."
-
-
-def _row(place: int, row: RankedLoss, metric: str, *, with_runs: bool, with_final: bool) -> str:
-    sketch, origin = row.sketch, shorten(row.candidate.origin, _LONGEST_WORD)
-    drawn = "" if sketch is None else sparkline(sketch.positions, sketch.values, _axis(sketch))
-    mean = None if row.mean is None else metric_number(row.mean, metric)
-    shown = [
-        _number(place), _number(metric_number(row.value, metric)), *([_number(mean)] if with_final else []),
-        f"<td>{drawn}</td>", _number(row.size),
-        f'<td class="formula-cell">{_formula(row)}</td>', _number(row.generation), f"<td>{escape_html(origin)}</td>",
-    ]  # fmt: skip
-    if with_runs:
-        shown += [f"<td>{escape_html(shorten(row.run.method, _LONGEST_WORD))}</td>", _number(row.run.seed)]
-    return f"<tr>{''.join(shown)}</tr>"
-
-
-def _number(value: object) -> str:
-    return f'<td class="number">{"" if value is None else escape_html(str(value))}</td>'
-
-
-def _formula(row: RankedLoss) -> str:
-    """The formula, or its beginning that opens to the whole."""
-    if len(row.formula) <= _LONGEST_SHOWN:
-        return in_code(row.formula)
-    return (
-        f"<details><summary>{in_code(row.formula, _LONGEST_SHOWN)}</summary>"
-        f"{in_code(row.formula, 2 * LONGEST_FORMULA)}</details>"
-    )
-
-
-def _axis(sketch: LossShapeSketch) -> str:
-    first, last = float(sketch.positions[0]), float(sketch.positions[-1])
-    what = "the error f − y" if sketch.position_name == "f - y" else "the probability p of the target"
-    several = (
-        ", at y of −1, 0 and 1" if len(sketch.values) > 2 else ", at y of 1 and 0" if len(sketch.values) > 1 else ""
-    )
-    return f"value over {what} from {first:g} to {last:g}{several}"
-
-
-_LONGEST_NAME, _MOST_RIVALS = 40, 20
-_LONGEST_TYPESET = 240  # characters; longer ones nobody reads but as text
-
-
 @dataclass(frozen=True)
 class ShownFormula:
-    """The best loss of a task, as people read it."""
+    """The best loss of a task: its formula, and its result in words."""
 
     best: BestLosses
     text: str
     written: str
     symbols: str
-    mathml: str | None
+    mathml: Markup | None
 
     @property
     def row(self) -> RankedLoss:
-        """The loss itself."""
+        """The best loss in the table of its task."""
         return self.best.rows[0]
 
     @property
+    def is_wide(self) -> bool:
+        """Whether the typeset formula may not fit on the paper."""
+        return len(self.text) > LONGEST_ON_A_LINE
+
+    @property
     def sentence(self) -> str:
-        """What it came to, and where it was found."""
+        """Its result on validation, where it was found, and the results of the rivals."""
         row, metric = self.row, self.best.metric
         size = "" if row.size is None else f", size {row.size}"
         value = f"{metric_value(row.value, metric)} (one training)"
         if row.scores is not None and row.mean is not None:
             seeds = plural(len(row.scores.values), "fresh seed")
-            value = (
-                f"{metric_value(row.mean, metric)} (mean of {seeds}; {metric_number(row.value, metric)} in the search)"
-            )
+            in_search = metric_number(row.value, metric)
+            value = f"{metric_value(row.mean, metric)} (mean of {seeds}; {in_search} in the search)"
         return (
             f"Validation {value}{size}, "
-            f"found in generation {row.generation} by {row.candidate.origin} ({run_name(row.run)}).{self._beside}"
+            f"found in generation {row.generation} by {row.candidate.origin} ({run_name(row.run)}).{self._rivals}"
         )
 
     @property
-    def _beside(self) -> str:
-        """What the rivals came to in the same search, where they were trained."""
+    def _rivals(self) -> str:
+        """The results of the rivals in the same search, if any were trained."""
         run, metric = self.row.run, self.best.metric
         costs = dict(run.rivals) if run.final is None else {name: one.mean for name, one in run.final.rivals.items()}
         shown = [
-            f"{shorten(name, _LONGEST_NAME)} "
+            f"{shorten(name, _LONGEST_WORD)} "
             + (metric_number(run.value(cost), metric) if math.isfinite(cost) else "diverged")
             for name, cost in costs.items()
         ]
         if not shown:
             return ""
         how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict, 200)}"
-        return f" Known losses beside it: {', '.join(shown[:_MOST_RIVALS])} ({how})."
+        return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how})."
 
 
 def shown_formula(best: BestLosses) -> ShownFormula:
-    """Of the first in the table."""
+    """Returns the formula of the first loss in the table."""
     row = best.rows[0]
     loss = row.loss()
     if loss is None:
@@ -195,5 +206,5 @@ def shown_formula(best: BestLosses) -> ShownFormula:
 
 
 def run_name(run: Run) -> str:
-    """Which of several it is."""
+    """Returns the method and the seed, which tell the runs of a report apart."""
     return f"{run.method}, seed {run.seed}"

@@ -1,6 +1,6 @@
-"""How losses, results of searches, comparisons show themselves in notebooks.
+"""How losses, results of searches and comparisons are displayed in notebooks.
 
-Imported by evomal itself, so that everything heavy is imported only when something is shown.
+`import evomal` imports this module, so everything that is slow to import is imported when something is displayed.
 """
 
 import hashlib
@@ -9,67 +9,76 @@ from typing import Any
 
 from evomal.losses.loss import Loss
 from evomal.runs.results import Best, SearchResult
+from evomal.text import plural
 from evomal.verdict.comparison import Comparison
-
-_BOX = '<div style="max-width: 46rem">{}</div>'
 
 
 def loss_html(loss: Loss) -> str:
-    """The formula, typeset where it fits, above the shape."""
-    from evomal.figures.loss_shape import draw_loss, loss_shape
-    from evomal.figures.style import inline_svg
-    from evomal.report.formulas import mathml
-    from evomal.report.page import in_code
-    from evomal.text import escape_html
-
-    formula = loss.formula()
-    # Outputs of a notebook share a page, on which names inside figures must differ.
-    prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
-    description = "value and gradient of the loss, beside the task loss"
-    parts = [
-        f"<p><b>{escape_html(type(loss).__name__)}</b> for {escape_html(loss.kind)}</p>",
-        mathml(loss, formula) or "",
-        f"<p>{in_code(formula)}<br>{escape_html(loss.symbols())}</p>",
-        inline_svg(draw_loss(loss_shape(loss)), description, prefix),
-    ]
-    return _BOX.format("".join(parts))
+    """Returns the formula, typeset if it fits on a line, above the shape of the loss."""
+    return _rendered("loss", _loss_data(loss))
 
 
 def best_html(best: Best) -> str:
-    """What it came to and where it was found, above the loss itself."""
-    size = "" if best.expression is None else f", of {best.expression.size} nodes"
-    return f"<p>value {best.value:.4g}, found in generation {best.generation + 1}{size}</p>{loss_html(best.loss())}"
+    """Returns the value of the best loss and where it was found, above the loss itself."""
+    return _rendered("best", _best_data(best))
 
 
 def result_html(result: SearchResult) -> str:
-    """The best loss, below what became of the candidates and of the rivals."""
+    """Returns what became of the candidates and the rivals, above the best loss."""
     from evomal.runs.results import summary_lines
-    from evomal.text import escape_html
 
-    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none"
-    generations = len(result.history)
-    ended = f"{generations} generation{'' if generations == 1 else 's'}: {result.ending}"
-    about = f"<p>{escape_html(ended)}<br>candidates: {escape_html(counts)}</p>"
-    lines = [text for label, text in summary_lines(result) if label in ("validation", "rivals", "final")]
-    about += f"<p>{'<br>'.join(map(escape_html, lines))}</p>"
-    return about + ("<p>nothing survived</p>" if result.best is None else best_html(result.best))
+    data = {
+        "ended": f"{plural(len(result.history), 'generation')}: {result.ending}",
+        "counts": ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none",
+        "lines": [text for label, text in summary_lines(result) if label in ("validation", "rivals", "final")],
+        "best": None if result.best is None else _best_data(result.best),
+    }
+    return _rendered("result", data)
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Verdicts in words, then the table."""
-    from evomal.text import escape_html, markdown_to_html
+    """Returns the verdicts in words, above the table."""
     from evomal.verdict.tables import comparison_markdown
 
-    rest = comparison_markdown(comparison, verdicts=False)
-    verdicts = "".join(f"<p><b>{escape_html(found.sentence)}</b></p>" for found in comparison.verdicts.values())
-    return f'<div style="overflow-x: auto">{verdicts}{markdown_to_html(rest, "")}</div>'
+    sentences = [found.sentence for found in comparison.verdicts.values()]
+    return _rendered("comparison", {"sentences": sentences, "table": comparison_markdown(comparison, verdicts=False)})
 
 
-def _shown_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:
+def _loss_data(loss: Loss) -> dict[str, Any]:
+    from evomal.figures.loss_shape import draw_loss, loss_shape
+    from evomal.report.pages import figure_markup, mathml
+
+    formula = loss.formula()
+    # All outputs of a notebook are on one page, on which the names inside figures must differ.
+    prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
+    description = "value and gradient of the loss, beside the task loss"
+    return {
+        "name": type(loss).__name__,
+        "kind": loss.kind,
+        "formula": formula,
+        "mathml": mathml(loss, formula) or "",
+        "symbols": loss.symbols(),
+        "svg": figure_markup(draw_loss(loss_shape(loss)), description, prefix),
+    }
+
+
+def _best_data(best: Best) -> dict[str, Any]:
+    size = "" if best.expression is None else f", of {best.expression.size} nodes"
+    sentence = f"value {best.value:.4g}, found in generation {best.generation + 1}{size}"
+    return {"sentence": sentence, "loss": _loss_data(best.loss())}
+
+
+def _rendered(part: str, data: dict[str, Any]) -> str:
+    from evomal.report.pages import render
+
+    return render("notebook.html", part=part, shown=data).strip()
+
+
+def _displayed_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:
     def _repr_html_(thing: Any) -> str | None:
         try:
             return make(thing)
-        except Exception:  # The notebook shows the plain text then, and nobody loses a result to its display.
+        except Exception:  # The notebook then shows the plain text: a display must never cost anyone a result.
             return None
 
     return _repr_html_
@@ -78,6 +87,6 @@ def _shown_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:
 _MAKERS: dict[type, Callable[[Any], str]] = {
     Loss: loss_html, Best: best_html, SearchResult: result_html, Comparison: comparison_html,
 }  # fmt: skip
-# Set from here, as the classes' own packages may not know that there are reports.
+# The methods are added here because the packages of the classes may not import the report package.
 for _kind, _make in _MAKERS.items():
-    setattr(_kind, "_repr_html_", _shown_by(_make))  # noqa: B010  (a type checker would not know the attribute)
+    setattr(_kind, "_repr_html_", _displayed_by(_make))  # noqa: B010  (a type checker does not know the attribute)

@@ -1,4 +1,4 @@
-"""What runs have recorded of their settings, their task and where they ran, as a report shows it."""
+"""The data of a report on one run, several runs, or a comparison with its searches."""
 
 import json
 import math
@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evomal.errors import EvomalError, InputError
-from evomal.figures.ancestry import ancestry, draw_ancestry
 from evomal.figures.best_losses import BestLosses, best_losses
-from evomal.figures.filter_shares import draw_filter_shares, filter_shares
-from evomal.figures.front import draw_front, front
-from evomal.figures.loss_shape import draw_loss, loss_shape
-from evomal.figures.run_times import draw_run_times, run_times
-from evomal.figures.search_curves import draw_search_curves, search_curves
 from evomal.methods.candidates import State
 from evomal.report.commands import (
     RepeatCommand,
@@ -33,38 +27,39 @@ from evomal.text import plural, shorten
 from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
 
-LONGEST_ENTRY = 160
+LONGEST_ENTRY = 160  # characters
+_MOST_SENTENCES = 3
 _ENVIRONMENT = ("device", "threads", "precision", "dtype", "population_mode", "deterministic")
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Those of all runs of a report, each with the command that repeats it."""
+    """The settings of all runs of a report, with the command that repeats each run."""
 
     runs: Sequence[Run]
     commands: Sequence[RepeatCommand]
 
     def entries(self) -> list[tuple[str, str]]:
-        """What all runs share, with a mark where it is not the preset's."""
+        """Returns the settings that all runs share; an asterisk marks those that differ from the preset."""
         changed = {key for command in self.commands for key in command.changes}
         shared = _shared([_settings(run) for run in self.runs])
         return [(f"{key} *" if key in changed else key, shown_entry(value)) for key, value in shared.items()]
 
     def sentence(self) -> str:
-        """What the settings are nearest to, and what differs between runs."""
+        """Names the closest preset, and the settings that differ between runs."""
         presets = sorted({command.preset for command in self.commands if command.preset is not None})
         if not presets:
-            return "These records do not have the settings of a search."
+            return "These records do not contain the settings of a search."
         differing = _differing([_settings(run) for run in self.runs])
         between = f" Searches differ in {', '.join(differing)}." if differing else ""
-        return f"Preset {' or '.join(presets)}; * marks what was set otherwise.{between}"
+        return f"Preset {' or '.join(presets)}; * marks settings that differ from it.{between}"
 
     def task_entries(self) -> list[tuple[str, str]]:
-        """What is recorded of the data and the training recipe, where all runs share it."""
+        """Returns the recorded properties of the data and the training recipe that all runs share."""
         return [(key, shown_entry(value)) for key, value in _shared([_task(run) for run in self.runs]).items()]
 
     def environment_entries(self) -> list[tuple[str, str]]:
-        """Versions, device and threads, as recorded; of several where they differ."""
+        """Returns versions, device and threads as recorded; where runs differ, all values."""
         recorded: dict[str, list[str]] = {}
         for run in self.runs:
             versions = run.settings.get("versions")
@@ -106,7 +101,7 @@ def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def shown_entry(value: Any) -> str:
-    """A recorded value in a line."""
+    """Returns a recorded value on one line."""
     if isinstance(value, Mapping):
         return shorten(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
     if isinstance(value, (list, tuple)):
@@ -114,88 +109,25 @@ def shown_entry(value: Any) -> str:
     return shorten(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure with its heading and what it says to those who cannot see it."""
-
-    title: str
-    description: str
-    figure: "Figure"
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it is a column wide, not a page."""
-        return bool(self.figure.get_size_inches()[0] < 5)
-
-
-def run_figures(runs: Runs, formulas: Sequence[ShownFormula], *, is_of_one: bool) -> list[ShownFigure]:
-    """Drawn anew at every call; two of them only where the report is of one run."""
-    if not runs.runs:
-        return []
-    names = ", ".join(dict.fromkeys(run.method for run in runs.runs))
-    shown = [*_shapes(formulas)]
-    shown.append(
-        ShownFigure(
-            "Search", f"the best so far of {names}, against generations and losses trained with",
-            draw_search_curves(search_curves(runs)),
-        )
-    )  # fmt: skip
-    shown.append(
-        ShownFigure(
-            "Filters", f"what became of the candidates of {names}, as shares of each generation",
-            draw_filter_shares(filter_shares(runs)),
-        )
-    )  # fmt: skip
-    if is_of_one:
-        text = "size against fitness of every loss that was trained, with those that none beats in both"
-        shown.append(ShownFigure("Size against fitness", text, draw_front(front(runs))))
-        text = "the ancestors of the best loss by generation and fitness, with the steps that led to it"
-        shown.append(ShownFigure("Ancestry", text, draw_ancestry(ancestry(runs))))
-    text = f"seconds of a search of {names}, by stage"
-    shown.append(ShownFigure("Run time", text, draw_run_times(run_times(runs))))
-    return shown
-
-
-def _shapes(formulas: Sequence[ShownFormula]) -> list[ShownFigure]:
-    shown = []
-    for formula in formulas:
-        loss = formula.row.loss()
-        if loss is not None:
-            title = "Shape" if len(formulas) == 1 else f"Shape, {formula.best.task}"
-            text = f"the best loss, value and gradient over {'f - y' if loss.kind == 'regression' else 'p'}"
-            shape = loss_shape(loss, classes=formula.row.run.classes)
-            shown.append(ShownFigure(title, f"{text}, beside the task loss", draw_loss(shape)))
-    return shown
-
-
-_MOST_SENTENCES = 3
-
-
 @dataclass(frozen=True)
 class RunReport:
-    """All of it, for one run, several runs, or a comparison with its searches."""
+    """What a report says; pages and JSON are made from it."""
 
     folder: Path
     runs: Runs
     verdicts: RecordedVerdicts
-    standings: tuple[Run, ...]
-    """One for each run."""
     best: tuple[BestLosses, ...]
     """One for each task."""
 
     @property
     def run(self) -> Run | None:
-        """The one run that the report is about; None where it is about several or a comparison."""
+        """The run that the report is about; None if it is about several runs or a comparison."""
         is_about_one = len(self.runs.runs) == 1 and self.runs.runs[0].folder == self.folder
         return self.runs.runs[0] if is_about_one else None
 
     @property
     def title(self) -> str:
-        """What was searched on, by what."""
+        """The tasks and the methods."""
         if not self.runs.runs:
             return f"Comparison in {self.folder.resolve().name}"
         tasks = "; ".join(dict.fromkeys(run.task for run in self.runs.runs))
@@ -204,42 +136,46 @@ class RunReport:
 
     @property
     def subject(self) -> str:
-        """How many runs there are, or which, and how they stand."""
+        """The state of the run, or the number of runs in each state."""
         if self.run is not None:
-            standing = self.standings[0]
-            ended = f": {standing.ending}" if standing.ending else ""
-            return f"One search, seed {self.run.seed}, begun {_moment(standing.created)}; {standing.state}{ended}."
-        states = [str(standing.state) for standing in self.standings]
+            run = self.run
+            ended = f": {run.ending}" if run.ending else ""
+            return f"One search, seed {run.seed}, started {_moment(run.created)}; {run.state}{ended}."
+        states = [str(run.state) for run in self.runs.runs]
         found = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        return f"{plural(len(states), 'search')}: {found}." if states else "Losses that were given, no searches."
+        return (
+            f"{plural(len(states), 'search')}: {found}."
+            if states
+            else "A comparison of given losses, without searches."
+        )
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is missing, and what else should be known before anything is believed."""
+        """What a reader must know before trusting the results, such as an interrupted search."""
         found = []
-        for run, standing in zip(self.runs.runs, self.standings, strict=True):
+        for run in self.runs.runs:
             name = "This search" if self.run is not None else f"The search {run_name(run)}"
-            found += [f"{name} {text}" for text in (*_state_sentences(run, standing), *_content_sentences(run))]
+            found += [f"{name} {text}" for text in (*_state_sentences(run), *_content_sentences(run))]
         return (*found, *self.runs.notes, *self.verdicts.notes)
 
     @cached_property
     def formulas(self) -> tuple[ShownFormula, ...]:
-        """The best loss of each task on which anything was trained."""
+        """The best loss of each task for which a loss was trained."""
         return tuple(shown_formula(best) for best in self.best if best.rows)
 
     @cached_property
     def commands(self) -> tuple[RepeatCommand, ...]:
-        """How to repeat each run."""
+        """The command that repeats each run."""
         return tuple(repeat_command(run) for run in self.runs.runs)
 
     @cached_property
     def comparison_commands(self) -> tuple[RepeatCommand, ...]:
-        """How to repeat the comparisons in the folder, with their searches; none where that cannot be told."""
+        """The commands that repeat the comparisons in the folder, including their searches."""
         return repeat_comparisons(self.verdicts, self.folder) if self.run is None else ()
 
     @cached_property
     def own_commands(self) -> tuple[RepeatCommand, ...]:
-        """Those of runs that no command of a comparison makes with it."""
+        """The commands of the runs that no command of a comparison repeats."""
         searches = self.folder / SEARCHES
         return tuple(
             command
@@ -254,41 +190,37 @@ class RunReport:
 
     @cached_property
     def settings(self) -> RunSettings:
-        """What the runs have recorded of their settings and where they ran."""
+        """The recorded settings and environment of the runs."""
         return RunSettings(self.runs.runs, self.commands)
 
-    def figures(self) -> list[ShownFigure]:
-        """Drawn anew at every call."""
-        return run_figures(self.runs, self.formulas, is_of_one=self.run is not None)
-
     def compare_command(self) -> str | None:
-        """How to have the best loss of the one run judged; None where there is none to judge."""
+        """Returns the command that compares the best loss of the run with the baseline; None if there is none."""
         return compare_command(self.run) if self.run is not None and self.formulas else None
 
     def run_rows(self) -> list[tuple[str, ...]]:
-        """Of several runs: folder, task, method, seed, state, generations, losses trained with, best."""
+        """Returns folder, task, method, seed, state, generations, trained losses and best score of each run."""
         rows: list[tuple[str, ...]] = []
-        for run, standing in zip(self.runs.runs, self.standings, strict=True):
+        for run in self.runs.runs:
             best = min((candidate.fitness for candidate in run.trained), default=math.inf)
             shown = metric_value(run.value(best), run.metric) if math.isfinite(best) else "none"
             rows.append(
                 (
                     _relative(run.folder, self.folder), run.task, run.method, shown_entry(run.seed),
-                    str(standing.state), str(run.generations), str(len(run.trained)), shown,
+                    str(run.state), str(run.generations), str(len(run.trained)), shown,
                 )
             )  # fmt: skip
         return rows
 
     def as_data(self) -> dict[str, Any]:
-        """What programs want to know, as JSON has it."""
+        """Returns the report as values that JSON can represent."""
         return {
             "title": self.title,
             "runs": [
                 {
                     "folder": str(run.folder), "task": run.task, "method": run.method, "seed": run.seed,
-                    "state": str(standing.state), "generations": run.generations, "command": command.text,
+                    "state": str(run.state), "generations": run.generations, "command": command.text,
                 }
-                for run, standing, command in zip(self.runs.runs, self.standings, self.commands, strict=True)
+                for run, command in zip(self.runs.runs, self.commands, strict=True)
             ],
             "verdicts": [
                 {"kind": verdict.kind, "sentence": verdict.sentence}
@@ -305,7 +237,18 @@ class RunReport:
 
 
 def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
-    """What there is to say of a run, of several runs, or of a comparison with its searches."""
+    """Reads the data of a report.
+
+    Args:
+        folder: The folder of a run, of several runs, or of a comparison.
+        progress: Whether to show a progress bar while the records are read.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: If the folder contains neither a run nor a comparison.
+    """
     place = Path(folder)
     runs = read_runs([place], progress=progress)
     verdicts = recorded_verdicts(place)
@@ -314,20 +257,20 @@ def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
     is_one = len(runs.runs) == 1 and runs.runs[0].folder == place
     if is_one and not verdicts.is_begun and place.resolve().parent.name == SEARCHES:
         verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that it was a search of
-    standings = runs.runs
-    return RunReport(place, runs, verdicts, standings, best_losses(runs))
+    return RunReport(place, runs, verdicts, best_losses(runs))
 
 
-def _state_sentences(run: Run, standing: Run) -> list[str]:
+def _state_sentences(run: Run) -> list[str]:
     found = []
-    if standing.state is not RunState.COMPLETE:
+    if run.state is not RunState.COMPLETE:
         planned = dict(run.settings.get("budgets") or {}).get("generations")
         of = f" of {planned}" if isinstance(planned, int) else ""
         recorded = f"{run.generations}{of} generations are recorded"
-        resume = f"evomal resume {shlex.quote(str(run.folder))} goes on with it"
-        is_running = standing.state is RunState.RUNNING
+        resume = f"evomal resume {shlex.quote(str(run.folder))} resumes it"
+        is_running = run.state is RunState.RUNNING
         found.append(f"is still running: {recorded}." if is_running else f"was interrupted: {recorded}; {resume}.")
-    found += [f"was forced to go on although {text}: it need not repeat." for text in standing.forced]
+    for reason in run.forced:
+        found.append(f"was resumed with --force although {reason}: repeating it may give another result.")
     return found
 
 
@@ -338,9 +281,9 @@ def _content_sentences(run: Run) -> list[str]:
     elif not run.trained:
         states = [str(candidate.state) for candidate in run.computed]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        found.append(f"trained with no loss: nothing survived ({counts}).")
+        found.append(f"did not train any loss: no candidate passed the filters ({counts}).")
     elif run.generations == 1:
-        found.append("has one generation only, so that nothing was bred.")
+        found.append("has only one generation, so no candidate has parents.")
     failures = [candidate.sentence for candidate in run.computed if candidate.state is State.FAILED]
     for sentence in sorted(set(failures), key=failures.count, reverse=True)[:_MOST_SENTENCES]:
         found.append(f"had {plural(failures.count(sentence), 'failure')}: {shorten(sentence, 2 * LONGEST_ENTRY)}")
@@ -348,7 +291,7 @@ def _content_sentences(run: Run) -> list[str]:
 
 
 def _moment(text: str) -> str:
-    """A recorded time to the minute; as recorded where a stranger did."""
+    """Returns a recorded time to the minute, or the text itself if it is no time."""
     try:
         return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):

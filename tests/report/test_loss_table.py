@@ -2,6 +2,7 @@
 
 from evomal.figures.best_losses import best_losses
 from evomal.report.loss_table import loss_table, metric_value, table_sentence
+from evomal.report.pages import render
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 from tests.report.cards import Tags
@@ -12,7 +13,7 @@ LONG = "add(square(sub(f, y)), add(square(sub(f, y)), add(tanh(sub(y, f)), abs(s
 
 def table_of(folder, **options):
     (best,) = best_losses(read_runs([folder]))
-    return Tags(loss_table(best, **options)), best
+    return Tags(render("loss_table.html", table=loss_table(best, **options))), best
 
 
 def test_shares_are_in_percent_and_other_metrics_as_they_are():
@@ -27,10 +28,10 @@ def test_a_row_has_its_rank_value_shape_size_formula_generation_and_origin(tmp_p
     assert [page.count(tag) for tag in ("tr", "svg", "details")] == [3, 2, 0]
     assert {found["scope"] for tag, found in page.elements if tag == "th"} == {"col"}
     shapes = [found["aria-label"] for tag, found in page.elements if tag == "svg"]
-    assert shapes == ["value over the error f − y from -3 to 3, at y of −1, 0 and 1"] * 2
+    assert shapes == ["value over the error f − y from -3 to 3, for y = −1, 0 and 1"] * 2
     assert table_sentence(best) == (
-        "The best 2 distinct losses of 2 that were trained with; losses with one shape or one formula count once; "
-        "shapes: value over the error f − y from -3 to 3, at y of −1, 0 and 1, each on a scale of its own."
+        "The best 2 distinct losses of 2 trained; losses with the same shape or the same formula count once; "
+        "shapes: value over the error f − y from -3 to 3, for y = −1, 0 and 1, each with its own scale."
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from evomal.errors import InputError
 from evomal.figures.ancestry import ancestry
 from evomal.losses import ExpressionLoss, save_loss
-from evomal.report.report_page import report_page
+from evomal.report.report_page import report_page, run_figures, shape_figures
 from evomal.report.run_report import run_report
 from evomal.runs import RunStore
 from evomal.units import Units
@@ -17,10 +17,14 @@ from tests.verdict.results import comparison
 FIGURES_OF_A_RUN = ["Shape", "Search", "Filters", "Size against fitness", "Ancestry", "Run time"]
 
 
+def figures_of(report):
+    return [*shape_figures(report), *run_figures(report)]
+
+
 def test_one_run_is_told_with_its_best_loss(tmp_path):
     report = run_report(written_run(tmp_path / "a"))
     assert report.title == "planted, linear: evomal"
-    assert report.subject.startswith("One search, seed 0, begun 20")
+    assert report.subject.startswith("One search, seed 0, started 20")
     assert report.subject.endswith(" UTC; complete: all generations are done.")
     assert report.warnings == ()
     (formula,) = report.formulas
@@ -28,8 +32,8 @@ def test_one_run_is_told_with_its_best_loss(tmp_path):
     assert formula.sentence == (
         "Validation mse 0.25 (one training), size 4, found in generation 2 by mutation (evomal, seed 0)."
     )
-    assert [shown.title for shown in report.figures()] == FIGURES_OF_A_RUN
-    assert [shown.is_narrow for shown in report.figures()] == [False, False, False, True, False, False]
+    assert [shown.title for shown in figures_of(report)] == FIGURES_OF_A_RUN
+    assert [shown.is_narrow for shown in figures_of(report)] == [False, False, False, True, False, False]
 
 
 def test_the_units_of_the_task_are_named(tmp_path):
@@ -37,7 +41,7 @@ def test_the_units_of_the_task_are_named(tmp_path):
     save_loss(ExpressionLoss(ABSOLUTE, kind="regression").in_units(Units(152.1, 77.0)), folder / "best.json")
     (formula,) = run_report(folder).formulas
     assert formula.symbols == "f: output, y: target, learned in standardised units: mean 152.1, scale 77"
-    shape = run_report(folder).figures()[0].figure
+    shape = shape_figures(run_report(folder))[0].figure
     assert shape.axes[0].get_xlabel() == "error $f - y$ (standardised)"
 
 
@@ -45,14 +49,14 @@ def test_the_best_loss_is_the_final_s_winner_and_its_rivals_stand_beside_it(tmp_
     rivals = {"mse": 0.5, "mae": float("inf")}
     (formula,) = run_report(written_run(tmp_path / "a", rivals=rivals)).formulas
     assert formula.text == "Abs(f - y)"
-    assert formula.sentence.endswith(" Known losses beside it: mse 0.5, mae diverged (one training each).")
+    assert formula.sentence.endswith(" Rivals: mse 0.5, mae diverged (one training each).")
     final = {"mse": (0.6, 0.7), "mae": (0.9, 0.9), "0:0": (0.5, 0.75), "1:1": (0.8, 0.8)}
     report = run_report(written_run(tmp_path / "b", rivals=rivals, final=final))
     (formula,) = report.formulas
     assert formula.written == SQUARE
     assert formula.sentence == (
         "Validation mse 0.625 (mean of 2 fresh seeds; 0.5 in the search), size 4, found in generation 1 by initial "
-        "(evomal, seed 0). Known losses beside it: mse 0.65, mae 0.9 (the same seeds: no lead over mse)."
+        "(evomal, seed 0). Rivals: mse 0.65, mae 0.9 (the same seeds: no lead over mse)."
     )
     assert "mean in the final" in report_page(report)
     assert ancestry(report.runs).ancestors[-1].genome == SQUARE
@@ -60,7 +64,7 @@ def test_the_best_loss_is_the_final_s_winner_and_its_rivals_stand_beside_it(tmp_
 
 def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):
     report = run_report(written_run(tmp_path / "a"))
-    assert report.settings.sentence() == "Preset quick; * marks what was set otherwise."
+    assert report.settings.sentence() == "Preset quick; * marks settings that differ from it."
     entries = dict(report.settings.entries())
     assert (entries["population *"], entries["threads *"], entries["generations"]) == ("2", "1", "10")
     assert entries["filters"] == "symbolic, dead, rejection, gradient"
@@ -91,7 +95,7 @@ def test_several_runs_are_told_together(tmp_path):
     )
     assert report.run is None
     assert report.compare_command() is None
-    assert [shown.title for shown in report.figures()] == ["Shape", "Search", "Filters", "Run time"]
+    assert [shown.title for shown in figures_of(report)] == ["Shape", "Search", "Filters", "Run time"]
     assert [row[:1] + row[2:] for row in report.run_rows()] == [
         ("a", "evomal", "0", "complete", "2", "2", "mse 0.25"),
         ("b", "evomal", "1", "complete", "2", "2", "mse 0.25"),
@@ -99,24 +103,24 @@ def test_several_runs_are_told_together(tmp_path):
     ]
     assert report.warnings == (
         f"The search random, seed 0 was interrupted: 1 of 10 generations are recorded; "
-        f"evomal resume {tmp_path / 'c'} goes on with it.",
-        "The search random, seed 0 has one generation only, so that nothing was bred.",
+        f"evomal resume {tmp_path / 'c'} resumes it.",
+        "The search random, seed 0 has only one generation, so no candidate has parents.",
     )
 
 
 @pytest.mark.parametrize(
     ("rows", "complete", "sentences"),
     [
-        (ROWS[:2], True, ["has one generation only, so that nothing was bred."]),
-        (ROWS, False, ["was interrupted: 2 of 10 generations are recorded; evomal resume {folder} goes on with it."]),
+        (ROWS[:2], True, ["has only one generation, so no candidate has parents."]),
+        (ROWS, False, ["was interrupted: 2 of 10 generations are recorded; evomal resume {folder} resumes it."]),
         (
             [row(0, 0), row(0, 1), row(0, 2, state="dead gradient")], True,
-            ["trained with no loss: nothing survived (2 rejected, 1 dead gradient)."],
+            ["did not train any loss: no candidate passed the filters (2 rejected, 1 dead gradient)."],
         ),
         (
             [], False,
             [
-                "was interrupted: 0 of 10 generations are recorded; evomal resume {folder} goes on with it.",
+                "was interrupted: 0 of 10 generations are recorded; evomal resume {folder} resumes it.",
                 "has not recorded any candidate yet.",
             ],
         ),
@@ -126,7 +130,7 @@ def test_what_is_missing_is_said(tmp_path, rows, complete, sentences):
     report = run_report(written_run(tmp_path / "a", rows, complete=complete))
     assert list(report.warnings) == [f"This search {text.format(folder=tmp_path / 'a')}" for text in sentences]
     assert bool(report.formulas) == any(candidate.state == "evaluated" for candidate in rows)
-    assert [shown.title for shown in report.figures()][-5:] == FIGURES_OF_A_RUN[1:]
+    assert [shown.title for shown in figures_of(report)][-5:] == FIGURES_OF_A_RUN[1:]
 
 
 def test_failures_are_told_the_most_frequent_first(tmp_path):
@@ -171,9 +175,9 @@ def test_a_comparison_of_given_losses_needs_no_runs(tmp_path):
     write_result(comparison(verdicts={"huber": ("gain", "huber beats mse")}), tmp_path)
     report = run_report(tmp_path)
     assert (report.title, report.subject) == (
-        f"Comparison in {tmp_path.name}", "Losses that were given, no searches.",
+        f"Comparison in {tmp_path.name}", "A comparison of given losses, without searches.",
     )  # fmt: skip
-    assert report.figures() == []
+    assert figures_of(report) == []
     assert report.as_data()["verdicts"] == [{"kind": "gain", "sentence": "huber beats mse"}]
 
 

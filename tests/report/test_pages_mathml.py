@@ -3,7 +3,7 @@
 import re
 
 from evomal.losses import ExpressionLoss, FocalLoss, NeuralLoss, TaylorLoss
-from evomal.report.formulas import mathml
+from evomal.report.pages import mathml
 
 LOSS = ExpressionLoss("abs(log(mul(y, f)))", [2.0, 1.0, 1.0, 1.1])
 
