@@ -8,20 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from evomal.cli.analysing import FIGURES, show
-from evomal.cli.comparing import Model, Seeds
+from evomal.cli.comparing import Seeds
 from evomal.cli.options import (
     AsJson,
+    DataFolder,
     FigureFolder,
     LossNames,
     Milestones,
+    Model,
     Steps,
     TaskName,
     TrainingDevice,
-    chosen_task,
-    listed_losses,
-    listed_rates,
+    split_losses,
+    split_rates,
 )
-from evomal.cli.searching import DataFolder
+from evomal.cli.task_specs import task_from_spec
 from evomal.errors import InputError
 from evomal.figures.data import FIRST_SEED, TrainingOptions, usual_losses
 from evomal.figures.landscape import UNMOVED, Landscapes, draw_landscapes, landscapes
@@ -58,7 +59,7 @@ def show_landscape(
     as_json: AsJson = False,
 ) -> None:
     """Loss landscapes around trained weights, along random filter-wise normalised directions (Li et al., 2018)."""
-    chosen = chosen_task(task, model, data, Hardships())
+    chosen = task_from_spec(task, model, data, Hardships())
     found = landscapes(
         chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples, seeds=seeds,
         seed=seed, of=of, **_options(steps, milestones, device),  # type: ignore[arg-type]  # checked by landscapes
@@ -82,7 +83,7 @@ def show_training(
     as_json: AsJson = False,
 ) -> None:
     """Training curves of several losses: validation metric and training loss, step by step."""
-    chosen = chosen_task(task, model, data, Hardships())
+    chosen = task_from_spec(task, model, data, Hardships())
     options = _options(steps, milestones, device)
     found = training_curves(chosen, _losses(losses, chosen), points=points, seeds=seeds, seed=seed, **options)
     show("training", found, draw_training_curves(found), _curve_lines(found), out=out, as_json=as_json)
@@ -102,7 +103,7 @@ def show_representation(
     as_json: AsJson = False,
 ) -> None:
     """The test rows as the last layer of trained models sees them, by t-SNE; one picture per loss."""
-    chosen = chosen_task(task, model, data, Hardships())
+    chosen = task_from_spec(task, model, data, Hardships())
     options = _options(steps, milestones, device)
     found = representations(chosen, _losses(losses, chosen), samples=samples, seed=seed, **options)
     show("representation", found, draw_representations(found), _picture_lines(found), out=out, as_json=as_json)
@@ -132,11 +133,11 @@ def show_learning_rate(
             raise InputError(f"{source}: there is no such folder; to train on a task now, give its --rates")
         found = recorded_rate_curves(Path(source))
     else:
-        chosen = chosen_task(source, model, data, Hardships())
+        chosen = task_from_spec(source, model, data, Hardships())
         settings: dict[str, Any] = {"device": device, "milestones": tuple(milestones) if milestones else None}
         settings |= {} if steps is None else {"final_steps": steps}
         named = _losses(losses, chosen)
-        computed = rate_curve(chosen, rates=listed_rates(rates), losses=named, seeds=seeds, progress=True, **settings)
+        computed = rate_curve(chosen, rates=split_rates(rates), losses=named, seeds=seeds, progress=True, **settings)
         found = rate_curves(computed)
     show("learning-rate", found, draw_rate_curves(found), _rate_lines(found), out=out, as_json=as_json)
 
@@ -160,7 +161,7 @@ def _options(steps: int | None, milestones: list[int] | None, device: str) -> Tr
 
 
 def _losses(names: str | None, task: Task) -> list[str]:
-    return usual_losses(task) if names is None else listed_losses(names, task)
+    return usual_losses(task) if names is None else split_losses(names, task)
 
 
 def _landscape_lines(found: Landscapes) -> Iterator[str]:

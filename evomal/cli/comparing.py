@@ -9,17 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from evomal.cli.display import TerminalDisplay
-from evomal.cli.options import AsJson, chosen_task, echo_json, given_command, listed_losses, listed_rates
-from evomal.cli.searching import (
+from evomal.cli.options import (
     Address,
+    AsJson,
     DataFolder,
     ExecutorName,
     GpusPerWorker,
+    Model,
     Workers,
-    chosen_preset,
-    chosen_settings,
-    workplace_texts,
+    echo_json,
+    executor_settings,
+    preset_from_options,
+    settings_from_options,
+    split_losses,
+    split_rates,
 )
+from evomal.cli.task_specs import given_command, task_from_spec
 from evomal.errors import InputError, StoppedError
 from evomal.methods import METHODS
 from evomal.tasks import Hardships
@@ -27,7 +32,6 @@ from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.folder import Result, comparisons_of, write_result
 from evomal.verdict.tables import comparison_text
 
-Model = Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')]
 Methods = Annotated[str | None, typer.Option(help="Methods to search with, comma-separated, or all.")]
 Seeds = Annotated[int, typer.Option(help="Number of evaluation seeds.", min=1)]
 SearchSeeds = Annotated[int, typer.Option(help="Number of searches of each method.", min=1)]
@@ -68,14 +72,14 @@ def compare_losses(
     as_json: AsJson = False,
 ) -> None:
     """Compare losses, given or searched for, over the same seeds; the test split is used once, at the end."""
-    place = workplace_texts(executor, address, workers, gpus_per_worker)
-    settings = chosen_settings(config, preset, [*(changes or []), *place], device)
+    place = executor_settings(executor, address, workers, gpus_per_worker)
+    settings = settings_from_options(config, preset, [*(changes or []), *place], device)
     if search_each and rates is None:
         raise InputError("--search-each needs --rates: it searches at each of them")
     hardships = Hardships(label_noise=label_noise, outliers=outliers)
-    chosen = chosen_task(task, model, data, hardships, preset=chosen_preset(config, preset))
+    chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
     common: dict[str, Any] = {
-        "methods": _methods(methods), "losses": listed_losses(losses or "", chosen), "seeds": seeds,
+        "methods": _methods(methods), "losses": split_losses(losses or "", chosen), "seeds": seeds,
         "search_seeds": search_seeds, "settings": settings, "folder": out,
     }  # fmt: skip
     with _stoppable(out) as listener:
@@ -83,7 +87,7 @@ def compare_losses(
             found: Result = compare(chosen, tune_lr=tune_lr, rescale=rescale, listener=listener, **common)
         else:
             found = rate_curve(
-                chosen, rates=listed_rates(rates), search_each=search_each, listener=listener, **common
+                chosen, rates=split_rates(rates), search_each=search_each, listener=listener, **common
             )  # fmt: skip
     _show(found, out, as_json=as_json)
 
@@ -112,16 +116,16 @@ def transfer_losses(
     as_json: AsJson = False,
 ) -> None:
     """Compare losses on a task on which they were not learned with that task's own loss."""
-    place = workplace_texts(executor, address, workers, gpus_per_worker)
-    settings = chosen_settings(config, preset, [*(changes or []), *place], device)
+    place = executor_settings(executor, address, workers, gpus_per_worker)
+    settings = settings_from_options(config, preset, [*(changes or []), *place], device)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
-    named = chosen_preset(config, preset)
-    target = chosen_task(to, model, data, Hardships(), preset=named)
-    learned_on = None if source is None else chosen_task(source, source_model, data, Hardships(), preset=named)
+    named = preset_from_options(config, preset)
+    target = task_from_spec(to, model, data, Hardships(), preset=named)
+    learned_on = None if source is None else task_from_spec(source, source_model, data, Hardships(), preset=named)
     with _stoppable(out) as listener:
         found = transfer(
-            target, losses=listed_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
+            target, losses=split_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
             listener=listener,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Ctrl-C in two steps: the first asks the work to stop where it can, the second stops it at once."""
+"""Ctrl-C in two steps: the first lets the current step finish, the second stops at once."""
 
 import contextlib
 import signal
@@ -9,18 +9,18 @@ from types import FrameType
 from evomal.runs import Generation
 from evomal.runs.display import ProgressDisplay
 
-SENTENCE = "stopping after this step; once more stops at once"
+SENTENCE = "stopping after this step; press Ctrl-C again to stop at once"
 
 
 class Interruption:
-    """Whether the person has asked for a stop."""
+    """Whether the user has pressed Ctrl-C."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._is_asked_for = False
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a stop was asked for; to be called where the work can stop."""
+        """Raise KeyboardInterrupt if the user has pressed Ctrl-C; called wherever the work can stop."""
         if self._is_asked_for:
             raise KeyboardInterrupt
 
@@ -28,16 +28,16 @@ class Interruption:
         if self._is_asked_for:
             raise KeyboardInterrupt
         self._is_asked_for = True
-        # A signal can come amid a write to the same file, where Python refuses another; the stop matters more.
+        # Python refuses to write if the signal interrupted a write to the same file; stopping matters more.
         with contextlib.suppress(RuntimeError, OSError):
             self._say(SENTENCE)
 
 
 @contextlib.contextmanager
 def interruptible(say: Callable[[str], None]) -> Iterator[Interruption]:
-    """Until the end of the block, Ctrl-C is said and remembered first, and raised only the second time.
+    """Within the block, the first Ctrl-C is only announced and remembered; the second raises KeyboardInterrupt.
 
-    Signals belong to the main thread: in other threads, and in a process that ignores Ctrl-C, this does nothing.
+    Does nothing outside of the main thread, which alone can handle signals, or if the process ignores the signal.
     """
     interruption = Interruption(say)
     previous = signal.getsignal(signal.SIGINT)
@@ -53,7 +53,7 @@ def interruptible(say: Callable[[str], None]) -> Iterator[Interruption]:
 
 
 class TerminalDisplay(ProgressDisplay):
-    """Watches searches and trainings, one after the other; a context, in which Ctrl-C is asked for at each step."""
+    """Displays the progress of searches and trainings; as a context, it stops them at the next step after Ctrl-C."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,21 +65,21 @@ class TerminalDisplay(ProgressDisplay):
         self._stack.close()
 
     def on_steps(self, stage: str, steps: int) -> None:
-        """Take in steps, and stop if a stop was asked for."""
+        """Show the steps, and stop after Ctrl-C."""
         super().on_steps(stage, steps)
         self._interruption.check()
 
     def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """Take in the rivals, and stop if a stop was asked for."""
+        """Show the rivals, and stop after Ctrl-C."""
         super().on_rivals(scores)
         self._interruption.check()
 
     def on_generation(self, generation: Generation) -> None:
-        """Take in a generation, and stop if a stop was asked for."""
+        """Show the generation, and stop after Ctrl-C."""
         super().on_generation(generation)
         self._interruption.check()
 
     def announce(self, sentence: str) -> None:
-        """Say which stage comes next, and stop if a stop was asked for."""
+        """Show the next stage, and stop after Ctrl-C."""
         super().announce(sentence)
         self._interruption.check()

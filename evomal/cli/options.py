@@ -1,109 +1,18 @@
-"""Files by their whole paths, so that what is recorded of a command can be done again from elsewhere."""
+"""The options that several commands share, and how their values are read."""
 
-import dataclasses
 import json
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evomal.errors import InputError
-from evomal.tasks import Hardships, Task, load_task, task_from_file
-from evomal.verdict.comparison import Command
-from evomal.verdict.contestants import STRONG
+from evomal.settings import SearchSettings, preset_of_file
 
-
-def whole_file(name: str) -> str:
-    """The path of a file; a name that is no file, such as a loss's, as it is."""
-    return str(Path(name).resolve()) if Path(name).is_file() else name
-
-
-def whole_task(spec: str) -> str:
-    """A task with the path of its file, or its name."""
-    if ":" not in spec:
-        return spec
-    path, _, function = spec.rpartition(":")
-    return f"{Path(path).resolve()}:{function}"
-
-
-def listed_losses(names: str, task: Task) -> list[str]:
-    """The losses; `strong` stands for the usual rivals, and options of a loss, `a:x=1,y=2`, stay with it."""
-    found: list[str] = []
-    for name in (part.strip() for part in names.split(",")):
-        if "=" in name and ":" not in name and found and ":" in found[-1]:
-            found[-1] += f",{name}"
-        else:
-            found += STRONG[task.kind] if name == "strong" else [name] if name else []
-    return found
-
-
-def listed_rates(text: str) -> list[float]:
-    """The learning rates."""
-    try:
-        return [float(rate) for rate in text.split(",")]
-    except ValueError:
-        raise InputError(f"rates must be numbers, comma-separated, but got {text!r}") from None
-
-
-def is_of_a_file(spec: str) -> bool:
-    """Whether a specification names a Python file, which is run to have the task."""
-    return ":" in spec
-
-
-def chosen_task(
-    spec: str, model: str | None, data: Path | None, hardships: Hardships, *, preset: str = "quick"
-) -> Task:  # fmt: skip
-    """The task that a specification names; with the preset `paper` its model is the paper's unless one is named."""
-    if not is_of_a_file(spec):
-        usual = "paper" if preset == "paper" else None
-        return load_task(spec, model or usual, data=data, hardships=hardships)
-    if model is not None or data is not None or hardships != Hardships():
-        raise InputError(
-            "a task from a file brings its own model and data: --model, --data and options such as --label-noise "
-            "apply to built-in tasks only"
-        )
-    return task_from_file(spec)
-
-
-def source_of(specs: list[str], tasks: list[Task], model: str | None, hardships: Hardships) -> dict[str, Any]:
-    """What a record keeps to load the tasks again; files by their absolute paths."""
-    whole = [whole_task(spec) for spec in specs]
-    if model is None and not any(is_of_a_file(spec) for spec in specs):
-        # By its name, as the default model depends on preset and version.
-        models = {task.record["model"] for task in tasks}
-        model = models.pop() if len(models) == 1 else None
-    described = {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
-    command = given_command()
-    return {**described, "command": {"words": list(command.words), "folder": command.folder}}
-
-
-def specs_in(source: Any) -> list[str]:
-    """The specifications of tasks that a record keeps, which may be a stranger's."""
-    specs = source.get("tasks") if isinstance(source, Mapping) else source
-    if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
-        raise InputError(f"the record does not say which tasks it is about: its list of them is {specs!r:.60}")
-    return specs
-
-
-def tasks_from(source: Mapping[str, Any], data: Path | None) -> list[Task]:
-    """The tasks of a record; a Python file that it names is run."""
-    specs = specs_in(source)
-    try:
-        hardships = Hardships(**source["hardships"])
-        if not isinstance(source["model"], str | None):
-            raise TypeError(f"its model is {source['model']!r:.60}")
-        return [chosen_task(spec, source["model"], data, hardships) for spec in specs]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"the record does not say which tasks it is about: {error}") from None
-
-
-def given_command() -> Command:
-    """The command line of this process as it was given, with the working folder that relative paths start from."""
-    return Command(("evomal", *sys.argv[1:]), str(Path.cwd()))
-
+if TYPE_CHECKING:
+    from evomal.tasks import Task
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
@@ -125,10 +34,73 @@ Milestones = Annotated[
     ),
 ]
 TrainingDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
+Model = Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')]
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the datasets (default: $EVOMAL_DATA).")]
+ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where candidates are computed: local or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Address of a Ray cluster: auto or HOST:PORT (default: start one on this machine).")
+]
+Workers = Annotated[
+    int | None, typer.Option(help="Number of Ray workers (default: as many as the cluster has room for).")
+]
+GpusPerWorker = Annotated[
+    float | None, typer.Option(help="GPUs of each Ray worker; with 0.5, two workers share a GPU.")
+]
+LabelNoise = Annotated[float, typer.Option(help="Share of training labels that are made wrong.")]
+Asymmetric = Annotated[bool, typer.Option(help="Make wrong labels those of the next class, not of a random one.")]
+Outliers = Annotated[float, typer.Option(help="Share of training targets that are made outliers.")]
+Imbalance = Annotated[float, typer.Option(help="Size of the rarest class over that of the commonest in training.")]
+Fraction = Annotated[float, typer.Option(help="Share of the training samples that is kept.")]
+
+
+def split_losses(names: str, task: "Task") -> list[str]:
+    """Returns the losses of a comma-separated list; `strong` stands for the usual rivals of the task.
+
+    The options of a loss, as in `a:x=1,y=2`, stay with it.
+    """
+    from evomal.verdict.contestants import STRONG
+
+    found: list[str] = []
+    for name in (part.strip() for part in names.split(",")):
+        if "=" in name and ":" not in name and found and ":" in found[-1]:
+            found[-1] += f",{name}"
+        else:
+            found += STRONG[task.kind] if name == "strong" else [name] if name else []
+    return found
+
+
+def split_rates(text: str) -> list[float]:
+    """Returns the learning rates of a comma-separated list."""
+    try:
+        return [float(rate) for rate in text.split(",")]
+    except ValueError:
+        raise InputError(f"rates must be comma-separated numbers but got {text!r}") from None
+
+
+def settings_from_options(
+    config: Path | None, preset: str | None, changes: list[str] | None, device: str | None
+) -> SearchSettings:
+    """Returns the settings of a file or a preset, with the changes of the command line."""
+    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
+    return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
+
+
+def preset_from_options(config: Path | None, preset: str | None) -> str:
+    """Returns the preset of the command line, or else of the settings file."""
+    return preset or (preset_of_file(config) if config else "quick")
+
+
+def executor_settings(
+    executor: str | None, address: str | None, workers: int | None, gpus_per_worker: float | None
+) -> list[str]:
+    """Returns the options of the executor as settings, `key=value`."""
+    given = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
+    return [f"{key}={value}" for key, value in given.items() if value is not None]
 
 
 def echo_json(content: Any) -> None:
-    """Print a result, with null for what is not finite: JSON has no other word for it."""
+    """Print a result as JSON, with null for numbers that are not finite."""
     typer.echo(json.dumps(_finite(content), indent=2, allow_nan=False))
 
 

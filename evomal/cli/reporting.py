@@ -1,26 +1,29 @@
-"""`evomal card`: one page about one loss file."""
+"""`evomal card`, `evomal export` and `evomal report`: loss files and runs in forms for people and other programs."""
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evomal.cli.options import AsJson, echo_json
-from evomal.figures.loss_shape import draw_loss
-from evomal.figures.style import save_figure
+from evomal.errors import InputError
 from evomal.files import create_folder, write_atomically
-from evomal.report.card import Card, loss_card, terminal_lines
-from evomal.report.report_page import report_page
-from evomal.report.run_report import run_report
+
+if TYPE_CHECKING:
+    from evomal.report.card import Card
+
+_REPORT = "report.html"
 
 
 def show_card(
     file: Annotated[Path, typer.Argument(help="A loss file.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="Folder for the card as HTML and Markdown, and its figure.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the card as HTML and Markdown, with its figure.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a loss is: formula, shape, properties, where it comes from, how it compares."""
+    """Show what is known about a loss: formula, shape, properties, provenance, comparison and transfer."""
+    from evomal.report.card import loss_card, terminal_lines
+
     card = loss_card(file)
     files = [] if out is None else _written(card, out)
     if as_json:
@@ -30,8 +33,11 @@ def show_card(
         typer.echo(line)
 
 
-def _written(card: Card, folder: Path) -> list[Path]:
-    base = create_folder(folder) / f"{_harmless(card.name)}-card"
+def _written(card: "Card", folder: Path) -> list[Path]:
+    from evomal.figures.loss_shape import draw_loss
+    from evomal.figures.style import save_figure
+
+    base = create_folder(folder) / f"{_safe_file_name(card.name)}-card"
     figures = save_figure(draw_loss(card.shape), base, card.shape.columns())
     texts = {".html": card.html(), ".md": card.markdown(f"{base.name}.svg")}
     paths = [base.with_name(base.name + suffix) for suffix in texts]
@@ -40,24 +46,60 @@ def _written(card: Card, folder: Path) -> list[Path]:
     return [*paths, *figures]
 
 
-def _harmless(name: str) -> str:
-    """A name that no shell and no web server stumbles over."""
+def _safe_file_name(name: str) -> str:
+    """The name with an underscore for characters that are special in a shell or an address."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip(".-") or "loss"
 
 
-NAME = "report.html"
+def export_loss(
+    file: Annotated[Path, typer.Argument(help="A loss file.", show_default=False)],
+    to: Annotated[str, typer.Option(help="python, jax, onnx, latex or sympy.")] = "python",
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes of the ONNX graph (default 10).")] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="The ONNX graph takes class probabilities as targets.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a loss in a form that does not need evomal: Python, JAX, ONNX, LaTeX or SymPy."""
+    from evomal.losses import load_loss
+    from evomal.losses.exporting import export
+
+    options = {"classes": classes, "probabilities": probabilities or None}
+    exported = export(load_loss(file), to, **{name: value for name, value in options.items() if value is not None})
+    if isinstance(exported, bytes) and (out is None or as_json):
+        raise InputError(f"{to} is binary: name a file to write it to with --out")
+    content = exported if isinstance(exported, bytes) else f"{_text(exported)}\n".encode()
+    if out is not None:
+        write_atomically(out, content)
+    if as_json:
+        echo_json({"format": to, "file": None if out is None else str(out), "text": content.decode()})
+    elif out is None:
+        typer.echo(content.decode(), nl=False)
+    else:
+        typer.echo(f"wrote {out} ({len(content)} bytes)")
+
+
+def _text(exported: object) -> str:
+    try:
+        return str(exported).rstrip()
+    except RecursionError:
+        raise InputError("this expression is nested too deeply to be printed as SymPy: export it as python") from None
 
 
 def write_report(
     folder: Annotated[
         Path, typer.Argument(help="A run, a comparison, or a folder of several runs.", show_default=False)
     ],
-    out: Annotated[Path | None, typer.Option(help=f"The file to write (default: DIR/{NAME}).")] = None,
+    out: Annotated[Path | None, typer.Option(help=f"The file to write (default: DIR/{_REPORT}).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page with verdict, formula, figures, the best losses, settings, and the command that repeats it."""
+    """Write a page with verdict, formula, figures, the best losses, settings, and the command that repeats the run."""
+    from evomal.report.report_page import report_page
+    from evomal.report.run_report import run_report
+
     report = run_report(folder, progress=True)
-    page = folder / NAME if out is None else out
+    page = folder / _REPORT if out is None else out
     content = report_page(report).encode()
     write_atomically(page, content)
     if as_json:

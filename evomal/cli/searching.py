@@ -1,4 +1,4 @@
-"""`evomal search --dry-run`: what would be done, and what it is expected to take."""
+"""`evomal search` and `evomal resume`."""
 
 import math
 import shlex
@@ -11,29 +11,41 @@ import typer
 
 from evomal.cli.display import TerminalDisplay
 from evomal.cli.options import (
+    Address,
     AsJson,
-    chosen_task,
+    Asymmetric,
+    DataFolder,
+    ExecutorName,
+    Fraction,
+    GpusPerWorker,
+    Imbalance,
+    LabelNoise,
+    Outliers,
+    TaskNames,
+    Workers,
     echo_json,
-    is_of_a_file,
-    source_of,
-    specs_in,
-    tasks_from,
-    whole_file,
-    whole_task,
+    executor_settings,
+    preset_from_options,
+    settings_from_options,
+)
+from evomal.cli.task_specs import (
+    absolute_file,
+    absolute_task,
+    names_python_file,
+    recorded_specs,
+    recorded_tasks,
+    task_from_spec,
+    task_source,
 )
 from evomal.errors import InputError, StoppedError
-from evomal.methods import METHODS
 from evomal.methods.candidates import genome_text, size_of
-from evomal.runs import find_runs
 from evomal.runs.estimates import Estimate, estimate
-from evomal.runs.finals import Scores
 from evomal.runs.reading import read_run
-from evomal.runs.results import SearchResult, scores_text
+from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import RECORD_NAME
-from evomal.settings import SearchSettings, preset_of_file
+from evomal.settings import SearchSettings
 from evomal.tasks import Hardships, Task
-from evomal.text import printable, shorten
 
 _WIDTH, _LABEL = 80, 13
 _MEBIBYTE = 2**20
@@ -86,29 +98,19 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
-ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where the work is done: local or ray.")]
-Address = Annotated[
-    str | None, typer.Option(help="Of a Ray cluster: auto or HOST:PORT (default: one is started here).")
-]
-Workers = Annotated[int | None, typer.Option(help="Ray workers (default: as many as there is room for).")]
-GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each Ray worker; 0.5: two share one.")]
-_LONGEST_LINE = 1_000  # characters
-DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the files (default: $EVOMAL_DATA).")]
-
-
 def search_losses(
-    tasks: Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)],
+    tasks: TaskNames,
     model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64", or "paper".')] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "evomal",
+    method: Annotated[str, typer.Option(help="The search method; `evomal methods` lists them.")] = "evomal",
     preset: Annotated[
-        str | None, typer.Option(help="quick or paper, which is also the paper's model unless another is named.")
+        str | None, typer.Option(help="quick or paper; paper also makes the model of the paper the default.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")] = None,
     seed_with: Annotated[
-        str | None, typer.Option(help="Losses to begin with: names or files, comma-separated.")
+        str | None, typer.Option(help="Losses in the first generation: names or files, comma-separated.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     executor: ExecutorName = None,
@@ -116,51 +118,30 @@ def search_losses(
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and what it would take.")
+        bool, typer.Option("--dry-run", help="Only print the settings and an estimate of time and memory.")
     ] = False,
-    label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
-    asymmetric: Annotated[bool, typer.Option(help="Wrong labels are those of the next class.")] = False,
-    outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
-    imbalance: Annotated[float, typer.Option(help="Rarest over commonest class in training.")] = 1.0,
-    fraction: Annotated[float, typer.Option(help="Share of the training samples kept.")] = 1.0,
+    label_noise: LabelNoise = 0.0,
+    asymmetric: Asymmetric = False,
+    outliers: Outliers = 0.0,
+    imbalance: Imbalance = 1.0,
+    fraction: Fraction = 1.0,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
-    given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
-    given += [] if seed_with is None else [f"seed_with={','.join(map(whole_file, seed_with.split(',')))}"]
-    settings = chosen_settings(config, preset, given, device)
+    given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
+    given += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
+    settings = settings_from_options(config, preset, given, device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
-    named = chosen_preset(config, preset)
-    chosen = [chosen_task(spec, model, data, hardships, preset=named) for spec in tasks]
+    named = preset_from_options(config, preset)
+    chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
     folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
     if (folder / RECORD_NAME).exists():
-        raise InputError(f"{folder}: holds a run already: go on with `evomal resume {folder}`, or name another --out")
-    _run(chosen, method, settings, seed, folder, source_of(tasks, chosen, model, hardships), as_json=as_json)
-
-
-def chosen_settings(
-    config: Path | None, preset: str | None, changes: list[str] | None, device: str | None
-) -> SearchSettings:
-    """The settings of a file or a preset, changed by what was typed."""
-    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
-    return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
-
-
-def chosen_preset(config: Path | None, preset: str | None) -> str:
-    """The preset that was typed, or that of the file of settings."""
-    return preset or (preset_of_file(config) if config else "quick")
-
-
-def workplace_texts(
-    executor: str | None, address: str | None, workers: int | None, gpus_per_worker: float | None
-) -> list[str]:
-    """What was typed of where the work is done, as settings."""
-    typed = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
-    return [f"{key}={value}" for key, value in typed.items() if value is not None]
+        raise InputError(f"{folder}: holds a run: resume it with `evomal resume {folder}`, or name another --out")
+    _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
 
 
 def resume_search(
@@ -176,7 +157,7 @@ def resume_search(
     tasks: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", help="A task of the run, named again, as its Python file is run; of several, each in order."
+            "--task", help="A task of the run whose Python file may be run; repeat it for several tasks, in order."
         ),
     ] = None,
     trust: Annotated[
@@ -185,15 +166,15 @@ def resume_search(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Go on although versions, threads or the like differ, giving up that the result repeats."
+            "--force", help="Resume although versions or threads differ, so that the result may not be reproducible."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a search where its record ends."""
+    """Resume a search where its record ends."""
     recorded = read_run(folder).settings
     try:
-        given = [*(changes or []), *workplace_texts(executor, address, workers, gpus_per_worker)]
+        given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
         # Another executor has workers of its own.
         place = (
             recorded["workplace"] if _last_named("executor", given) in (None, recorded["workplace"]["executor"]) else {}
@@ -203,12 +184,12 @@ def resume_search(
         if settings.executor != recorded["workplace"]["executor"] and not force:
             _require_as_many_threads(settings, recorded["threads"], folder)
     except KeyError as error:
-        raise InputError(f"{folder}: was not begun by `evomal search`: it does not record its {error}") from None
+        raise InputError(f"{folder}: was not started by `evomal search`: its record lacks {error}") from None
     if source is None:
-        raise InputError(f"{folder}: was begun from Python, so that evomal.search with its tasks must go on with it")
-    specs = specs_in(source)
+        raise InputError(f"{folder}: was started from Python: resume it by evomal.search with its tasks")
+    specs = recorded_specs(source)
     if tasks:
-        source = {**source, "tasks": [whole_task(spec) for spec in tasks]}
+        source = {**source, "tasks": [absolute_task(spec) for spec in tasks]}
     elif not trust:
         _require_no_files(specs, folder)
     if settings.address is not None and _last_named("address", given) is None and not trust:
@@ -216,13 +197,13 @@ def resume_search(
             f"{folder}: its record names the Ray cluster at {settings.address}, which this command does not join "
             f"unless told to: name it with --address {settings.address}, or add --trust if the run is your own"
         )
-    _run(tasks_from(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
+    _run(recorded_tasks(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
 
 
 def _require_no_files(specs: list[str], folder: Path) -> None:
-    """Raise where resuming would run a Python file that only the record names."""
+    """Raise if resuming would run a Python file that only the record names."""
     for spec in specs:
-        if is_of_a_file(spec):
+        if names_python_file(spec):
             raise InputError(
                 f"{folder}: its record names the Python file of {spec}, which this command does not run unless told "
                 f"to: name the task with --task {shlex.quote(spec)}, or add --trust if the run is your own"
@@ -230,72 +211,18 @@ def _require_no_files(specs: list[str], folder: Path) -> None:
 
 
 def _last_named(key: str, texts: list[str]) -> str | None:
-    """What was typed last for a setting."""
+    """Returns the last value given for a setting."""
     pairs = (text.partition("=") for text in texts)
     return next((value.strip() for name, _, value in reversed(list(pairs)) if name.strip() == key), None)
 
 
 def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Path) -> None:
-    """Raise before a cluster is started that the record would refuse."""
+    """Raise before a cluster is started if the record would refuse its number of threads."""
     if settings.threads not in (None, recorded):
         raise InputError(
             f"{folder}: threads was {recorded} but is {settings.threads}, the number of each worker: "
-            f"go on with --set threads={recorded}"
+            f"resume with --set threads={recorded}"
         )
-
-
-def list_runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look for runs.", show_default=False)], as_json: AsJson = False
-) -> None:
-    """List the runs in a folder, and how each stands."""
-    rows: list[dict[str, Any]] = []
-    for run in find_runs(folder):
-        scores = None if run.scores is None else list(map(_finite, run.scores.values))
-        best = None
-        if run.best is not None:
-            best = {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
-        rows.append(
-            {
-                "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
-                "tasks": _task_names(run.settings.get("task")),
-                "method": run.settings.get("method"), "seed": run.settings.get("seed"),
-                "generations": run.generations, "candidates": len(run.candidates), "best": best,
-            }
-        )  # fmt: skip
-    if as_json:
-        echo_json(rows)
-        return
-    for row in rows:
-        best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
-        if row["best"] and row["best"]["scores"]:
-            values = tuple(math.inf if score is None else score for score in row["best"]["scores"])
-            best_text += f" ({scores_text(Scores(values))} in the final)"
-        noun = "generation" if row["generations"] == 1 else "generations"
-        lines = [f"{row['folder']}: {row['state']}, {row['generations']} {noun}{best_text}"]
-        if row["method"]:
-            lines.append(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
-        if row["sentence"]:
-            lines.append(f"    {row['sentence']}")
-        for line in lines:  # a record may be a stranger's
-            typer.echo(printable(shorten(line, _LONGEST_LINE)))
-    if not rows:
-        typer.echo(f"there is no run in {folder}")
-
-
-def _task_names(tasks: Any) -> list[str]:
-    """As `search` records them; records may have been written by others."""
-    found = tasks.values() if isinstance(tasks, dict) else ()
-    return [str(task["name"]) for task in found if isinstance(task, dict) and "name" in task]
-
-
-def list_methods(as_json: AsJson = False) -> None:
-    """List the methods of search."""
-    if as_json:
-        rows = [{"name": name, "purpose": method.purpose} for name, method in METHODS.items()]
-        echo_json(rows)
-        return
-    for name, method in METHODS.items():
-        typer.echo(f"{name}\n    {method.purpose}")
 
 
 def _run(
@@ -310,30 +237,30 @@ def _run(
             )  # fmt: skip
     except KeyboardInterrupt:
         begun = (folder / RECORD_NAME).exists()
-        command = shlex.join(["evomal", "resume", str(folder), *_trusted_words(source, settings)])
+        command = shlex.join(["evomal", "resume", str(folder), *_options_to_resume(source, settings)])
         raise StoppedError(
-            f"interrupted; go on with `{command}`" if begun else "interrupted before anything was recorded"
+            f"interrupted; resume with `{command}`" if begun else "interrupted before anything was recorded"
         ) from None
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
-        echo_json({**about, **_searching_as_data(result)})
+        echo_json({**about, **_result_data(result)})
     else:
         typer.echo(result.summary())
 
 
-def _trusted_words(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:
-    """What has to be named again when the search is resumed."""
-    specs = source["tasks"] if any(map(is_of_a_file, source["tasks"])) else []
+def _options_to_resume(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:
+    """Returns the options that must be given again when the search is resumed."""
+    specs = source["tasks"] if any(map(names_python_file, source["tasks"])) else []
     address = [] if settings.address is None else ["--address", settings.address]
     return [*(word for spec in specs for word in ("--task", spec)), *address]
 
 
 def _finite(number: float) -> float | None:
-    """The number; None, as JSON has it, where there is none."""
+    """Returns the number, or None if it is not finite, as in JSON."""
     return number if math.isfinite(number) else None
 
 
-def _searching_as_data(result: SearchResult) -> dict[str, Any]:
+def _result_data(result: SearchResult) -> dict[str, Any]:
     best = result.best
     return {
         "best": None if best is None else {

@@ -170,7 +170,7 @@ def test_rates_are_drawn_alike_from_a_record_and_from_trainings_now(run, tasks, 
             ["learning-rate", "{folder}", "--losses", "mae"],
             "--losses, --model, --steps and --milestone need --rates, which",
         ),
-        (["learning-rate", "{task}:regression", "--rates", "a"], "rates must be numbers, comma-separated, but got 'a'"),
+        (["learning-rate", "{task}:regression", "--rates", "a"], "rates must be comma-separated numbers but got 'a'"),
         (["learning-rate", "{task}:regression", "--rates", "1,1"], "rates must be different but got [1.0, 1.0]"),
     ],
 )

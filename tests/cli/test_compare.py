@@ -83,7 +83,7 @@ def test_interrupted_it_says_how_to_resume(run, tmp_path, monkeypatch):  # noqa:
         (["compare", "diabetes", "--losses", "mea"], "loss must be a name"),
         (["compare", "diabetes", "--losses", "ce"], "the task is regression, but ce is for classification"),
         (["compare", "diabetes", "--methods", "evomall"], "there is no method named 'evomall'"),
-        (["compare", "diabetes", "--rates", "fast"], "rates must be numbers, comma-separated, but got 'fast'"),
+        (["compare", "diabetes", "--rates", "fast"], "rates must be comma-separated numbers but got 'fast'"),
         (["compare", "diabetes", "--search-each"], "--search-each needs --rates"),
         (["transfer", "--to", "diabetes"], "either --loss or --from must be given"),
         (["transfer", "--to", "diabetes", "--loss", "nothing.json"], "there is no 'nothing.json'"),

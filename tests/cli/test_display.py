@@ -16,7 +16,7 @@ def test_the_first_time_is_said_and_stops_at_the_next_check():
         interruption.check()
         assert said == []
         signal.raise_signal(signal.SIGINT)
-        assert said == ["stopping after this step; once more stops at once"]
+        assert said == ["stopping after this step; press Ctrl-C again to stop at once"]
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 interruption.check()

@@ -2,28 +2,28 @@
 
 import pytest
 
-from evomal.cli.options import listed_losses, listed_rates
+from evomal.cli.options import split_losses, split_rates
 from evomal.errors import InputError
 from tests.engine.populations import classification, regression
 
 
 def test_options_stay_with_their_loss():
     listed = "ce, focal-sparse-label-smoothing:gamma=2,smoothing=0.1,absolute-ce:phi1=1.1,mine.json"
-    assert listed_losses(listed, classification()) == [
+    assert split_losses(listed, classification()) == [
         "ce", "focal-sparse-label-smoothing:gamma=2,smoothing=0.1", "absolute-ce:phi1=1.1", "mine.json"
     ]  # fmt: skip
 
 
 def test_a_file_with_an_equals_sign_in_its_name_is_a_file():
-    assert listed_losses("lr=1.json,focal,lr=2.json", classification()) == ["lr=1.json", "focal", "lr=2.json"]
+    assert split_losses("lr=1.json,focal,lr=2.json", classification()) == ["lr=1.json", "focal", "lr=2.json"]
 
 
 def test_strong_stands_for_the_usual_rivals():
-    assert listed_losses("strong", regression()) == ["huber", "mae"]
-    assert listed_losses("", regression()) == []
+    assert split_losses("strong", regression()) == ["huber", "mae"]
+    assert split_losses("", regression()) == []
 
 
 def test_rates_are_numbers():
-    assert listed_rates("0.1, 1e-3") == [0.1, 0.001]
-    with pytest.raises(InputError, match=r"^rates must be numbers, comma-separated, but got '0.1,fast'$"):
-        listed_rates("0.1,fast")
+    assert split_rates("0.1, 1e-3") == [0.1, 0.001]
+    with pytest.raises(InputError, match=r"^rates must be comma-separated numbers but got '0.1,fast'$"):
+        split_rates("0.1,fast")

@@ -31,7 +31,7 @@ def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa
     assert f"{folder}: complete, 2 generations" in out
     code, _, err = run("search", "diabetes", "--out", folder, *SHORT)
     assert code == 2
-    assert "holds a run already: go on with `evomal resume" in err
+    assert "holds a run: resume it with `evomal resume" in err
 
 
 def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monkeypatch):  # noqa: F811
@@ -45,7 +45,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
         patched.setattr("evomal.runs.display.generation_line", interrupted)
         code, _, err = run("search", "diabetes", "--out", tmp_path / "parts", *SHORT)
     assert code == 130
-    assert f"interrupted; go on with `evomal resume {tmp_path / 'parts'}`" in err
+    assert f"interrupted; resume with `evomal resume {tmp_path / 'parts'}`" in err
     code, out, _ = run("resume", tmp_path / "parts", "--json")
     assert code == 0
     resumed = json.loads(out)
@@ -110,7 +110,7 @@ def test_a_run_under_other_threads_is_refused_unless_forced(run, tmp_path):  # n
         assert code == 0
     finally:
         torch.set_num_threads(threads)
-    assert "giving up that the result repeats" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
+    assert "the result may not be reproducible" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
 
 
 def test_methods_are_listed(run):  # noqa: F811
@@ -174,9 +174,7 @@ def test_a_run_begun_from_python_is_gone_on_with_from_python(run, tmp_path):  # 
     search(regression(), folder=tmp_path, device="cpu", **short)
     code, out, err = run("resume", tmp_path)
     assert (code, out) == (2, "")
-    assert (
-        err == f"evomal: {tmp_path}: was begun from Python, so that evomal.search with its tasks must go on with it\n"
-    )
+    assert err == f"evomal: {tmp_path}: was started from Python: resume it by evomal.search with its tasks\n"
 
 
 def test_interrupted_before_there_is_a_record_nothing_is_promised(run, tmp_path, monkeypatch):  # noqa: F811
@@ -186,7 +184,7 @@ def test_interrupted_before_there_is_a_record_nothing_is_promised(run, tmp_path,
     monkeypatch.setattr("evomal.runs.run_loop.prepared", interrupted)
     code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
     assert (code, out, err) == (130, "", "evomal: interrupted before anything was recorded\n")
-    monkeypatch.setattr("evomal.cli.searching.chosen_task", interrupted)
+    monkeypatch.setattr("evomal.cli.searching.task_from_spec", interrupted)
     code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT)
     assert (code, out, err) == (130, "", "evomal: interrupted\n")
 

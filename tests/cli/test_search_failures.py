@@ -273,7 +273,7 @@ def test_a_live_search_is_left_alone_then_stopped_by_ctrl_c_then_resumed(run, tm
             process.send_signal(signal.SIGCONT)
             out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == f"evomal: interrupted; go on with `evomal resume {folder}`"
+    assert err.splitlines()[-1] == f"evomal: interrupted; resume with `evomal resume {folder}`"
     assert "Traceback" not in err
     assert json.loads(run("runs", folder, "--json")[1])[0]["state"] == "interrupted"
     assert run(*search_arguments(whole, **slower))[0] == 0

@@ -78,7 +78,7 @@ def test_interrupted_the_command_to_resume_names_the_file_again(run, evil, begun
     monkeypatch.setattr("evomal.cli.searching.search", interrupted)
     assert run("resume", begun, "--trust", "--executor", "ray", "--address", "127.0.0.1:1") == (
         130, "",
-        f"evomal: interrupted; go on with `evomal resume {begun} --task {evil}:task --address 127.0.0.1:1`\n",
+        f"evomal: interrupted; resume with `evomal resume {begun} --task {evil}:task --address 127.0.0.1:1`\n",
     )  # fmt: skip
 
 

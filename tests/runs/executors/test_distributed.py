@@ -331,7 +331,7 @@ def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
         pressed.start()
         spread(cluster, tmp_path, listener, task=regression(NeverInWorkers()))
     assert 1 < time.monotonic() - begin < 500  # where the model would have taken 1 000
-    assert capsys.readouterr().err == "evomal: stopping after this step; once more stops at once\n"
+    assert capsys.readouterr().err == "evomal: stopping after this step; press Ctrl-C again to stop at once\n"
 
 
 class IdleCrew:

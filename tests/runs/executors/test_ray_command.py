@@ -130,8 +130,8 @@ def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folde
     )  # fmt: skip
     assert (code, out) == (130, "")
     assert err.splitlines()[-2:] == [
-        "stopping after this step; once more stops at once",
-        f"evomal: interrupted; go on with `evomal resume run --task {users_folder / 'mine.py'}:make`",
+        "stopping after this step; press Ctrl-C again to stop at once",
+        f"evomal: interrupted; resume with `evomal resume run --task {users_folder / 'mine.py'}:make`",
     ]
     budget = ["--set", "max_evaluations=1"]
     assert list(place.iterdir()) == []

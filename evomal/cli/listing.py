@@ -1,0 +1,170 @@
+"""The commands that list what there is: losses, tasks, models, methods, runs and the files of datasets."""
+
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from evomal.cli.options import AsJson, DataFolder, echo_json
+from evomal.text import plural, printable, shorten
+
+_LONGEST_LINE = 1_000  # characters
+
+
+def list_losses(as_json: AsJson = False) -> None:
+    """List the named losses, with their formulas and options."""
+    from evomal.losses import CATALOGUE
+
+    rows: list[dict[str, Any]] = []
+    for row in CATALOGUE.values():
+        loss = row()
+        options = {name: getattr(loss, name) for name in loss.option_names}
+        rows.append({"name": row.name, "formula": row.definition, "options": options, "purpose": row.purpose})
+    if as_json:
+        echo_json(rows)
+        return
+    console = Console(highlight=False)
+    for entry in rows:
+        shown = "".join(f"  {name}={_plain(value)}" for name, value in entry["options"].items())
+        console.print(f"[bold]{entry['name']}[/bold]{shown}", soft_wrap=True)
+        for line in (entry["formula"], entry["purpose"]):
+            console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
+        console.print()
+    console.print("p: probability of the target, C: number of classes, y: target, f: output", style="dim")
+
+
+def list_tasks(as_json: AsJson = False) -> None:
+    """List the built-in tasks, with their sizes and models."""
+    from evomal.tasks import TASKS
+    from evomal.tasks.datasets import DATASETS
+
+    rows = [
+        {
+            "name": name,
+            "kind": DATASETS[name].kind,
+            "rows": DATASETS[name].rows,
+            "test_rows": DATASETS[name].test_rows,
+            "shape": list(DATASETS[name].shape),
+            "classes": DATASETS[name].classes,
+            "models": list(task.models),
+            "default": task.default,
+        }
+        for name, task in TASKS.items()
+    ]
+    if as_json:
+        echo_json(rows)
+        return
+    console = Console(highlight=False)
+    for name, task in TASKS.items():
+        info = DATASETS[name]
+        sizes = f"{info.rows}" + (f" + {info.test_rows} test" if info.test_rows else "")
+        shape = "×".join(map(str, info.shape))
+        classes = f", {info.classes} classes" if info.classes else ""
+        console.print(f"[bold]{name}[/bold]  {info.kind}, {sizes} rows of {shape}{classes}", soft_wrap=True)
+        listed = [name for name in task.models if name != task.default]
+        console.print(_indented(", ".join([f"{task.default} (default)", *listed])), style="dim")
+
+
+def list_models(as_json: AsJson = False) -> None:
+    """List the models, with their options and references."""
+    from evomal.tasks import MODELS
+
+    rows = [
+        {"name": name, "purpose": model.purpose, "citation": model.citation, "options": dict(model.options)}
+        for name, model in MODELS.items()
+    ]
+    if as_json:
+        echo_json(rows)
+        return
+    console = Console(highlight=False)
+    for name, model in MODELS.items():
+        shown = "".join(f"  {option}={_plain(value)}" for option, value in model.options.items())
+        console.print(f"[bold]{name}[/bold]{shown}", soft_wrap=True)
+        console.print(_indented(f"{model.purpose} ({model.citation})"), style="dim")
+
+
+def list_methods(as_json: AsJson = False) -> None:
+    """List the search methods."""
+    from evomal.methods import METHODS
+
+    if as_json:
+        rows = [{"name": name, "purpose": method.purpose} for name, method in METHODS.items()]
+        echo_json(rows)
+        return
+    for name, method in METHODS.items():
+        typer.echo(f"{name}\n    {method.purpose}")
+
+
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="The folder to search for runs.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """List the runs in a folder, with the state of each."""
+    from evomal.runs import find_runs
+    from evomal.runs.finals import Scores
+    from evomal.runs.results import scores_text
+
+    rows: list[dict[str, Any]] = []
+    for run in find_runs(folder):
+        scores = None if run.scores is None else list(run.scores.values)
+        best = None
+        if run.best is not None:
+            best = {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
+        rows.append(
+            {
+                "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
+                "tasks": _task_names(run.settings.get("task")),
+                "method": run.settings.get("method"), "seed": run.settings.get("seed"),
+                "generations": run.generations, "candidates": len(run.candidates), "best": best,
+            }
+        )  # fmt: skip
+    if as_json:
+        echo_json(rows)
+        return
+    for row in rows:
+        best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
+        if row["best"] and row["best"]["scores"]:
+            best_text += f" ({scores_text(Scores(tuple(row['best']['scores'])))} in the final)"
+        lines = [f"{row['folder']}: {row['state']}, {plural(row['generations'], 'generation')}{best_text}"]
+        if row["method"]:
+            lines.append(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
+        if row["sentence"]:
+            lines.append(f"    {row['sentence']}")
+        for line in lines:  # a record may contain anything
+            typer.echo(printable(shorten(line, _LONGEST_LINE)))
+    if not rows:
+        typer.echo(f"there is no run in {folder}")
+
+
+def _task_names(tasks: Any) -> list[str]:
+    """The names of the tasks in a record, which may not have been written by evomal."""
+    found = tasks.values() if isinstance(tasks, dict) else ()
+    return [str(task["name"]) for task in found if isinstance(task, dict) and "name" in task]
+
+
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)], data: DataFolder = None
+) -> None:
+    """Download the files of a dataset and verify their checksums."""
+    from evomal.tasks.datasets import data_folder, fetch
+
+    fetch(name, data)
+    typer.echo(f"{name} is in {data_folder(data) / name}")
+
+
+def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = None, data: DataFolder = None) -> None:
+    """Print the folder that the files of a dataset are read from."""
+    from evomal.tasks.datasets import data_folder, dataset_named
+
+    folder = data_folder(data)
+    typer.echo(folder if name is None else folder / dataset_named(name).name)
+
+
+def _indented(text: str) -> str:
+    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ")
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -1,0 +1,111 @@
+"""`evomal train`: a task's model trained with a loss, over several seeds."""
+
+import statistics
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evomal.cli.options import (
+    AsJson,
+    Asymmetric,
+    DataFolder,
+    Fraction,
+    Imbalance,
+    LabelNoise,
+    Milestones,
+    Model,
+    Outliers,
+    Steps,
+    TaskNames,
+    TrainingDevice,
+    echo_json,
+)
+from evomal.cli.task_specs import task_from_spec
+from evomal.tasks import Hardships, Task
+from evomal.tasks.metrics import metric_text
+from evomal.text import plural
+
+if TYPE_CHECKING:
+    from evomal.engine import Score, TrainingSettings
+
+
+def train_models(
+    tasks: TaskNames,
+    loss: Annotated[str, typer.Option(help="The name of a loss, or a loss file.")],
+    model: Model = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, starting from 0.", min=1)] = 5,
+    steps: Steps = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    lr: Annotated[float | None, typer.Option(help="Learning rate (default: the task's).")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD (default: the task's).")] = None,
+    nesterov: Annotated[bool | None, typer.Option(help="Use Nesterov momentum (default: the task's).")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay (default: the task's).")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step (default: the task's).")] = None,
+    milestone: Milestones = None,
+    label_noise: LabelNoise = 0.0,
+    asymmetric: Asymmetric = False,
+    outliers: Outliers = 0.0,
+    imbalance: Imbalance = 1.0,
+    fraction: Fraction = 1.0,
+    device: TrainingDevice = "auto",
+    precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16.")] = "float32",
+    channels_last: Annotated[
+        bool, typer.Option("--channels-last", help="Use the channels-last memory format for images.")
+    ] = False,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train the model of a task with a loss over several seeds, and evaluate it on the test split."""
+    from evomal.engine import TrainingSettings
+
+    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
+    chosen = [task_from_spec(task, model, data, hardships) for task in tasks]
+    settings = TrainingSettings(
+        steps=steps,
+        optimizer=optimizer,
+        lr=lr,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=weight_decay,
+        batch_size=batch_size,
+        milestones=tuple(milestone) if milestone else None,
+        device=device,
+        precision=precision,  # type: ignore[typeddict-item]  # validated by train(), as for every other caller
+        channels_last=channels_last,
+        progress=True,
+    )
+    results = [_trained_task(task, loss, seeds, settings, shown=not as_json) for task in chosen]
+    if as_json:
+        echo_json(results[0] if len(results) == 1 else results)
+
+
+def _trained_task(task: Task, loss: str, seeds: int, settings: "TrainingSettings", *, shown: bool) -> dict[str, Any]:
+    """Train over the seeds, print each score and then the summary if `shown`, and return everything as data."""
+    from evomal.engine import train
+
+    scores = []
+    for seed in range(seeds):
+        settings["seed"] = seed
+        score = train(task, loss, **settings)
+        scores.append(score)
+        if shown:
+            typer.echo(f"{task.name}, seed {seed}: {_scored(score, task.metric.name)}")
+    trained = [score.test for score in scores if not score.diverged]
+    if shown and trained:
+        metric, deviation = task.metric.name, statistics.stdev(trained) if len(trained) > 1 else None
+        average = metric_text(statistics.mean(trained), metric, deviation)
+        typer.echo(f"{task.name}: test {metric} {average} over {plural(len(trained), 'seed')}")
+    if shown and len(trained) < seeds:
+        typer.echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
+    if shown and (copies := task.record.get("equal_rows_across_splits")):
+        typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
+    record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
+    return {**record, "scores": [score.to_dict() for score in scores]}
+
+
+def _scored(score: "Score", metric: str) -> str:
+    if score.diverged:
+        return f"diverged: {score.sentence}"
+    others = ", ".join(f"{name} {metric_text(value, name)}" for name, value in score.metrics.items() if name != metric)
+    test, validation = (metric_text(value, metric) for value in (score.test, score.validation))
+    return f"test {metric} {test}, validation {validation} ({others})"
