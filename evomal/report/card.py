@@ -166,9 +166,10 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         InputError: If a file cannot be read, or the loss file is not valid.
 
     Example:
-        >>> import tempfile, evomal
+        >>> import tempfile
+        >>> from evomal.losses import HuberLoss, save_loss
         >>> path = tempfile.mkdtemp() + "/huber.json"
-        >>> evomal.save_loss(evomal.named_loss("huber"), path)
+        >>> save_loss(HuberLoss(), path)
         >>> loss_card(path).name
         'huber'
     """
