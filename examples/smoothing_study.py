@@ -1,18 +1,18 @@
-"""The appendix's study: AlexNet on CIFAR-10 with cross-entropy, absolute cross-entropy and two kinds of smoothing.
+"""The study of the paper's appendix: AlexNet on CIFAR-10 with absolute cross-entropy and two kinds of smoothing.
 
     python examples/smoothing_study.py OUT --seeds 3 --steps 20000
 
-Every training is a line of OUT/trainings.jsonl, and what is there is not done again; seeds may be shared out over
-processes with --only-seed. At the end OUT/smoothing.* has the figure and its data, from which
+Every training is recorded as a line of OUT/trainings-SEED.jsonl and is not repeated when the study is run again; with
+--only-seed, several processes can share the work. At the end OUT/smoothing.svg, .pdf, .png and .csv hold the figure and
+its data. To draw the figure again from its data:
 
     python examples/smoothing_study.py OUT --redraw OUT/smoothing.csv
 
-draws it again. On a GPU steps are in bfloat16.
+On a GPU, training is in bfloat16.
 """
 
 import argparse
 import csv
-import dataclasses
 import json
 import statistics
 from pathlib import Path
@@ -20,10 +20,11 @@ from pathlib import Path
 import torch
 
 import evomal
-from evomal.engine import Score
-from evomal.engine.scores import CurvePoint
-from evomal.figures.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILLION, figure_style, new_figure, save_figure
+from evomal.figures import figure_style, new_figure, save_figure
 from evomal.losses import AbsoluteCrossEntropyLoss, CrossEntropyLoss, LabelSmoothingLoss, SparseLabelSmoothingLoss
+
+BLUE, GREEN, ORANGE, VERMILLION, GREY, INK = "#0072b2", "#009e73", "#e69f00", "#d55e00", "#8c8c8c", "#1b1f24"
+Scores = dict[tuple[str, int], evomal.Score]  # by loss and seed
 
 SMOOTHING = (0.05, 0.1, 0.2, 0.4)
 KINDS = {"label smoothing": LabelSmoothingLoss, "sparse label smoothing": SparseLabelSmoothingLoss}
@@ -33,20 +34,19 @@ LOSSES |= {f"absolute cross-entropy, φ1 = {phi:g}": AbsoluteCrossEntropyLoss(ph
 LOSSES |= {f"{kind}, ξ = {xi:g}": make(xi) for xi in SMOOTHING for kind, make in KINDS.items()}
 
 
-def trained(folder: Path, steps: int) -> dict[tuple[str, int], Score]:
-    """The trainings that are there, by loss and seed."""
+def trained(folder: Path, steps: int) -> Scores:
+    """Read the trainings of that length that the folder holds."""
     found = {}
     for file in sorted(folder.glob("trainings*.jsonl")):
         for row in map(json.loads, file.read_text().splitlines()):
             if row["score"]["steps"] == steps:
-                row["score"]["curve"] = [CurvePoint(**point) for point in row["score"]["curve"]]
-                found[row["loss"], row["score"]["seed"]] = Score(**row["score"])
+                row["score"]["curve"] = [evomal.CurvePoint(**point) for point in row["score"]["curve"]]
+                found[row["loss"], row["score"]["seed"]] = evomal.Score(**row["score"])
     return found
 
 
-def train(folder: Path, seeds: range, steps: int) -> None:
-    """Do what is missing. Seeds come first, so that whatever was done in time is a whole comparison."""
-    task = evomal.load_task("cifar10", "alexnet")
+def train(task: evomal.Task, folder: Path, seeds: range, steps: int) -> None:
+    """Do the trainings that are missing, seed by seed, so that an interrupted study has complete comparisons."""
     on_gpu = torch.cuda.is_available()
     for seed in seeds:
         for name, loss in LOSSES.items():
@@ -58,21 +58,21 @@ def train(folder: Path, seeds: range, steps: int) -> None:
             )  # fmt: skip
             print(f"{name}, seed {seed}: test error {100 * score.test:.2f} %", flush=True)
             with (folder / f"trainings-{seed}.jsonl").open("a") as file:
-                file.write(json.dumps({"loss": name, "score": dataclasses.asdict(score)}) + "\n")
+                file.write(json.dumps({"loss": name, "score": score.to_dict()}) + "\n")
 
 
-def recorded(path: Path) -> dict[tuple[str, int], Score]:
-    """The trainings of a study's CSV file, as far as the figure needs them."""
+def recorded(path: Path) -> Scores:
+    """Read what the figure needs of the trainings in the study's CSV file."""
     rows: dict[tuple[str, int], list[dict[str, str]]] = {}
     with path.open() as file:
         for row in csv.DictReader(file):
             rows.setdefault((row["loss"], int(row["seed"])), []).append(row)
     return {
-        (name, seed): Score(
+        (name, seed): evomal.Score(
             test=float(points[-1]["test_error"]), validation=float(points[-1]["validation_error"]),
             metrics={metric: float(points[-1][f"test_{metric}"]) for metric in ("ece", "nll")},
             curve=[
-                CurvePoint(int(row["step"]), float(row["training_loss"]), float(row["validation_error"]))
+                evomal.CurvePoint(int(row["step"]), float(row["training_loss"]), float(row["validation_error"]))
                 for row in points
             ],
             seed=seed, steps=int(points[-1]["step"]),
@@ -81,8 +81,8 @@ def recorded(path: Path) -> dict[tuple[str, int], Score]:
     }  # fmt: skip
 
 
-def draw(found: dict[tuple[str, int], Score], folder: Path) -> None:
-    """Validation error on the way, for absolute cross-entropy and either smoothing, and the test error at the end."""
+def draw(found: Scores, folder: Path) -> None:
+    """Draw the validation error during training for each kind of loss, and the test error at the end."""
     figure = new_figure("page", 4.6)
     steps = next(iter(found.values())).steps
     seeds = sorted({seed for _, seed in found})
@@ -114,7 +114,7 @@ def draw(found: dict[tuple[str, int], Score], folder: Path) -> None:
         mean, spread = statistics.mean(base), statistics.stdev(base)
         end.axhline(mean, color=GREY)
         end.axhspan(mean - spread, mean + spread, color=GREY, alpha=0.2, linewidth=0)
-        end.text(5.25, mean - spread - 0.1, "cross-entropy", ha="right", va="top", color=INK, fontsize=7)
+        end.text(5.25, mean - spread - 0.1, "cross-entropy", ha="right", va="top", color=INK, fontsize=7, clip_on=True)
         labels = [*(f"{phi:g}" for phi in PHI), *(f"{xi:g}" for xi in SMOOTHING)]
         end.set(xticks=range(len(labels)), xticklabels=labels, xlabel="φ1 (the first two), smoothing ξ (the others)")
         end.set(title=f"after {steps:,} steps, n = {len(seeds)}", ylabel="test error (%), mean ± deviation")
@@ -134,22 +134,23 @@ def draw(found: dict[tuple[str, int], Score], folder: Path) -> None:
     save_figure(figure, folder / "smoothing", columns)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--only-seed", type=int)
     parser.add_argument("--redraw", type=Path, metavar="CSV", help="draw the figure from this file, train nothing")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.redraw is not None:
         draw(recorded(chosen.redraw), chosen.out)
         return
+    task = evomal.load_task("cifar10", "alexnet")
     if chosen.only_seed is not None:
-        train(chosen.out, range(chosen.only_seed, chosen.only_seed + 1), chosen.steps)
+        train(task, chosen.out, range(chosen.only_seed, chosen.only_seed + 1), chosen.steps)
         return
-    train(chosen.out, range(chosen.seeds), chosen.steps)
+    train(task, chosen.out, range(chosen.seeds), chosen.steps)
     found = trained(chosen.out, chosen.steps)
     for name in LOSSES:
         scores = [found[name, seed] for seed in range(chosen.seeds)]

@@ -52,40 +52,67 @@ class Hardships:
             if not 0 < (share := getattr(self, name)) <= 1:
                 raise InputError(f"{name} must be a share above 0 and at most 1 but got {share}")
 
+    def kept_rows(self, rows: Rows, labels: Rows | None, *, seed: int) -> Rows:
+        """Return the training rows that imbalance and fraction leave.
 
-def hardened_rows(labels: Rows | None, rows: Rows, hardships: Hardships, *, seed: int) -> Rows:
-    """Return the training rows that imbalance and fraction leave."""
-    if hardships.imbalance < 1:
-        if labels is None:
-            raise InputError("imbalance is defined for classes only, but the task has none")
-        rows = _imbalanced(labels, rows, hardships.imbalance, seed)
-    if hardships.fraction < 1:
-        kept = max(1, round(len(rows) * hardships.fraction))
-        rows = np.sort(generator(seed, "fraction").choice(rows, kept, replace=False))
-    return rows
+        Args:
+            rows: The numbers of the training rows.
+            labels: The class numbers of all rows, or None where there are no classes.
+            seed: Decides which rows are kept.
 
+        Raises:
+            InputError: If there is imbalance but no classes.
+        """
+        if self.imbalance < 1:
+            if labels is None:
+                raise InputError("imbalance is defined for classes only, but the task has none")
+            rows = _imbalanced(labels, rows, self.imbalance, seed)
+        if self.fraction < 1:
+            kept = max(1, round(len(rows) * self.fraction))
+            rows = np.sort(generator(seed, "fraction").choice(rows, kept, replace=False))
+        return rows
 
-def noisy_labels(labels: Rows, classes: int, hardships: Hardships, *, seed: int) -> Rows:
-    """Replace exactly the given share of the labels, each by another class."""
-    if hardships.outliers:
-        raise InputError("outliers are defined for regression only, but the task is a classification")
-    changed = _chosen(len(labels), hardships.label_noise, seed, "label noise")
-    rng = generator(seed, "wrong labels")
-    steps = np.ones(len(changed), np.int64) if hardships.asymmetric else rng.integers(1, classes, len(changed))
-    result = labels.copy()
-    result[changed] = (labels[changed] + steps) % classes
-    return result
+    def noisy_labels(self, labels: Rows, classes: int, *, seed: int) -> Rows:
+        """Return the labels with exactly the share `label_noise` of them replaced, each by another class.
 
+        Args:
+            labels: The class numbers of the training rows.
+            classes: The number of classes.
+            seed: Decides which labels are replaced, and by what.
 
-def outlying_targets(targets: npt.NDArray[np.float64], hardships: Hardships, *, seed: int) -> npt.NDArray[np.float64]:
-    """Shift the given share of the targets by 4 ± 5 of their standard deviations."""
-    if hardships.label_noise:
-        raise InputError("label noise is defined for classes only, but the task is a regression")
-    thrown = _chosen(len(targets), hardships.outliers, seed, "outliers")
-    offsets = generator(seed, "outlier offsets").normal(_OUTLIER_SHIFT, _OUTLIER_SPREAD, targets[thrown].shape)
-    result = targets.copy()
-    result[thrown] += offsets * targets.std(axis=0)
-    return result
+        Raises:
+            InputError: If there are outliers, which only regression has.
+
+        Example:
+            >>> int((Hardships(label_noise=0.3).noisy_labels(np.zeros(10, np.int64), 4, seed=0) != 0).sum())
+            3
+        """
+        if self.outliers:
+            raise InputError("outliers are defined for regression only, but the task is a classification")
+        changed = _chosen(len(labels), self.label_noise, seed, "label noise")
+        rng = generator(seed, "wrong labels")
+        steps = np.ones(len(changed), np.int64) if self.asymmetric else rng.integers(1, classes, len(changed))
+        result = labels.copy()
+        result[changed] = (labels[changed] + steps) % classes
+        return result
+
+    def outlying_targets(self, targets: npt.NDArray[np.float64], *, seed: int) -> npt.NDArray[np.float64]:
+        """Return the targets with the share `outliers` of them shifted by 4 ± 5 of their standard deviations.
+
+        Args:
+            targets: The regression targets of the training rows.
+            seed: Decides which targets are shifted, and by how much.
+
+        Raises:
+            InputError: If there is label noise, which only classes have.
+        """
+        if self.label_noise:
+            raise InputError("label noise is defined for classes only, but the task is a regression")
+        thrown = _chosen(len(targets), self.outliers, seed, "outliers")
+        offsets = generator(seed, "outlier offsets").normal(_OUTLIER_SHIFT, _OUTLIER_SPREAD, targets[thrown].shape)
+        result = targets.copy()
+        result[thrown] += offsets * targets.std(axis=0)
+        return result
 
 
 def _chosen(count: int, share: float, seed: int, purpose: str) -> Rows:

@@ -16,7 +16,7 @@ from evomal.checks import unknown_name
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
-from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels
+from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.models import make_model
 from evomal.tasks.splits import shared_content, split_rows
@@ -155,8 +155,8 @@ def _image_parts(
 ) -> tuple[tuple[Part, Part, Part], dict[str, object]]:
     """Split the training images, apply the hardships and normalise; return the parts and what was done."""
     split = split_rows(len(raw.train_labels), validation=_VALIDATION_SHARE, test=0, labels=raw.train_labels, seed=seed)
-    rows = hardened_rows(raw.train_labels, split.train, hardships, seed=seed)
-    labels = noisy_labels(raw.train_labels[rows], classes, hardships, seed=seed)
+    rows = hardships.kept_rows(split.train, raw.train_labels, seed=seed)
+    labels = hardships.noisy_labels(raw.train_labels[rows], classes, seed=seed)
     parts = (
         _image_part(raw.train_images[rows], labels, row),
         _image_part(raw.train_images[split.validation], raw.train_labels[split.validation], row),

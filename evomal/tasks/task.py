@@ -25,7 +25,7 @@ from evomal.tasks.data_checks import (
     checked_targets,
     number_array,
 )
-from evomal.tasks.hardships import Hardships, hardened_rows, noisy_labels, outlying_targets
+from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.units import Units, Values
@@ -259,13 +259,13 @@ class Task:
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
         hard = hardships or Hardships()
         shared = shared_content(*(features[rows] for rows in (split.train, split.validation, split.test)))
-        train_rows = hardened_rows(labels, split.train, hard, seed=seed)
+        train_rows = hard.kept_rows(split.train, labels, seed=seed)
         outputs = int(targets.max()) + 1 if kind == "classification" else targets.shape[1]
         train_targets = targets[train_rows]
         if kind == "regression":
-            train_targets = outlying_targets(train_targets, hard, seed=seed)
+            train_targets = hard.outlying_targets(train_targets, seed=seed)
         elif kind == "classification":
-            train_targets = noisy_labels(train_targets, outputs, hard, seed=seed)
+            train_targets = hard.noisy_labels(train_targets, outputs, seed=seed)
         elif hard.label_noise or hard.outliers:
             raise InputError("label noise and outliers are not defined for multilabel targets")
         parts = [(features[train_rows], train_targets)]
