@@ -1,21 +1,23 @@
 """Loss functions learned from data, after EvoMAL (Raymond, Chen, Xue and Zhang, TPAMI 2023)."""
 
+import importlib
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
-from evomal import losses
-from evomal.engine import CurvePoint, Score, train
-from evomal.errors import EvomalError, InputError
-from evomal.expression import Expression
-from evomal.losses import ExpressionLoss, load_loss, save_loss
-from evomal.losses.exporting import export
-from evomal.report import notebook as _notebook  # noqa: F401  (by which losses and results show themselves there)
-from evomal.runs.results import SearchResult
-from evomal.runs.run_loop import search
-from evomal.settings import SearchSettings
-from evomal.tasks import Hardships, Metric, Recipe, Task, load_task
-from evomal.units import Units
-from evomal.verdict.comparing import compare, transfer
-from evomal.verdict.comparison import Comparison
+if TYPE_CHECKING:
+    from evomal import losses
+    from evomal.engine import CurvePoint, Score, train
+    from evomal.errors import EvomalError, InputError
+    from evomal.expression import Expression
+    from evomal.losses import ExpressionLoss, load_loss, save_loss
+    from evomal.losses.exporting import export
+    from evomal.runs.results import SearchResult
+    from evomal.runs.run_loop import search
+    from evomal.settings import SearchSettings
+    from evomal.tasks import Hardships, Metric, Recipe, Task, load_task
+    from evomal.units import Units
+    from evomal.verdict.comparing import compare, transfer
+    from evomal.verdict.comparison import Comparison
 
 __version__ = _version("evomal")
 
@@ -45,3 +47,42 @@ __all__ = [
     "train",
     "transfer",
 ]
+
+_MODULES = {
+    "Comparison": "evomal.verdict.comparison",
+    "CurvePoint": "evomal.engine",
+    "EvomalError": "evomal.errors",
+    "Expression": "evomal.expression",
+    "ExpressionLoss": "evomal.losses",
+    "Hardships": "evomal.tasks",
+    "InputError": "evomal.errors",
+    "Metric": "evomal.tasks",
+    "Recipe": "evomal.tasks",
+    "Score": "evomal.engine",
+    "SearchResult": "evomal.runs.results",
+    "SearchSettings": "evomal.settings",
+    "Task": "evomal.tasks",
+    "Units": "evomal.units",
+    "compare": "evomal.verdict.comparing",
+    "export": "evomal.losses.exporting",
+    "load_loss": "evomal.losses",
+    "load_task": "evomal.tasks",
+    "save_loss": "evomal.losses",
+    "search": "evomal.runs.run_loop",
+    "train": "evomal.engine",
+    "transfer": "evomal.verdict.comparing",
+}
+
+if not TYPE_CHECKING:  # a type checker would otherwise accept every name
+
+    def __getattr__(name: str) -> Any:
+        """Imports a public name when it is first used: most of them need torch, which takes seconds to import."""
+        if name == "losses":
+            return importlib.import_module("evomal.losses")
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return __all__

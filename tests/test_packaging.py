@@ -19,7 +19,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAMES = {"sklearn": "scikit-learn", "markdown_it": "markdown-it-py", "pydantic_core": "pydantic-core"}
 LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
 NOT_IMPORTED = {"hatchling", "mypy", "onnxscript", "pytest-xdist", "ruff"}  # commands and plugins
-SOON = {"jinja2"}  # for the pages of reports
 WITH_TORCH = "triton"  # comes with the builds of torch that can use it
 
 
@@ -47,12 +46,12 @@ def test_the_package_declares_what_it_imports():
 
 
 def test_nothing_is_declared_that_the_package_does_not_import():
-    assert set(declared()) - third_party("evomal") <= SOON
+    assert set(declared()) - third_party("evomal") == set()
 
 
 def test_the_extras_hold_what_the_tests_import_and_nothing_else():
     imported = set().union(*map(third_party, ("evomal", "tests", "examples", "benchmarks")))
-    assert imported ^ {*declared("dev", "ray", "onnx")} | SOON == NOT_IMPORTED | SOON
+    assert imported ^ {*declared("dev", "ray", "onnx")} == NOT_IMPORTED
 
 
 def test_the_pinned_versions_are_within_the_declared_ranges():

@@ -4,11 +4,10 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evomal.cli.display import TerminalDisplay
 from evomal.cli.options import (
     Address,
     AsJson,
@@ -26,11 +25,10 @@ from evomal.cli.options import (
 )
 from evomal.cli.task_specs import given_command, task_from_spec
 from evomal.errors import InputError, StoppedError
-from evomal.methods import METHODS
-from evomal.tasks import Hardships
-from evomal.verdict.comparing import compare, rate_curve, transfer
-from evomal.verdict.folder import Result, comparisons_of, write_result
-from evomal.verdict.tables import comparison_text
+
+if TYPE_CHECKING:
+    from evomal.cli.display import TerminalDisplay
+    from evomal.verdict.folder import Result
 
 Methods = Annotated[str | None, typer.Option(help="Methods to search with, comma-separated, or all.")]
 Seeds = Annotated[int, typer.Option(help="Number of evaluation seeds.", min=1)]
@@ -72,6 +70,9 @@ def compare_losses(
     as_json: AsJson = False,
 ) -> None:
     """Compare losses, given or searched for, over the same seeds; the test split is used once, at the end."""
+    from evomal.tasks import Hardships
+    from evomal.verdict.comparing import compare, rate_curve
+
     place = executor_settings(executor, address, workers, gpus_per_worker)
     settings = settings_from_options(config, preset, [*(changes or []), *place], device)
     if search_each and rates is None:
@@ -116,13 +117,15 @@ def transfer_losses(
     as_json: AsJson = False,
 ) -> None:
     """Compare losses on a task on which they were not learned with that task's own loss."""
+    from evomal.verdict.comparing import transfer
+
     place = executor_settings(executor, address, workers, gpus_per_worker)
     settings = settings_from_options(config, preset, [*(changes or []), *place], device)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
     named = preset_from_options(config, preset)
-    target = task_from_spec(to, model, data, Hardships(), preset=named)
-    learned_on = None if source is None else task_from_spec(source, source_model, data, Hardships(), preset=named)
+    target = task_from_spec(to, model, data, preset=named)
+    learned_on = None if source is None else task_from_spec(source, source_model, data, preset=named)
     with _stoppable(out) as listener:
         found = transfer(
             target, losses=split_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
@@ -133,8 +136,10 @@ def transfer_losses(
 
 
 @contextlib.contextmanager
-def _stoppable(out: Path | None) -> Iterator[TerminalDisplay]:
+def _stoppable(out: Path | None) -> Iterator["TerminalDisplay"]:
     """A display, and the sentence that Ctrl-C ends in."""
+    from evomal.cli.display import TerminalDisplay
+
     try:
         with TerminalDisplay() as listener:
             yield listener
@@ -143,8 +148,11 @@ def _stoppable(out: Path | None) -> Iterator[TerminalDisplay]:
         raise StoppedError(f"interrupted; {again}") from None
 
 
-def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
+def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:
     """Write the result with its command to the folder, and print it."""
+    from evomal.verdict.folder import comparisons_of, write_result
+    from evomal.verdict.tables import comparison_text
+
     result = dataclasses.replace(result, command=given_command())
     files = [] if out is None else write_result(result, out)
     if as_json:
@@ -157,6 +165,8 @@ def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
 
 
 def _methods(names: str | None) -> list[str]:
+    from evomal.methods import METHODS
+
     if names is None:
         return []
     if names == "all":

@@ -14,6 +14,9 @@ from evomal.settings import SearchSettings, preset_of_file
 if TYPE_CHECKING:
     from evomal.tasks import Task
 
+WIDTH = 80
+"""Columns of the terminal that everything printed is made for."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
@@ -33,7 +36,7 @@ Milestones = Annotated[
         "--milestone", help="Step at which the learning rate is divided by ten; may be repeated (default: the task's)."
     ),
 ]
-TrainingDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
 Model = Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the datasets (default: $EVOMAL_DATA).")]

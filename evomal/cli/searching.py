@@ -5,11 +5,10 @@ import shlex
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evomal.cli.display import TerminalDisplay
 from evomal.cli.options import (
     Address,
     AsJson,
@@ -38,23 +37,23 @@ from evomal.cli.task_specs import (
     task_source,
 )
 from evomal.errors import InputError, StoppedError
-from evomal.methods.candidates import genome_text, size_of
-from evomal.runs.estimates import Estimate, estimate
-from evomal.runs.reading import read_run
-from evomal.runs.results import SearchResult
-from evomal.runs.run_loop import search
-from evomal.runs.store import RECORD_NAME
 from evomal.settings import SearchSettings
-from evomal.tasks import Hardships, Task
+
+if TYPE_CHECKING:
+    from evomal.runs.estimates import Estimate
+    from evomal.runs.results import SearchResult
+    from evomal.tasks import Task
 
 _WIDTH, _LABEL = 80, 13
 _MEBIBYTE = 2**20
 
 
 def show_estimate(
-    tasks: list[Task], method: str, settings: SearchSettings, seed: int, folder: Path, *, as_json: bool
+    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, *, as_json: bool
 ) -> None:
     """Print the settings and the estimate; nothing is written anywhere."""
+    from evomal.runs.estimates import estimate
+
     expected = estimate(tasks, method=method, settings=settings, seed=seed)
     values = settings.model_dump(mode="json")
     if as_json:
@@ -73,7 +72,7 @@ def show_estimate(
     _row("folder", str(folder))
 
 
-def _as_data(expected: Estimate) -> dict[str, Any]:
+def _as_data(expected: "Estimate") -> dict[str, Any]:
     return {
         "generations": expected.generations, "population": expected.population, "device": expected.device,
         "plan": expected.plan, "seconds": expected.seconds, "stages": expected.stages, "memory": expected.memory,
@@ -129,6 +128,9 @@ def search_losses(
     as_json: AsJson = False,
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
+    from evomal.runs.store import RECORD_NAME
+    from evomal.tasks import Hardships
+
     given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
     given += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
     settings = settings_from_options(config, preset, given, device)
@@ -172,6 +174,8 @@ def resume_search(
     as_json: AsJson = False,
 ) -> None:
     """Resume a search where its record ends."""
+    from evomal.runs.reading import read_run
+
     recorded = read_run(folder).settings
     try:
         given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
@@ -226,9 +230,13 @@ def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Pa
 
 
 def _run(
-    tasks: list[Task], method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
+    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
     *, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
+    from evomal.cli.display import TerminalDisplay
+    from evomal.runs.run_loop import search
+    from evomal.runs.store import RECORD_NAME
+
     try:
         with TerminalDisplay() as listener:
             result = search(
@@ -260,7 +268,9 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _result_data(result: SearchResult) -> dict[str, Any]:
+def _result_data(result: "SearchResult") -> dict[str, Any]:
+    from evomal.methods.candidates import genome_text, size_of
+
     best = result.best
     return {
         "best": None if best is None else {

@@ -4,11 +4,13 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evomal.errors import InputError
-from evomal.tasks import Hardships, Task, load_task, task_from_file
-from evomal.verdict.comparison import Command
+
+if TYPE_CHECKING:
+    from evomal.tasks import Hardships, Task
+    from evomal.verdict.comparison import Command
 
 
 def absolute_file(name: str) -> str:
@@ -30,9 +32,17 @@ def names_python_file(spec: str) -> bool:
 
 
 def task_from_spec(
-    spec: str, model: str | None, data: Path | None, hardships: Hardships, *, preset: str = "quick"
-) -> Task:  # fmt: skip
+    spec: str,
+    model: str | None = None,
+    data: Path | None = None,
+    hardships: "Hardships | None" = None,
+    *,
+    preset: str = "quick",
+) -> "Task":
     """Returns the task; with the preset `paper`, the default model is the one of the paper."""
+    from evomal.tasks import Hardships, load_task, task_from_file
+
+    hardships = hardships or Hardships()
     if not names_python_file(spec):
         usual = "paper" if preset == "paper" else None
         return load_task(spec, model or usual, data=data, hardships=hardships)
@@ -44,7 +54,7 @@ def task_from_spec(
     return task_from_file(spec)
 
 
-def task_source(specs: list[str], tasks: list[Task], model: str | None, hardships: Hardships) -> dict[str, Any]:
+def task_source(specs: list[str], tasks: "list[Task]", model: str | None, hardships: "Hardships") -> dict[str, Any]:
     """Returns what a record needs to load the tasks again, with absolute paths."""
     whole = [absolute_task(spec) for spec in specs]
     if model is None and not any(names_python_file(spec) for spec in specs):
@@ -64,8 +74,10 @@ def recorded_specs(source: Any) -> list[str]:
     return specs
 
 
-def recorded_tasks(source: Mapping[str, Any], data: Path | None) -> list[Task]:
+def recorded_tasks(source: Mapping[str, Any], data: Path | None) -> "list[Task]":
     """Returns the tasks of a record; Python files that it names are run."""
+    from evomal.tasks import Hardships
+
     specs = recorded_specs(source)
     try:
         hardships = Hardships(**source["hardships"])
@@ -76,6 +88,8 @@ def recorded_tasks(source: Mapping[str, Any], data: Path | None) -> list[Task]:
         raise InputError(f"the record does not say which tasks it is about: {error}") from None
 
 
-def given_command() -> Command:
+def given_command() -> "Command":
     """Returns the command line of this process, with the folder that relative paths start from."""
+    from evomal.verdict.comparison import Command
+
     return Command(("evomal", *sys.argv[1:]), str(Path.cwd()))

@@ -9,6 +9,7 @@ from evomal.cli.options import (
     AsJson,
     Asymmetric,
     DataFolder,
+    Device,
     Fraction,
     Imbalance,
     LabelNoise,
@@ -17,16 +18,14 @@ from evomal.cli.options import (
     Outliers,
     Steps,
     TaskNames,
-    TrainingDevice,
     echo_json,
 )
 from evomal.cli.task_specs import task_from_spec
-from evomal.tasks import Hardships, Task
-from evomal.tasks.metrics import metric_text
 from evomal.text import plural
 
 if TYPE_CHECKING:
     from evomal.engine import Score, TrainingSettings
+    from evomal.tasks import Task
 
 
 def train_models(
@@ -47,7 +46,7 @@ def train_models(
     outliers: Outliers = 0.0,
     imbalance: Imbalance = 1.0,
     fraction: Fraction = 1.0,
-    device: TrainingDevice = "auto",
+    device: Device = "auto",
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16.")] = "float32",
     channels_last: Annotated[
         bool, typer.Option("--channels-last", help="Use the channels-last memory format for images.")
@@ -57,6 +56,7 @@ def train_models(
 ) -> None:
     """Train the model of a task with a loss over several seeds, and evaluate it on the test split."""
     from evomal.engine import TrainingSettings
+    from evomal.tasks import Hardships
 
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [task_from_spec(task, model, data, hardships) for task in tasks]
@@ -79,9 +79,10 @@ def train_models(
         echo_json(results[0] if len(results) == 1 else results)
 
 
-def _trained_task(task: Task, loss: str, seeds: int, settings: "TrainingSettings", *, shown: bool) -> dict[str, Any]:
+def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettings", *, shown: bool) -> dict[str, Any]:
     """Train over the seeds, print each score and then the summary if `shown`, and return everything as data."""
     from evomal.engine import train
+    from evomal.tasks.metrics import metric_text
 
     scores = []
     for seed in range(seeds):
@@ -104,6 +105,8 @@ def _trained_task(task: Task, loss: str, seeds: int, settings: "TrainingSettings
 
 
 def _scored(score: "Score", metric: str) -> str:
+    from evomal.tasks.metrics import metric_text
+
     if score.diverged:
         return f"diverged: {score.sentence}"
     others = ", ".join(f"{name} {metric_text(value, name)}" for name, value in score.metrics.items() if name != metric)

@@ -12,6 +12,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.notation import latex_number
 from evomal.losses.contract import BatchLoss, compute_dtype, to_compute_dtype
+from evomal.notebooks import Displayed
 
 Scalar = str | int | float | bool | None
 Provenance = dict[str, Scalar | dict[str, Scalar]]
@@ -59,7 +60,7 @@ class Source:
     lines: list[str]
 
 
-class Loss(BatchLoss):
+class Loss(BatchLoss, Displayed):
     """A loss as an ordinary module, `loss(output, target)`, that knows all its forms.
 
     Classification losses follow the contract of `torch.nn.CrossEntropyLoss`: logits `(N, C)`, `(N, C, d1, …)` or `(C,)`

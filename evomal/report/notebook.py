@@ -1,32 +1,39 @@
-"""How losses, results of searches and comparisons are displayed in notebooks.
-
-`import evomal` imports this module, so everything that is slow to import is imported when something is displayed.
-"""
+"""How losses, results of searches and comparisons are displayed in notebooks."""
 
 import hashlib
-from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
+from evomal.figures.loss_shape import draw_loss, loss_shape
 from evomal.losses.loss import Loss
-from evomal.runs.results import Best, SearchResult
+from evomal.report.pages import figure_markup, mathml, render
+from evomal.runs.results import Best, SearchResult, summary_lines
 from evomal.text import plural
 from evomal.verdict.comparison import Comparison
+from evomal.verdict.tables import comparison_markdown
 
 
+@singledispatch
+def html_of(thing: Any) -> str:
+    """Returns what a notebook displays for a loss, the result of a search or a comparison."""
+    raise TypeError(f"there is no display for {type(thing).__name__}")
+
+
+@html_of.register
 def loss_html(loss: Loss) -> str:
     """Returns the formula, typeset if it fits on a line, above the shape of the loss."""
     return _rendered("loss", _loss_data(loss))
 
 
+@html_of.register
 def best_html(best: Best) -> str:
     """Returns the value of the best loss and where it was found, above the loss itself."""
     return _rendered("best", _best_data(best))
 
 
+@html_of.register
 def result_html(result: SearchResult) -> str:
     """Returns what became of the candidates and the rivals, above the best loss."""
-    from evomal.runs.results import summary_lines
-
     data = {
         "ended": f"{plural(len(result.history), 'generation')}: {result.ending}",
         "counts": ", ".join(f"{count} {state}" for state, count in result.counts.items()) or "none",
@@ -36,18 +43,14 @@ def result_html(result: SearchResult) -> str:
     return _rendered("result", data)
 
 
+@html_of.register
 def comparison_html(comparison: Comparison) -> str:
     """Returns the verdicts in words, above the table."""
-    from evomal.verdict.tables import comparison_markdown
-
     sentences = [found.sentence for found in comparison.verdicts.values()]
     return _rendered("comparison", {"sentences": sentences, "table": comparison_markdown(comparison, verdicts=False)})
 
 
 def _loss_data(loss: Loss) -> dict[str, Any]:
-    from evomal.figures.loss_shape import draw_loss, loss_shape
-    from evomal.report.pages import figure_markup, mathml
-
     formula = loss.formula()
     # All outputs of a notebook are on one page, on which the names inside figures must differ.
     prefix = f"e{hashlib.sha256(f'{loss!r} {loss.state_dict()}'.encode()).hexdigest()[:8]}-"
@@ -69,24 +72,4 @@ def _best_data(best: Best) -> dict[str, Any]:
 
 
 def _rendered(part: str, data: dict[str, Any]) -> str:
-    from evomal.report.pages import render
-
     return render("notebook.html", part=part, shown=data).strip()
-
-
-def _displayed_by(make: Callable[[Any], str]) -> Callable[[Any], str | None]:
-    def _repr_html_(thing: Any) -> str | None:
-        try:
-            return make(thing)
-        except Exception:  # The notebook then shows the plain text: a display must never cost anyone a result.
-            return None
-
-    return _repr_html_
-
-
-_MAKERS: dict[type, Callable[[Any], str]] = {
-    Loss: loss_html, Best: best_html, SearchResult: result_html, Comparison: comparison_html,
-}  # fmt: skip
-# The methods are added here because the packages of the classes may not import the report package.
-for _kind, _make in _MAKERS.items():
-    setattr(_kind, "_repr_html_", _displayed_by(_make))  # noqa: B010  (a type checker does not know the attribute)

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from evomal.figures import style
@@ -12,7 +13,6 @@ from evomal.losses import Loss
 from evomal.text import LONGEST_FORMULA, escape_html, markdown_to_html, printable, shorten
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from matplotlib.figure import Figure
 
 LONGEST_ON_A_LINE = 90
@@ -67,9 +67,7 @@ def mathml(loss: Loss, formula: str, *, longest: int = LONGEST_ON_A_LINE) -> Mar
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # `import evomal` imports this module
-
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,

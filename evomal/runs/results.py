@@ -11,6 +11,7 @@ from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome, State, best_of
+from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
 from evomal.text import plural, shorten
 from evomal.units import Units
@@ -60,7 +61,7 @@ def _summary(number: int, members: list[Candidate]) -> Generation:
 
 
 @dataclass(frozen=True)
-class Best:
+class Best(Displayed):
     """The best loss of a search: the winner of the final, or without a final the candidate of lowest fitness.
 
     Example:
@@ -114,7 +115,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Displayed):
     """What a search found, returned by `evomal.search`. Print it to see the summary.
 
     Example:

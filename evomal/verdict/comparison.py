@@ -11,6 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, Valida
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
+from evomal.notebooks import Displayed
 from evomal.verdict.statistics import Paired
 from evomal.verdict.words import Verdict
 
@@ -150,7 +151,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Comparison(Document):
+class Comparison(Document, Displayed):
     """The result of `evomal.compare`: every training, the differences to the baseline, and a verdict per loss.
 
     Print it to see the table of the command line.

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from evomal.cli import analysing
+from evomal.figures.shape_panels import FAMILIES
 from evomal.losses import ExpressionLoss, named_loss, save_loss
 from evomal.units import Units
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -52,6 +53,13 @@ def test_shapes_of_names_and_files(run, tmp_path, learned):  # noqa: F811
     with (folder / "shapes.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["loss"] for row in rows} == {"focal:gamma=1", "learned"}
+
+
+def test_the_help_names_every_family(run):  # noqa: F811
+    _, out, _ = run("analyse", "shapes", "--help")
+    described = " ".join(out.replace("│", " ").split())
+    *others, last = FAMILIES
+    assert f"A family of losses: {', '.join(others)} or {last};" in described
 
 
 def test_shapes_of_all_families_where_none_is_named(run, shown_figures, tmp_path):  # noqa: F811

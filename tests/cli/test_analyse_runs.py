@@ -37,7 +37,7 @@ def coarse(monkeypatch):
 @pytest.fixture
 def columns(run, monkeypatch):  # noqa: F811
     """The data of a kind, without the files."""
-    monkeypatch.setattr("evomal.cli.analysing.save_figure", lambda *_: [])
+    monkeypatch.setattr("evomal.figures.style.save_figure", lambda *_: [])
 
     def asked(kind, folder, out):
         code, text, err = run("analyse", kind, folder, "--out", out, "--json")
@@ -113,7 +113,7 @@ def test_times_are_those_of_the_record(columns, searches, tmp_path):
 
 
 def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("evomal.cli.analysing.save_figure", lambda *_: [])
+    monkeypatch.setattr("evomal.figures.style.save_figure", lambda *_: [])
     runs, out_folder = tmp_path / "runs", tmp_path / "out"
     first = [row(0, 0, 4.0, filter=1.0, evaluate=2.0), row(0, 1), row(1, 0, 2.0, origin="mutation", parents=[0])]
     record(runs / "a", first)

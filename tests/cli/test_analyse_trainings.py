@@ -21,7 +21,7 @@ def regression(lr=0.05):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100, 4))
     task = evomal.Task.from_arrays(x, x[:, 0] - x[:, 1], model=lambda: torch.nn.Linear(4, 1), kind="regression")
-    object.__setattr__(task, "recipe", evomal.tasks.task.Recipe(lr=lr, batch_size=32))
+    object.__setattr__(task, "recipe", evomal.Recipe(lr=lr, batch_size=32))
     return task
 
 def diverging():

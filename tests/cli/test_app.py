@@ -210,6 +210,22 @@ def test_wrong_usage_is_exit_code_2(run):
         assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("words", [[], ["search"], ["compare"], ["analyse"], ["analyse", "landscape"]])
+def test_help_does_not_import_torch(words):
+    code = f"""
+import sys
+from evomal.cli import main
+sys.argv = ["evomal", *{words}, "--help"]
+try:
+    main()
+finally:
+    print({{"torch", "numba", "matplotlib"}} & sys.modules.keys(), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "set()\n")
+    assert "Usage: evomal" in done.stdout
+
+
 def test_as_a_module_and_as_a_command(loss_file):
     for command in ([sys.executable, "-m", "evomal"], [f"{sys.prefix}/bin/evomal"]):
         done = subprocess.run([*command, "export", loss_file, "--to", "latex"], capture_output=True, text=True)

@@ -75,7 +75,7 @@ def test_interrupted_the_command_to_resume_names_the_file_again(run, evil, begun
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evomal.cli.searching.search", interrupted)
+    monkeypatch.setattr("evomal.runs.run_loop.search", interrupted)
     assert run("resume", begun, "--trust", "--executor", "ray", "--address", "127.0.0.1:1") == (
         130, "",
         f"evomal: interrupted; resume with `evomal resume {begun} --task {evil}:task --address 127.0.0.1:1`\n",

@@ -1,0 +1,239 @@
+"""The lines that `evomal analyse` prints about each figure."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from evomal.cli.options import WIDTH
+from evomal.figures.ancestry import Ancestry, change_lines
+from evomal.figures.filter_shares import FilterShares
+from evomal.figures.front import Front
+from evomal.figures.landscape import UNMOVED, Landscapes
+from evomal.figures.learning_rate import RateCurves
+from evomal.figures.run_times import RunTimes, described, unit_of
+from evomal.figures.search_curves import SearchCurves
+from evomal.figures.shape_panels import ShapePanels, Surfaces
+from evomal.figures.style import FloatArray
+from evomal.figures.training_curves import TrainingCurves
+from evomal.paper.behaviour import OUTPUTS, Behaviours
+from evomal.paper.representations import Representations
+from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost
+from evomal.tasks.metrics import metric_text
+from evomal.text import plural, shorten
+from evomal.verdict.words import schedule_words
+
+_MOST_LOSSES, _MOST_FORMULAS, _MOST_STEPS = 12, 5, 8
+
+
+def shape_lines(shapes: ShapePanels) -> Iterator[str]:
+    is_regression = shapes.kind == "regression"
+    units = ", in standardised units" if shapes.is_standardised else ""
+    where = f"the error f - y{units}" if is_regression else f"an output f, C = {shapes.classes}"
+    lowest = "lowest" if is_regression else f"lowest as {shapes.rows[0].panels[0].name}"
+    yield f"loss and gradient by f over {where}; {lowest}:"
+    for row in shapes.rows[:_MOST_LOSSES]:
+        places = [
+            _lowest(curve.value, shapes.positions) + (f" ({curve.name})" if curve.name else "")
+            for curve in row.panels[0].curves
+        ]
+        shown = ", ".join(places) if len(places) <= 3 else f"{places[0]} to {places[-1]}"
+        yield shorten(f"{row.title}: at {shapes.position_name} = {shown}", WIDTH)
+    yield from _more(len(shapes.rows))
+
+
+def _lowest(values: FloatArray, positions: FloatArray) -> str:
+    finite = np.where(np.isfinite(values), values, np.inf)
+    return f"{positions[finite.argmin()]:.2f}" if np.isfinite(finite).any() else "nowhere"
+
+
+def surface_lines(surfaces: Surfaces) -> Iterator[str]:
+    units = ", in standardised units" if surfaces.is_standardised else ""
+    yield f"loss over target y and output f, both from -3 to 3{units}"
+    for surface in surfaces.surfaces[:_MOST_LOSSES]:
+        finite = surface.value[np.isfinite(surface.value)]
+        values = f"from {finite.min():.4g} to {finite.max():.4g}" if finite.size else "nowhere finite"
+        yield shorten(f"{surface.name}: {values}", WIDTH)
+    yield from _more(len(surfaces.surfaces))
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > _MOST_LOSSES:
+        yield f"and {count - _MOST_LOSSES} more"
+
+
+def behaviour_lines(found: Behaviours) -> Iterator[str]:
+    yield f"push δ = -∂L/∂f, non-target / target, at C = {found.classes}"
+    for loss in found.losses[:_MOST_LOSSES]:
+        yield shorten(loss.name, WIDTH)
+        for regime, words in (("null epoch", "null epoch"), ("zero error", "near zero error")):
+            pushes = [loss.at(regime, output) for output in OUTPUTS]  # type: ignore[arg-type]
+            formulas = " / ".join(push.text for push in pushes)
+            values = " / ".join(f"{push.value:.4g}" for push in pushes)
+            is_same = formulas.replace("oo", "inf") == values
+            yield shorten(f"  {words}: {values}" + ("" if is_same else f"  ({formulas})"), WIDTH)
+        yield f"  {loss.sentence}"
+        by_epsilon = [push for push in loss.deltas if push.differs_by_epsilon]
+        if by_epsilon:
+            places = ", ".join(f"{push.exact:.4g} ({push.output}, {push.regime})" for push in by_epsilon)
+            yield shorten(f"  with ε = 1e-7 it is {places}", WIDTH)
+        numeric = sum(push.how == "numeric" for push in loss.deltas)
+        if numeric:
+            yield f"  {numeric} of {len(loss.deltas)} are numbers, as SymPy found no formula"
+    yield from _more(len(found.losses))
+
+
+def cost_lines(cost: SmoothingCost) -> Iterator[str]:
+    yield shorten(f"forward and backward, median of {cost.rounds} rounds; {cost.hardware}", WIDTH)
+    for part in (WITH, WITHOUT):
+        *others, sparse = cost.names(part)
+        for name in others:
+            pairs = list(zip(cost.line(part, name), cost.line(part, sparse), strict=True))
+            ends = dict.fromkeys((pairs[0], pairs[-1]))
+            ratios = ", ".join(f"{slow.median / fast.median:.2f} at {slow.classes}" for slow, fast in ends)
+            yield shorten(f"{part}: {name} / sparse = {ratios}", WIDTH)
+
+
+def curve_lines(data: SearchCurves) -> Iterator[str]:
+    lines = []
+    for curve in data.curves:
+        if curve.against == "generation":
+            count, total = int(curve.searches[-1]), curve.total
+            n = f"{count}" if count == total else f"{count} of {total}"
+            value = _with_deviation(curve.mean[-1], curve.deviation[-1])
+            after = f"after {plural(int(curve.positions[-1]), 'generation')} (n = {n})"
+            lines.append(
+                (f"{curve.task}, best validation {curve.metric}", f"{_method_name(curve.method)} {value} {after}")
+            )
+    return _by_task(lines, data.sentence, *data.notes)
+
+
+def filter_lines(data: FilterShares) -> Iterator[str]:
+    lines = []
+    for group in data.groups:
+        total = sum(group.totals.values())
+        counts = ", ".join(f"{count} {state} ({_percent(count / total)})" for state, count in group.totals.items())
+        number = f"{plural(total, 'candidate')} of {plural(group.total_searches, 'search')}"
+        lines.append((group.task, f"{_method_name(group.method)} {number}: {counts}"))
+    return _by_task(lines, data.sentence, *data.notes)
+
+
+def time_lines(data: RunTimes) -> Iterator[str]:
+    lines = []
+    for group in data.groups:
+        length, unit = unit_of(group.total)
+        total = _with_deviation(group.total / length, group.deviation / length, digits=3)
+        stages = ", ".join(f"{stage} {seconds / length:.3g}" for stage, seconds in group.stages.items())
+        text = f"{_method_name(group.method)} {total} {unit}, {described(group)}: {stages or 'no time is recorded'}"
+        lines.append((f"{group.task}, {group.hardware}", text))
+    return _by_task(lines, data.sentence, *data.notes)
+
+
+def front_lines(data: Front) -> Iterator[str]:
+    if not data.points:
+        yield data.sentence
+        return
+    trained = f"{len(data.points)} losses trained with" if len(data.points) > 1 else "one loss trained with"
+    yield f"{data.task}, {data.method}: {trained}, {len(data.best)} on the front of size and {data.metric}"
+    if len(data.points) > 1 and data.points[0].size == data.points[-1].size:
+        yield "all of them have the same size, so that the front is the best one"
+    if data.unsized:
+        yield f"{data.unsized} more are no formulas, so that they have no size"
+    shown = data.best[-_MOST_FORMULAS:]  # the fittest
+    if len(shown) < len(data.best):
+        yield f"  … {len(data.best) - len(shown)} smaller …"
+    for point in shown:
+        yield shorten(f"  size {point.size:>3} {point.value:>9.4g}  {point.formula()}", WIDTH)
+
+
+def ancestry_lines(data: Ancestry) -> Iterator[str]:
+    if not data.ancestors:
+        yield data.sentence
+        return
+    best, count = data.ancestors[-1], len(data.ancestors) - 1
+    ancestors = f"with {plural(count, 'ancestor')}" if count else "without ancestors"
+    yield f"{data.task}, {data.method}: {data.metric} {best.value:.4g} in generation {best.generation}, {ancestors}"
+    if data.sentence:
+        yield data.sentence
+    yield from change_lines(data.changes(), most=_MOST_STEPS, length=WIDTH)
+    if count:
+        yield shorten(f"best {best.genome}", WIDTH)
+
+
+def _by_task(pairs: Sequence[tuple[str, str]], *notes: str) -> Iterator[str]:
+    """The texts, indented under a heading for each task, then the notes."""
+    heading = None
+    for task, text in pairs:
+        if task != heading:
+            heading = task
+            yield task
+        yield f"  {text}"
+    yield from filter(None, notes)
+
+
+def _percent(share: float) -> str:
+    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"
+
+
+def _method_name(method: str) -> str:
+    return f"{shorten(method, 20):<9}"
+
+
+def _with_deviation(mean: float, deviation: float, *, digits: int = 4) -> str:
+    return f"{mean:.{digits}g}" + ("" if math.isnan(deviation) else f" ± {deviation:.{digits}g}")
+
+
+def landscape_lines(found: Landscapes) -> Iterator[str]:
+    yield f"{found.height_name} after {found.schedule} on {found.task}, {found.row_words}"
+    for landscape in found.losses:
+        yield (
+            f"{_loss_name(landscape.name)}: {landscape.centre:.4g} at the weights, {landscape.rise:+.4g} at a distance "
+            f"of {found.positions[-1]:g} ({plural(len(landscape.seeds), 'seed')})"
+        )
+    if found.losses:
+        yield UNMOVED
+    yield from found.sentences
+
+
+def training_lines(found: TrainingCurves) -> Iterator[str]:
+    yield f"test {found.metric} after {schedule_words(found.steps, found.milestones)} on {found.task}"
+    for curve in found.losses:
+        trained, count = len(curve.trained), len(curve.scores)
+        diverged = "" if trained == count else f", {count - trained} of {count} diverged"
+        value = _metric_with_deviation(curve.test, curve.test_deviation, found.metric)
+        yield f"{_loss_name(curve.name)}: {value} over {plural(trained, 'seed')}{diverged}"
+    yield from found.sentences
+
+
+def representation_lines(found: Representations) -> Iterator[str]:
+    yield f"{plural(found.rows, 'test row')} of {found.task} after {found.schedule}, seed {found.seed}"
+    for picture in found.losses:
+        line = f"{_loss_name(picture.name)}: test {found.metric} {metric_text(picture.test, found.metric)}"
+        if picture.same_class_neighbours is not None:
+            line += f"; {picture.same_class_neighbours:.1%} of rows have their nearest row in their own class"
+        yield f"{line} ({plural(picture.features, 'input')} of {picture.layer})"
+    yield from found.sentences
+
+
+def rate_lines(found: RateCurves) -> Iterator[str]:
+    if found.lines:
+        schedule = schedule_words(found.steps, found.milestones)
+        yield f"test {found.metric} after {schedule} on {found.task}, {plural(found.seeds, 'seed')} at each rate"
+    for line in found.lines:
+        best = found.best(line)
+        if best is None:
+            yield f"{_loss_name(line.name)}: at every rate something diverged, or nothing was found"
+        else:
+            value = _metric_with_deviation(best.mean, best.deviation, found.metric)
+            yield f"{_loss_name(line.name)}: best at {best.rate:g}, {value}"
+    yield from found.sentences
+
+
+def _metric_with_deviation(mean: float, deviation: float, metric: str) -> str:
+    if math.isnan(mean):
+        return "diverged"
+    return metric_text(mean, metric, None if math.isnan(deviation) else deviation)
+
+
+def _loss_name(name: str) -> str:
+    return shorten(name, 26)

@@ -1,0 +1,51 @@
+"""The public names: imported when they are used, and the same for people, tools and type checkers."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evomal
+
+
+def declared_names():
+    """The public names with their modules, as type checkers read them."""
+    found = {}
+    for node in ast.walk(ast.parse(Path(evomal.__file__).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evomal"):
+            found |= {alias.name: node.module for alias in node.names}
+    return found
+
+
+def test_every_public_name_is_declared_for_type_checkers():
+    assert sorted([*declared_names(), "__version__"]) == sorted(evomal.__all__)
+
+
+@pytest.mark.parametrize(("name", "module"), declared_names().items())
+def test_a_public_name_is_what_type_checkers_are_told(name, module):
+    expected = importlib.import_module(f"{module}.{name}") if module == "evomal" else None
+    assert getattr(evomal, name) is (expected or getattr(importlib.import_module(module), name))
+
+
+def test_the_public_names_are_listed():
+    assert dir(evomal) == sorted(evomal.__all__)
+    namespace = {}
+    exec("from evomal import *", namespace)
+    assert set(evomal.__all__) <= set(namespace)
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="module 'evomal' has no attribute 'serch'"):
+        _ = evomal.serch
+    with pytest.raises(ImportError, match="cannot import name 'serch'"):
+        exec("from evomal import serch")
+
+
+@pytest.mark.parametrize("name", ["InputError", "Expression", "SearchSettings"])
+def test_names_that_need_no_torch_do_not_import_it(name):
+    code = f"import sys; from evomal import {name}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
