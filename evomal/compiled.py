@@ -1,29 +1,117 @@
-"""CPU kernels compiled once by numba and kept on disk."""
+"""CPU kernels compiled once by numba and kept on disk, in a cache that may be damaged, full or missing."""
 
+import hashlib
 import math
+import os
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import caching
 from numba.extending import intrinsic, overload
+
+from evomal.text import one_line
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit` without the interpreter lock, cached beside the module or in the user's cache folder.
 
-    Where neither can be written (a read-only container), the kernel is compiled anew in each process.
+    A damaged entry of the cache is compiled again. Where nothing can be read or written (a read-only container, a full
+    disk), the kernel is compiled anew in each process, and a warning says so once.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        compiled = numba.njit(nogil=True, **options)(function)
         try:
-            return numba.njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:
-            return numba.njit(nogil=True, **options)(function)
+            compiled._cache = _KernelCache(function)
+        except (RuntimeError, OSError, ValueError) as error:  # no folder can be written, or its name is not UTF-8
+            _warn("is compiled anew in each process, since it cannot be stored", error)
+        return compiled
 
     return decorate
+
+
+_FunctionCache: Any = caching.FunctionCache  # numba's modules are typed in part only
+_IndexDataCacheFile: Any = caching.IndexDataCacheFile
+
+
+class _KernelCache(_FunctionCache):  # type: ignore[misc]
+    """numba's cache, except that an entry that cannot be read or written never stops the work."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        source = self._impl.locator.get_source_stamp()
+        self._cache_file = _CheckedFile(self._cache_path, self._impl.filename_base, source)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            return super().load_overload(signature, context)
+        except Exception as error:  # a damaged pickle may raise anything
+            _warn(f"is compiled again, since the one stored in {self._cache_path} cannot be used", error)
+            self._try(self.flush)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        self._try(lambda: super(_KernelCache, self).save_overload(signature, compiled))
+
+    def _try(self, write: Callable[[], None]) -> None:
+        """Write to the cache; if that fails, do without it in this process."""
+        try:
+            write()
+        except Exception as error:  # such as a full disk, or an index that was damaged since it was read
+            self.disable()
+            _warn(f"is compiled anew in each process, since it cannot be stored in {self._cache_path}", error)
+
+
+class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
+    """Entries that end with a checksum: damaged machine code could compute wrong numbers or end the process."""
+
+    def __init__(self, folder: str, name: str, source: Any) -> None:
+        super().__init__(folder, name, source)
+        # The kernels of other modules are compiled with functions of this file.
+        self._version = f"{numba.__version__} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"
+
+    def _dump(self, content: Any) -> bytes:
+        pickled = super()._dump(content)
+        return bytes(pickled + hashlib.sha256(pickled).digest())  # what follows a pickle is not read
+
+    def _load_index(self) -> Any:
+        _require_own(self._index_path)
+        return super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        path = self._data_path(name)
+        _require_own(path)
+        content = Path(path).read_bytes()
+        size = hashlib.sha256().digest_size
+        if hashlib.sha256(content[:-size]).digest() != content[-size:]:
+            raise ValueError(f"{name} has another checksum than when it was written")
+        return super()._load_data(name)
+
+
+def _require_own(path: str) -> None:
+    """Raise if another user owns the file: reading a cache runs code that its owner chose."""
+    try:
+        owner = os.stat(path).st_uid
+    except FileNotFoundError:
+        return
+    if owner not in (os.getuid(), 0, os.stat(__file__).st_uid):  # who owns this module can run code here anyway
+        raise PermissionError(f"{os.path.basename(path)} belongs to another user")
+
+
+_said: set[str] = set()
+
+
+def _warn(what: str, error: Exception) -> None:
+    """Warn of a problem with the cache, once in a process rather than for each kernel."""
+    if what not in _said:
+        _said.add(what)
+        warnings.warn(f"a CPU kernel {what}: {one_line(error)}", RuntimeWarning, stacklevel=2)
 
 
 # Not "reassoc": it would cancel the rounding inside the exponential. Not "nnan": NaN must get through.
