@@ -35,7 +35,8 @@ from evomal.losses.expression_loss import starting_weights
 from evomal.randomness import generator
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 
 POPULATION, META_STEPS, TRAINING_STEPS, FILTER_SAMPLES = 25, 250, 500, 100
 ROUNDS = 3

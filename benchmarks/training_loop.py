@@ -26,7 +26,8 @@ import evomal
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.precision import Precision, autocast, matmul_precision
 from evomal.tasks.models import make_model
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 
 BATCH, CLASSES, TRAINING_ROWS = 128, 10, 12_800
 ROUNDS = 5

@@ -11,7 +11,7 @@ from torch import nn
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
-from evomal.engine.resolve import check_recipe, initial_model, loss_for_task, resolve_device
+from evomal.engine.resolve import initial_model, loss_for_task, resolve_device
 from evomal.engine.scores import Fitness, Score, mean_fitness
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.stacked import StackedModels, StackedTraining, gradients_of_modules
@@ -243,9 +243,7 @@ class Engine:
             yield
 
     def _recipe(self, task: Task) -> Recipe:
-        recipe = dataclasses.replace(task.recipe, **self.settings.recipe, steps=self.settings.training_steps)
-        check_recipe(recipe, self.settings.optimizer)  # a task's own recipe has not been checked before
-        return recipe
+        return dataclasses.replace(task.recipe, **self.settings.recipe, steps=self.settings.training_steps)
 
     def _plan(self, data: TaskData) -> Plan:
         settings = self.settings

@@ -1,6 +1,5 @@
 """From names and factories to objects: device, loss, model and optimizer of a training, with their checks."""
 
-import math
 import os
 from collections.abc import Callable, Iterable
 
@@ -14,11 +13,12 @@ from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Recipe, Task
 
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
+"""The optimizers of trainings by name."""
 
 
 def resolve_device(device: str) -> torch.device:
@@ -95,7 +95,7 @@ def make_optimizer(
         options |= {"momentum": recipe.momentum, "nesterov": recipe.nesterov and recipe.momentum > 0}
     elif device.type == "cuda":
         options["capturable"] = True
-    return _OPTIMIZERS[name](parameters, **options)
+    return OPTIMIZERS[name](parameters, **options)
 
 
 def check_outputs(task: Task, outputs: int) -> None:
@@ -140,22 +140,3 @@ def check_targets(task: Task) -> None:
                 "a search takes class indices or bits, so targets must be 0 or 1, "
                 f"but one of the {place} targets is {float(soft[0]):g}"
             )
-
-
-def check_recipe(recipe: Recipe, optimizer: str) -> None:
-    """Raise unless optimizer and recipe are valid."""
-    if optimizer not in _OPTIMIZERS:
-        raise InputError(f"optimizer must be one of {', '.join(_OPTIMIZERS)} but got {optimizer!r}")
-    for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):
-        value = getattr(recipe, name)
-        if not _is_number(value) or value < least:
-            raise InputError(f"{name} must be at least {least} but got {value}")
-    if not _is_number(recipe.lr) or recipe.lr <= 0:
-        raise InputError(f"lr must be more than 0 but got {recipe.lr}")
-    for milestone in recipe.milestones:
-        if not _is_number(milestone) or milestone < 1:
-            raise InputError(f"milestones must be at least 1 but got {milestone}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -10,9 +10,10 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 from torch import Tensor, nn
 
+from evomal.checks import one_of, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
-from evomal.engine.resolve import check_model, check_recipe, initial_model, make_optimizer, resolve_device, resolve_loss
+from evomal.engine.resolve import OPTIMIZERS, check_model, initial_model, make_optimizer, resolve_device, resolve_loss
 from evomal.engine.scores import (
     CurvePoint,
     Fitness,
@@ -26,7 +27,8 @@ from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 
 _STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
 _STEPS_BETWEEN_REPORTS = 10
@@ -265,15 +267,15 @@ def train(
     changes = {name: value for name, value in given.items() if value is not None}
     where = resolve_device(device)
     check_precision(precision, where)
-    if curve_points < 1:
-        raise InputError(f"curve_points must be at least 1 but got {curve_points}")
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    whole_number("curve_points", curve_points, at_least=1)
     tasks = [task] if isinstance(task, Task) else list(task)
     if not tasks:
         raise InputError("at least one task must be given but got none")
     trainings = []
     for one in tasks:  # all are checked before the first is trained
-        check_recipe(dataclasses.replace(one.recipe, **changes), optimizer)
-        recipe = dataclasses.replace(one.recipe.schedule(steps, milestones), **changes)
+        checked = dataclasses.replace(one.recipe, **changes)
+        recipe = dataclasses.replace(one.recipe.schedule(checked.steps, milestones), **changes)
         setup = TrainingSetup(one, recipe, seed, where, optimizer, precision, channels_last, graphs)
         trainings.append((setup, resolve_loss(loss, one).to(where)))
     scores = []

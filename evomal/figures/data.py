@@ -17,7 +17,8 @@ from evomal.figures.style import FloatArray
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.progress import Announce
 from evomal.randomness import generator
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 from evomal.text import plural
 from evomal.verdict.comparing import EVALUATION_SEEDS
 from evomal.verdict.contestants import STRONG, Contestant, Losses, given_contestants

@@ -26,7 +26,8 @@ from evomal.figures.data import (
 from evomal.figures.style import Band, FloatArray
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
-from evomal.tasks.task import Part, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses, baseline_contestant
 from evomal.verdict.words import schedule_words
 

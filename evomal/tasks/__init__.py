@@ -4,7 +4,8 @@ from evomal.tasks.hardships import Hardships
 from evomal.tasks.loading import TASKS, load_task, task_from_file
 from evomal.tasks.metrics import Metric
 from evomal.tasks.models import MODELS, make_model
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 
 __all__ = [
     "MODELS",

@@ -19,8 +19,9 @@ from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.models import make_model
+from evomal.tasks.parts import Part
 from evomal.tasks.splits import shared_content, split_rows
-from evomal.tasks.task import ModelFactory, Part, Recipe, Task
+from evomal.tasks.task import ModelFactory, Recipe, Task
 
 _VALIDATION_SHARE = 0.1  # of the training images
 _TABLES = Recipe()
@@ -129,20 +130,9 @@ def load_task(
         )
     else:
         assert info.classes is not None  # images have classes
-        (train, validation, test), record = _image_parts(raw, row, info.classes, hardships or Hardships(), seed)
-        task = Task(
-            kind="classification",
-            train=train,
-            validation=validation,
-            test=test,
-            model=factory,
-            metric=chosen_metric(metric, "classification"),
-            outputs=info.classes,
-            name=name,
-            augmentation=row.augmentation,
-            recipe=row.recipe,
-            record=record,
-        )
+        parts, record = _image_parts(raw, row, info.classes, hardships or Hardships(), seed)
+        chosen = chosen_metric(metric, "classification")
+        task = Task("classification", *parts, factory, chosen, info.classes, name, row.augmentation, row.recipe, record)
     return dataclasses.replace(task, record={**task.record, "dataset": name, "model": spec})
 
 

@@ -1,58 +1,32 @@
 """A task: data in three parts, a model to train on them, a metric and a recipe for training."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 
+from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
-from evomal.progress import tracked
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.data_checks import (
     Kind,
-    check_classes,
     check_kind,
     check_several_classes,
     check_split,
     checked_inputs,
     checked_targets,
-    number_array,
 )
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
+from evomal.tasks.parts import Part, checked_arrays, part_of, read_dataset, units_of
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.units import Units, Values
 
 ModelFactory = Callable[[], nn.Module]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Inputs and targets of one split, as whole tensors."""
-
-    inputs: Tensor
-    targets: Tensor
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def __repr__(self) -> str:
-        inputs, targets = (f"{list(tensor.shape)} {tensor.dtype}" for tensor in (self.inputs, self.targets))
-        return f"Part(inputs={inputs}, targets={targets})"
-
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
-        """Return the part on another device, with its floating-point tensors in that dtype."""
-        inputs, targets = (
-            tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in (self.inputs, self.targets)
-        )
-        return Part(inputs, targets)
 
 
 @dataclass(frozen=True)
@@ -85,14 +59,13 @@ class Recipe:
     milestones: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0)):
-            if not _is_finite(value := getattr(self, name)) or value < least:
-                raise InputError(f"{name} must be at least {least} but got {value}")
-        if not _is_finite(self.lr) or self.lr <= 0:
-            raise InputError(f"lr must be more than 0 but got {self.lr}")
+        for name in ("steps", "batch_size"):
+            whole_number(name, getattr(self, name), at_least=1)
         for milestone in self.milestones:
-            if not _is_finite(milestone) or milestone < 1:
-                raise InputError(f"milestones must be at least 1 but got {milestone}")
+            whole_number("milestones", milestone, at_least=1)
+        for name in ("momentum", "weight_decay"):
+            finite_number(name, getattr(self, name), at_least=0)
+        finite_number("lr", self.lr, above=0)
 
     def schedule(self, steps: int | None, milestones: tuple[int, ...] | None = None) -> "Recipe":
         """Return the recipe for a training of another length.
@@ -105,10 +78,6 @@ class Recipe:
         if milestones is None:
             milestones = tuple(max(1, round(milestone * steps / self.steps)) for milestone in self.milestones)
         return dataclasses.replace(self, steps=steps, milestones=milestones)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +104,7 @@ class Task:
         InputError: If the data, the model or the metric do not fit the kind of task.
 
     Example:
+        >>> import numpy as np
         >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
         >>> Task.from_arrays(x, y, model=lambda: nn.Linear(3, 2), name="parity")
         Task('parity', classification, rows=30 + 10 + 10, outputs=2, metric='error_rate', model='<lambda>')
@@ -199,6 +169,7 @@ class Task:
             task does not standardise its targets.
 
         Example:
+            >>> import numpy as np
             >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
             >>> task = Task.from_arrays(x, y, model=lambda: nn.Linear(3, 1), kind="regression")
             >>> bool(np.isin(task.to_raw(task.test.targets).numpy().round(), y).all())
@@ -247,6 +218,7 @@ class Task:
             InputError: If the arrays do not fit each other or the kind of task, or cannot be split.
 
         Example:
+            >>> import numpy as np
             >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
             >>> task = Task.from_arrays(
             ...     x, y, model=lambda: nn.Linear(3, 1), kind="regression", recipe=Recipe(lr=0.1, batch_size=16)
@@ -254,7 +226,7 @@ class Task:
             >>> len(task.train), task.recipe.lr
             (30, 0.1)
         """
-        features, targets = _checked_arrays(x, y, kind)
+        features, targets = checked_arrays(x, y, kind)
         labels = targets if kind == "classification" else None
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
         hard = hardships or Hardships()
@@ -272,28 +244,18 @@ class Task:
         parts += [(features[rows], targets[rows]) for rows in (split.validation, split.test)]
         units = None
         if standardise and features.ndim == 2 and features.dtype.kind == "f":
-            inputs = _units(features[train_rows])
-            units = _units(train_targets) if kind == "regression" else None
+            inputs = units_of(features[train_rows])
+            units = units_of(train_targets) if kind == "regression" else None
             parts = [(inputs.standardised(x), y if units is None else units.standardised(y)) for x, y in parts]
-        train, valid, held_out = (_part(inputs, values, kind) for inputs, values in parts)
-        return cls(
-            kind=kind,
-            train=train,
-            validation=valid,
-            test=held_out,
-            model=model,
-            metric=chosen_metric(metric, kind),
-            outputs=outputs,
-            name=name,
-            recipe=recipe or Recipe(),
-            record={
-                "seed": seed,
-                "rows": {"train": len(train), "validation": len(valid), "test": len(held_out)},
-                "equal_rows_across_splits": shared,
-                "hardships": vars(hard),
-            },
-            units=units,
-        )
+        record = {
+            "seed": seed,
+            "rows": {place: len(x) for place, (x, _) in zip(("train", "validation", "test"), parts, strict=True)},
+            "equal_rows_across_splits": shared,
+            "hardships": vars(hard),
+        }
+        first, second, third = (part_of(inputs, values, kind) for inputs, values in parts)
+        chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
+        return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record, units=units)
 
     @classmethod
     def from_datasets(
@@ -327,6 +289,7 @@ class Task:
             InputError: If a dataset is empty, gives no pairs of one shape, or does not fit the kind of task.
 
         Example:
+            >>> import torch
             >>> from torch.utils.data import TensorDataset
             >>> parts = [TensorDataset(torch.randn(8, 3), torch.arange(8) % 2) for _ in range(3)]
             >>> Task.from_datasets(*parts, model=lambda: nn.Linear(3, 2), recipe=Recipe(batch_size=4)).recipe.batch_size
@@ -334,74 +297,12 @@ class Task:
         """
         check_kind(kind)
         named = {"training": train, "validation": validation, "test": test}
-        parts = [_materialised(dataset, place, kind) for place, dataset in named.items()]
-        outputs = int(parts[0].targets.max()) + 1 if kind == "classification" else parts[0].targets.shape[1]
-        return cls(
-            kind=kind,
-            train=parts[0],
-            validation=parts[1],
-            test=parts[2],
-            model=model,
-            metric=chosen_metric(metric, kind),
-            outputs=outputs,
-            name=name,
-            recipe=recipe or Recipe(),
-            record={
-                "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
-                "equal_rows_across_splits": shared_content(*(part.inputs.numpy() for part in parts)),
-            },
-        )
-
-
-def _checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Check features and targets, so that errors name rows of the arrays that were given."""
-    check_kind(kind)
-    features, targets = number_array(x, "x"), number_array(y, "y")
-    if features.ndim < 2 or len(features) == 0 or features[0].size == 0:
-        raise InputError(f"x must have a row for each sample and at least one feature but got shape {features.shape}")
-    if targets.ndim == 0 or len(targets) != len(features):
-        targets = np.atleast_1d(targets)
-        raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
-    if features.dtype.kind == "f" and not np.isfinite(features).all():
-        place = tuple(int(index) for index in np.argwhere(~np.isfinite(features))[0])
-        raise InputError(f"x must be finite but x{list(place)} is {features[place]}")
-    if kind != "classification":
-        targets = targets.reshape(len(targets), -1)
-    checked = checked_targets(targets, kind, "y")
-    if kind != "classification":
-        return features, targets.astype(np.float64)
-    check_classes(checked, "y", int(checked.max()) + 1)
-    check_several_classes(checked, "y")
-    return features, checked.numpy()
-
-
-def _units(table: npt.NDArray[Any]) -> Units:
-    """Return the mean and deviation of each column."""
-    deviation = table.std(axis=0)
-    # A constant column stays constant: it is centred and left alone.
-    return Units(tuple(table.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
-
-
-def _part(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Part:
-    target_dtype = torch.int64 if kind == "classification" else torch.float32
-    return Part(torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets, dtype=target_dtype))
-
-
-def _materialised(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
-    if not isinstance(dataset, Sized) or len(dataset) == 0:
-        raise InputError(f"the {place} dataset must have a length of at least 1")
-    inputs, targets = [], []
-    indices = tracked(range(len(dataset)), f"reading the {place} data", total=len(dataset))
-    for index in indices:
-        pair = dataset[index]
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InputError(f"the {place} dataset must give pairs of input and target but item {index} is no pair")
-        inputs.append(torch.as_tensor(pair[0], dtype=torch.float32))
-        targets.append(torch.as_tensor(pair[1]))
-    try:
-        stacked_inputs, stacked_targets = torch.stack(inputs), torch.stack(targets)
-    except RuntimeError:
-        raise InputError(f"all items of the {place} dataset must have the same shape") from None
-    if kind != "classification":
-        stacked_targets = stacked_targets.reshape(len(targets), -1)
-    return Part(stacked_inputs, checked_targets(stacked_targets, kind, f"the {place} dataset"))
+        parts = [read_dataset(dataset, place, kind) for place, dataset in named.items()]
+        first, second, third = parts
+        outputs = int(first.targets.max()) + 1 if kind == "classification" else first.targets.shape[1]
+        record = {
+            "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
+            "equal_rows_across_splits": shared_content(*(part.inputs.numpy() for part in parts)),
+        }
+        chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
+        return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record)

@@ -9,7 +9,8 @@ from evomal.engine.cuda_graphs import GraphedStep
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
-from evomal.tasks.task import Part, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Task
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

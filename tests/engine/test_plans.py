@@ -104,7 +104,10 @@ def flat():
         (lambda: Engine(regression(frozen), seed=0), "a model must have parameters to be trained but has none"),
         (lambda: Engine(regression(lambda: ONE), seed=0), "must make a fresh model at each call"),
         (lambda: Engine(["diabetes"], seed=0), "tasks must be a Task or several"),
-        (lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"lr": "x"})), "lr must be more than 0"),
+        (
+            lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"lr": "x"})),
+            "lr must be a number but got 'x'",
+        ),
         (
             lambda: Engine(
                 regression(dropping), seed=0, settings=EngineSettings(device="cpu", tangent="forward")

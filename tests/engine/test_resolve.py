@@ -12,7 +12,7 @@ from evomal.engine import Engine, EngineSettings, train
 from evomal.engine.resolve import check_targets, resolve_loss
 from evomal.errors import InputError
 from evomal.losses import ExpressionLoss, HuberLoss, save_loss
-from evomal.tasks.task import Part
+from evomal.tasks.parts import Part
 from evomal.units import Units
 from tests.engine.populations import regression
 

@@ -13,7 +13,8 @@ from evomal.figures.data import (
     usual_losses,
 )
 from evomal.figures.training_curves import training_curves
-from evomal.tasks.task import Part, Recipe
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe
 from evomal.text import plural
 from tests.engine.populations import classification, dropping, regression
 

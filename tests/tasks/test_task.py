@@ -12,7 +12,8 @@ import evomal
 from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import chosen_metric
-from evomal.tasks.task import Part, Recipe, Task
+from evomal.tasks.parts import Part
+from evomal.tasks.task import Recipe, Task
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (200, 4))
@@ -343,10 +344,10 @@ def test_a_recipe_comes_with_arrays_or_datasets():
     ("values", "sentence"),
     [
         ({"steps": 0}, "steps must be at least 1 but got 0"),
-        ({"batch_size": float("nan")}, "batch_size must be at least 1 but got nan"),
-        ({"momentum": -1}, "momentum must be at least 0 but got -1"),
-        ({"lr": 0}, "lr must be more than 0 but got 0"),
-        ({"lr": "fast"}, "lr must be more than 0 but got fast"),
+        ({"batch_size": float("nan")}, "batch_size must be a whole number but got nan"),
+        ({"momentum": -1}, "momentum must be a finite number of at least 0 but got -1"),
+        ({"lr": 0}, "lr must be a finite number of more than 0 but got 0"),
+        ({"lr": "fast"}, "lr must be a number but got 'fast'"),
         ({"milestones": (0,)}, "milestones must be at least 1 but got 0"),
     ],
 )

@@ -1,0 +1,99 @@
+"""The parts of a task's data, and how arrays and datasets become parts."""
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from evomal.errors import InputError
+from evomal.progress import tracked
+from evomal.tasks.data_checks import (
+    Kind,
+    check_classes,
+    check_kind,
+    check_several_classes,
+    checked_targets,
+    number_array,
+)
+from evomal.units import Units
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Inputs and targets of one split, as whole tensors."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __repr__(self) -> str:
+        inputs, targets = (f"{list(tensor.shape)} {tensor.dtype}" for tensor in (self.inputs, self.targets))
+        return f"Part(inputs={inputs}, targets={targets})"
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
+        """Return the part on another device, with its floating-point tensors in that dtype."""
+        inputs, targets = (
+            tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in (self.inputs, self.targets)
+        )
+        return Part(inputs, targets)
+
+
+def checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Check features and targets, so that errors name rows of the arrays that were given."""
+    check_kind(kind)
+    features, targets = number_array(x, "x"), number_array(y, "y")
+    if features.ndim < 2 or len(features) == 0 or features[0].size == 0:
+        raise InputError(f"x must have a row for each sample and at least one feature but got shape {features.shape}")
+    if targets.ndim == 0 or len(targets) != len(features):
+        targets = np.atleast_1d(targets)
+        raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
+    if features.dtype.kind == "f" and not np.isfinite(features).all():
+        place = tuple(int(index) for index in np.argwhere(~np.isfinite(features))[0])
+        raise InputError(f"x must be finite but x{list(place)} is {features[place]}")
+    if kind != "classification":
+        targets = targets.reshape(len(targets), -1)
+    checked = checked_targets(targets, kind, "y")
+    if kind != "classification":
+        return features, targets.astype(np.float64)
+    check_classes(checked, "y", int(checked.max()) + 1)
+    check_several_classes(checked, "y")
+    return features, checked.numpy()
+
+
+def units_of(table: npt.NDArray[Any]) -> Units:
+    """Return the mean and deviation of each column."""
+    deviation = table.std(axis=0)
+    # A constant column stays constant: it is centred and left alone.
+    return Units(tuple(table.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
+
+
+def part_of(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Part:
+    target_dtype = torch.int64 if kind == "classification" else torch.float32
+    return Part(torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets, dtype=target_dtype))
+
+
+def read_dataset(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
+    if not isinstance(dataset, Sized) or len(dataset) == 0:
+        raise InputError(f"the {place} dataset must have a length of at least 1")
+    inputs, targets = [], []
+    indices = tracked(range(len(dataset)), f"reading the {place} data", total=len(dataset))
+    for index in indices:
+        pair = dataset[index]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InputError(f"the {place} dataset must give pairs of input and target but item {index} is no pair")
+        inputs.append(torch.as_tensor(pair[0], dtype=torch.float32))
+        targets.append(torch.as_tensor(pair[1]))
+    try:
+        stacked_inputs, stacked_targets = torch.stack(inputs), torch.stack(targets)
+    except RuntimeError:
+        raise InputError(f"all items of the {place} dataset must have the same shape") from None
+    if kind != "classification":
+        stacked_targets = stacked_targets.reshape(len(targets), -1)
+    return Part(stacked_inputs, checked_targets(stacked_targets, kind, f"the {place} dataset"))
