@@ -56,13 +56,12 @@ def show_landscape(
 ) -> None:
     """Loss landscapes around trained weights, along random filter-wise normalised directions (Li et al., 2018)."""
     from evomal.cli.summaries import landscape_lines
-    from evomal.figures.data import FIRST_SEED
     from evomal.figures.landscape import draw_landscapes, landscapes
 
     chosen = task_from_spec(task, model, data)
     found = landscapes(
-        chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples, seeds=seeds,
-        seed=FIRST_SEED if seed is None else seed, of=of, **_options(steps, milestones, device),  # type: ignore[arg-type]  # checked by landscapes
+        chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples,
+        of=of, **_options(seeds, seed, steps, milestones, device),  # type: ignore[arg-type]  # checked by landscapes
     )  # fmt: skip
     name = "landscape-2d" if two_d else "landscape"
     show(name, found, draw_landscapes(found), landscape_lines(found), out=out, as_json=as_json)
@@ -84,19 +83,11 @@ def show_training(
 ) -> None:
     """Training curves of several losses: validation metric and training loss, step by step."""
     from evomal.cli.summaries import training_lines
-    from evomal.figures.data import FIRST_SEED
     from evomal.figures.training_curves import draw_training_curves, training_curves
 
     chosen = task_from_spec(task, model, data)
-    options = _options(steps, milestones, device)
-    found = training_curves(
-        chosen,
-        _losses(losses, chosen),
-        points=points,
-        seeds=seeds,
-        seed=FIRST_SEED if seed is None else seed,
-        **options,
-    )
+    options = _options(seeds, seed, steps, milestones, device)
+    found = training_curves(chosen, _losses(losses, chosen), points=points, **options)
     show("training", found, draw_training_curves(found), training_lines(found), out=out, as_json=as_json)
 
 
@@ -117,14 +108,11 @@ def show_representation(
 ) -> None:
     """The test rows as the last layer of trained models sees them, by t-SNE; one picture per loss."""
     from evomal.cli.summaries import representation_lines
-    from evomal.figures.data import FIRST_SEED
     from evomal.paper.representations import draw_representations, representations
 
     chosen = task_from_spec(task, model, data)
-    options = _options(steps, milestones, device)
-    found = representations(
-        chosen, _losses(losses, chosen), samples=samples, seed=FIRST_SEED if seed is None else seed, **options
-    )
+    options = _options(1, seed, steps, milestones, device)
+    found = representations(chosen, _losses(losses, chosen), samples=samples, **options)
     show("representation", found, draw_representations(found), representation_lines(found), out=out, as_json=as_json)
 
 
@@ -173,9 +161,13 @@ KINDS: dict[str, Callable[..., None]] = {
 }
 
 
-def _options(steps: int | None, milestones: list[int] | None, device: str) -> "TrainingOptions":
+def _options(
+    seeds: int, seed: int | None, steps: int | None, milestones: list[int] | None, device: str
+) -> "TrainingOptions":
     # Typer gives an empty list for an option that was not given.
     return {
+        "seeds": seeds,
+        "seed": seed,
         "steps": steps,
         "milestones": tuple(milestones) if milestones else None,
         "device": device,

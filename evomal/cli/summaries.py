@@ -7,8 +7,9 @@ import numpy as np
 
 from evomal.cli.options import WIDTH
 from evomal.figures.ancestry import Ancestry, change_lines
+from evomal.figures.data import NOTHING_TRAINED
 from evomal.figures.filter_shares import FilterShares
-from evomal.figures.front import Front
+from evomal.figures.front import Front, formula_of
 from evomal.figures.landscape import UNMOVED, Landscapes
 from evomal.figures.learning_rate import RateCurves
 from evomal.figures.run_times import RunTimes, described, unit_of
@@ -131,10 +132,11 @@ def time_lines(data: RunTimes) -> Iterator[str]:
 
 def front_lines(data: Front) -> Iterator[str]:
     if not data.points:
-        yield data.sentence
+        yield NOTHING_TRAINED
         return
     trained = f"{len(data.points)} losses trained with" if len(data.points) > 1 else "one loss trained with"
-    yield f"{data.task}, {data.method}: {trained}, {len(data.best)} on the front of size and {data.metric}"
+    run, best = data.run, len(data.best)
+    yield f"{run.task}, {run.method}: {trained}, {best} on the front of size and {run.metric}"
     if len(data.points) > 1 and data.points[0].size == data.points[-1].size:
         yield "all of them have the same size, so that the front is the best one"
     if data.unsized:
@@ -143,21 +145,22 @@ def front_lines(data: Front) -> Iterator[str]:
     if len(shown) < len(data.best):
         yield f"  … {len(data.best) - len(shown)} smaller …"
     for point in shown:
-        yield shorten(f"  size {point.size:>3} {point.value:>9.4g}  {point.formula()}", WIDTH)
+        yield shorten(f"  size {point.size:>3} {point.value:>9.4g}  {formula_of(point.candidate)}", WIDTH)
 
 
 def ancestry_lines(data: Ancestry) -> Iterator[str]:
     if not data.ancestors:
         yield data.sentence
         return
-    best, count = data.ancestors[-1], len(data.ancestors) - 1
+    run, best, count = data.run, data.ancestors[-1], len(data.ancestors) - 1
     ancestors = f"with {plural(count, 'ancestor')}" if count else "without ancestors"
-    yield f"{data.task}, {data.method}: {data.metric} {best.value:.4g} in generation {best.generation}, {ancestors}"
+    generation = best.candidate.generation + 1
+    yield f"{run.task}, {run.method}: {run.metric} {best.value:.4g} in generation {generation}, {ancestors}"
     if data.sentence:
         yield data.sentence
     yield from change_lines(data.changes(), most=_MOST_STEPS, length=WIDTH)
     if count:
-        yield shorten(f"best {best.genome}", WIDTH)
+        yield shorten(f"best {best.candidate.genome}", WIDTH)
 
 
 def _by_task(pairs: Sequence[tuple[str, str]], *notes: str) -> Iterator[str]:

@@ -2,24 +2,20 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import arity
 from evomal.expression.prefix import end_of_subtree
 from evomal.figures import style
-from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREY, VERMILLION
+from evomal.figures.data import NOTHING_TRAINED, table
+from evomal.figures.style import BLUE, GREY, VERMILLION, Axes, Figure
 from evomal.methods.candidates import Candidate, best_of
-from evomal.runs.reading import UNKNOWN, Run, Runs
+from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _Place = tuple[int, int]
 
@@ -28,15 +24,9 @@ _Place = tuple[int, int]
 class Ancestor:
     """An ancestor of the best candidate, or the best itself."""
 
-    generation: int
-    """Counted from 1."""
-    place: int
-    """The place in its generation, counted from 0 as parents are recorded."""
-    origin: str
-    state: str
+    candidate: Candidate
     value: float
     """The metric; NaN where there is none."""
-    genome: str
     parents: tuple[int, ...]
     """Positions among the ancestors."""
     main_parent: int | None
@@ -60,10 +50,7 @@ class Ancestry:
     A candidate with the genome of one of its parents, such as an elite or a copy, is left out in favour of that parent.
     """
 
-    task: str
-    method: str
-    metric: str
-    higher_is_better: bool
+    run: Run
     ancestors: tuple[Ancestor, ...]
     left_out: int
     """The number of elites and copies that were left out."""
@@ -88,22 +75,23 @@ class Ancestry:
     def changes(self) -> tuple[Change, ...]:
         """Return the steps of the main line, oldest first."""
         line = [self.ancestors[position] for position in self.main_line]
-        first = [Change(row, "", row.genome) for row in line[:1]]
-        rest = [Change(row, *changed(before.genome, row.genome)) for before, row in itertools.pairwise(line)]
-        return (*first, *rest)
+        first = [Change(row, "", row.candidate.genome) for row in line[:1]]
+        pairs = itertools.pairwise(line)
+        return (*first, *(Change(row, *changed(old.candidate.genome, row.candidate.genome)) for old, row in pairs))
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per ancestor; parents are given by generation and place."""
-        named = [f"{row.generation}/{row.place}" for row in self.ancestors]
+        named = [f"{row.candidate.generation + 1}/{row.candidate.index}" for row in self.ancestors]
         on_line = set(self.main_line)
         return table(
             ("generation", "place", "origin", "state", "value", "metric", "parents", "on main line", "genome"),
             (
                 (
-                    row.generation, row.place, row.origin, row.state, row.value, self.metric,
-                    " ".join(named[parent] for parent in row.parents), position in on_line, row.genome,
+                    at.generation + 1, at.index, at.origin, str(at.state), row.value, self.run.metric,
+                    " ".join(named[parent] for parent in row.parents), position in on_line, at.genome,
                 )
                 for position, row in enumerate(self.ancestors)
+                for at in [row.candidate]
             ),
         )  # fmt: skip
 
@@ -111,15 +99,12 @@ class Ancestry:
 def ancestry(runs: Runs) -> Ancestry:
     """Return the ancestors of the best candidate of one run; a sentence says why if there are none."""
     run = runs.only()
-    if run is None:
-        return Ancestry(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
-    best = _best(run)
+    # The final's winner, or the best candidate where there was no final.
+    best = best_of(run.trained) if run.final is None else run.final.winner[0]
     if best is None:
-        sentence = "nothing was trained in this run"
-        return Ancestry(run.task, run.method, run.metric, run.higher_is_better, (), 0, sentence)
+        return Ancestry(run, (), 0, NOTHING_TRAINED)
     found, left_out = _traced(run, best)
-    sentence = "" if len(found) > 1 else _why_alone(run, best)
-    return Ancestry(run.task, run.method, run.metric, run.higher_is_better, found, left_out, sentence)
+    return Ancestry(run, found, left_out, "" if len(found) > 1 else _why_alone(run, best))
 
 
 def changed(before: str, after: str) -> tuple[str, str]:
@@ -154,59 +139,40 @@ def _arguments(tree: Expression, position: int) -> list[int]:
     return found
 
 
-def _best(run: Run) -> Candidate | None:
-    """The final's winner, or the best candidate where there was no final."""
-    return best_of(run.trained) if run.final is None else run.final.winner[0]
-
-
 def _traced(run: Run, best: Candidate) -> tuple[tuple[Ancestor, ...], int]:
+    """The ancestors, and how many copies were left out."""
     by_place = {(candidate.generation, candidate.index): candidate for candidate in run.candidates}
+
+    def parents_of(place: _Place) -> list[_Place]:
+        # Those that exist: a record that others wrote may name any.
+        candidate = by_place[place]
+        return [at for index in candidate.parents if (at := (candidate.generation - 1, index)) in by_place]
+
+    def original(place: _Place) -> _Place:
+        """The first candidate with the genome that was copied to this place."""
+        while givers := [at for at in parents_of(place) if by_place[at].genome == by_place[place].genome]:
+            left_out.add(place)
+            place = givers[0]
+        return place
+
     parents: dict[_Place, list[_Place]] = {}
     left_out: set[_Place] = set()
     waiting = [(best.generation, best.index)]
     while waiting:
         place = waiting.pop()
-        if place in parents:
-            continue
-        originals = [_original(parent, by_place, left_out) for parent in _parents(by_place[place], by_place)]
-        parents[place] = list(dict.fromkeys(originals))
-        waiting += parents[place]
+        if place not in parents:
+            parents[place] = list(dict.fromkeys(map(original, parents_of(place))))
+            waiting += parents[place]
     order = sorted(parents)  # a child's generation is later than its parents', so the best comes last
     positions = {place: position for position, place in enumerate(order)}
     rows = []
     for place in order:
         candidate = by_place[place]
+        value = run.value(candidate.fitness) if math.isfinite(candidate.fitness) else math.nan
         fittest = min(parents[place], key=lambda parent: by_place[parent].fitness, default=None)
-        rows.append(
-            Ancestor(
-                generation=candidate.generation + 1,
-                place=candidate.index,
-                origin=candidate.origin,
-                state=str(candidate.state),
-                value=run.value(candidate.fitness) if math.isfinite(candidate.fitness) else math.nan,
-                genome=candidate.genome,
-                parents=tuple(positions[parent] for parent in parents[place]),
-                main_parent=None if fittest is None else positions[fittest],
-            )
-        )
+        main_parent = None if fittest is None else positions[fittest]
+        rows.append(Ancestor(candidate, value, tuple(positions[parent] for parent in parents[place]), main_parent))
     return tuple(rows), len(left_out)
-
-
-def _parents(candidate: Candidate, by_place: Mapping[_Place, Candidate]) -> list[_Place]:
-    """The recorded parents that exist: a record that others wrote may name any."""
-    places = [(candidate.generation - 1, index) for index in candidate.parents]
-    return [place for place in places if place in by_place]
-
-
-def _original(place: _Place, by_place: Mapping[_Place, Candidate], left_out: set[_Place]) -> _Place:
-    """The first candidate with the genome that was copied to this place."""
-    while True:
-        genome = by_place[place].genome
-        givers = [parent for parent in _parents(by_place[place], by_place) if by_place[parent].genome == genome]
-        if not givers:
-            return place
-        left_out.add(place)
-        place = givers[0]
 
 
 def _why_alone(run: Run, best: Candidate) -> str:
@@ -225,7 +191,8 @@ _MOST_STEPS = 12
 _LINE_LENGTH, _LONGEST_TITLE, _LEAST_PART = 118, 90, 12  # characters
 
 
-def draw_ancestry(data: Ancestry) -> "Figure":
+@style.figure_style()
+def draw_ancestry(data: Ancestry) -> Figure:
     """Draw the ancestors above, and the changes along the main line below."""
     if not data.ancestors:
         return style.sentence_figure(data.sentence, "page")
@@ -234,15 +201,16 @@ def draw_ancestry(data: Ancestry) -> "Figure":
         lines.insert(0, shorten(data.sentence, _LINE_LENGTH))
     text_height = _LINE_HEIGHT * (len(lines) + 1)
     figure = style.new_figure("page", _PANEL_HEIGHT + text_height)
-    with style.figure_style():
-        axes, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [_PANEL_HEIGHT, text_height]})
-        below.set_axis_off()
-        text = "\n".join(map(style.figure_text, lines))
-        written = below.text(0, 1, text, family="DejaVu Sans Mono", fontsize=6, va="top")
-        written.set_in_layout(False)  # it is cut to fit, and must not narrow the panel above
-        axes.set_title(style.figure_text(f"{data.method}, {data.task}", _LONGEST_TITLE), loc="left")
-        _draw(axes, data)
-        figure.legend(loc="outside upper center", ncols=4)
+    axes, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [_PANEL_HEIGHT, text_height]})
+    below.set_axis_off()
+    # The text is cut to fit, and must not narrow the panel above.
+    below.text(
+        0, 1, "\n".join(map(style.figure_text, lines)), family="DejaVu Sans Mono", fontsize=6, va="top",
+        in_layout=False,
+    )  # fmt: skip
+    axes.set_title(style.figure_text(f"{data.run.method}, {data.run.task}", _LONGEST_TITLE), loc="left")
+    _draw(axes, data)
+    figure.legend(loc="outside upper center", ncols=4)
     return figure
 
 
@@ -251,18 +219,17 @@ def change_lines(changes: Sequence[Change], *, most: int, length: int) -> list[s
 
     If there are more steps, the first and the last ones are shown.
     """
-    shown: list[Change | int] = [*changes]
-    if len(changes) > most:
-        shown = [changes[0], len(changes) - most + 1, *changes[len(changes) - most + 2 :]]
-    return [
-        f"… {plural(entry, 'step')} …" if isinstance(entry, int) else _line(entry, length=length) for entry in shown
-    ]
+    lines = [_line(change, length=length) for change in changes]
+    if len(lines) <= most:
+        return lines
+    hidden = len(lines) - most + 1
+    return [lines[0], f"… {plural(hidden, 'step')} …", *lines[hidden + 1 :]]
 
 
 def _line(change: Change, *, length: int) -> str:
     row = change.ancestor
     value = "none" if math.isnan(row.value) else f"{row.value:.4g}"
-    head = f"{row.generation:>4} {shorten(row.origin, 9):<9} {value:>9}  "
+    head = f"{row.candidate.generation + 1:>4} {shorten(row.candidate.origin, 9):<9} {value:>9}  "
     if not change.replaced:
         return head + shorten(change.replacement, length - len(head))
     room = length - len(head) - len(" → ")
@@ -271,16 +238,16 @@ def _line(change: Change, *, length: int) -> str:
     return f"{head}{shorten(change.replaced, for_old)} → {shorten(change.replacement, room - for_old)}"
 
 
-def _draw(axes: "Axes", data: Ancestry) -> None:
+def _draw(axes: Axes, data: Ancestry) -> None:
     from matplotlib.collections import LineCollection
 
-    rows = data.ancestors
+    rows, run = data.ancestors, data.run
     values = [row.value for row in rows]
-    low, high = style.set_metric_limits(axes, values, higher_is_better=data.higher_is_better)
-    worst, marker = (low, "v") if data.higher_is_better else (high, "^")
+    low, high = style.metric_axis(axes, run.metric, values, higher_is_better=run.higher_is_better)
+    worst, marker = (low, "v") if run.higher_is_better else (high, "^")
     # Ancestors without a value, or beyond the axis, are drawn at its edge.
     heights = [worst if math.isnan(value) else min(max(value, low), high) for value in values]
-    places = [(row.generation, height) for row, height in zip(rows, heights, strict=True)]
+    places = [(row.candidate.generation + 1, height) for row, height in zip(rows, heights, strict=True)]
     lines = [(places[parent], places[child]) for parent, child in data.edges]
     axes.add_collection(LineCollection(lines, colors=GREY, linewidths=0.4, alpha=0.5, zorder=1))
 
@@ -302,6 +269,5 @@ def _draw(axes: "Axes", data: Ancestry) -> None:
         plot(data.main_line, color=BLUE, marker="o", markersize=3.5, zorder=3, label="fittest parents")
     plot([len(rows) - 1], color=VERMILLION, linestyle="", marker="D", markersize=5, zorder=4, label="best")
     axes.set_xlabel("generation")
-    axes.set_ylabel(style.metric_label(data.metric, higher_is_better=data.higher_is_better))
-    axes.set_xlim(0.5, rows[-1].generation + 0.5)
+    axes.set_xlim(0.5, places[-1][0] + 0.5)
     style.whole_number_axis(axes)

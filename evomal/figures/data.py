@@ -1,8 +1,8 @@
 """What the data functions of several figures share: tables, statistics, gradients, and models trained to look into."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 from evomal.checks import whole_number
 from evomal.engine import Score, train
-from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures.style import FloatArray
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.progress import Announce
 from evomal.randomness import generator
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.verdict.comparing import EVALUATION_SEEDS
-from evomal.verdict.contestants import STRONG, Contestant, Losses, given_contestants
+from evomal.verdict.contestants import STRONG, Losses, given_contestants
+from evomal.verdict.words import schedule_words
 
-FIRST_SEED = EVALUATION_SEEDS
-"""The first seed of trainings: no search uses it, and `evomal compare` begins with it too."""
+NOTHING_TRAINED = "nothing was trained in this run"
+NOTHING_RECORDED = "nothing is recorded yet in these runs"
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
@@ -62,8 +62,12 @@ def span(values: FloatArray) -> float:
 
 
 class TrainingOptions(TypedDict, total=False):
-    """How the models of a figure are trained."""
+    """How the models of a figure are trained, from the same seeds with each loss."""
 
+    seeds: int
+    """The number of trainings with each loss; 5 by default."""
+    seed: int | None
+    """The first seed; None for the first one that no search uses."""
     steps: int | None
     """Training steps; None for those of the task's recipe."""
     milestones: tuple[int, ...] | None
@@ -75,18 +79,44 @@ class TrainingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """One training and its result."""
+    """One training and its result; the model of the score is None if the training diverged."""
 
     name: str
     loss: nn.Module
     score: Score
-    model: nn.Module | None
-    """In evaluation mode; None if the training diverged."""
 
     @property
     def sentence(self) -> str:
-        """What happened if the training diverged; empty otherwise."""
-        return f"{self.name}, seed {self.score.seed}: {self.score.sentence}" if self.score.diverged else ""
+        """What happened if the training diverged."""
+        return f"{self.name}, seed {self.score.seed}: {self.score.sentence}"
+
+
+def trained_models(
+    task: Task,
+    losses: Losses,
+    *,
+    seeds: int = 5,
+    seed: int | None = None,
+    announce: Announce | None = None,
+    **settings: Any,
+) -> Iterator[TrainedModel]:
+    """Train the task's model with each loss, one at a time, so that only one is in memory.
+
+    `settings` are those of `evomal.train`; see also `TrainingOptions`.
+    """
+    whole_number("seeds", seeds, at_least=1)
+    if settings.get("steps") is not None:
+        whole_number("steps", settings["steps"], at_least=1)
+    if not losses:
+        raise InputError("at least one loss must be given but got none")
+    first = EVALUATION_SEEDS if seed is None else seed
+    for contestant in given_contestants(losses, task):
+        if announce is not None:
+            announce(f"training with {contestant.name}, {plural(seeds, 'seed')}")
+        for compared in contestant.found:
+            for number in range(first, first + seeds):
+                score = train(task, compared.loss, seed=number, progress=True, keep_model=True, **settings)
+                yield TrainedModel(contestant.name, compared.loss, score)
 
 
 def usual_losses(task: Task) -> list[str]:
@@ -94,61 +124,15 @@ def usual_losses(task: Task) -> list[str]:
     return [TASK_LOSSES[task.kind], *STRONG[task.kind]]
 
 
-def schedule_of(task: Task, options: TrainingOptions) -> Recipe:
-    """Return the recipe with the steps and milestones of the trainings."""
-    return task.recipe.schedule(options.get("steps"), options.get("milestones"))
+def schedule_of(task: Task, options: TrainingOptions) -> str:
+    """Return how long the trainings are, in words."""
+    recipe = task.recipe.schedule(options.get("steps"), options.get("milestones"))
+    return schedule_words(recipe.steps, recipe.milestones)
 
 
-def trained_models(
-    task: Task,
-    losses: Losses,
-    *,
-    seeds: int = 1,
-    seed: int = FIRST_SEED,
-    curve_points: int = 20,
-    **options: Unpack[TrainingOptions],
-) -> Iterator[TrainedModel]:
-    """Train the task's model with each loss, from the same seeds.
-
-    Args:
-        task: The task.
-        losses: Losses, names of losses or loss files.
-        seeds: The number of trainings with each loss.
-        seed: The first seed.
-        curve_points: How many points the curve of a training has.
-        options: See `TrainingOptions`.
-
-    Returns:
-        An iterator that trains one model at a time, so that only one is in memory. Arguments are checked before.
-
-    Raises:
-        InputError: If an argument is wrong or no loss is given.
-    """
-    whole_number("seeds", seeds, at_least=1)
-    if options.get("steps") is not None:
-        whole_number("steps", options["steps"], at_least=1)
-    resolve_device(options.get("device", "auto"))
-    if not losses:
-        raise InputError("at least one loss must be given but got none")
-    return _trained(task, given_contestants(losses, task), range(seed, seed + seeds), curve_points, options)
-
-
-def _trained(
-    task: Task, contestants: Sequence[Contestant], seeds: range, curve_points: int, options: TrainingOptions
-) -> Iterator[TrainedModel]:
-    announce = options.get("announce")
-    for contestant in contestants:
-        (compared,) = contestant.losses
-        assert compared is not None  # only a search can fail to give a loss
-        if announce is not None:
-            announce(f"training with {contestant.name}, {plural(len(seeds), 'seed')}")
-        for seed in seeds:
-            score = train(
-                task, compared.loss, seed=seed, steps=options.get("steps"), milestones=options.get("milestones"),
-                device=options.get("device", "auto"), curve_points=curve_points, progress=True, keep_model=True,
-            )  # fmt: skip
-            # Without the model, as callers keep the scores of all trainings.
-            yield TrainedModel(contestant.name, compared.loss, replace(score, model=None), score.model)
+def row_words(rows: int, of: int, split: str) -> str:
+    """Return how many rows of a split a figure shows."""
+    return f"{rows:,}{f' of {of:,}' if rows < of else ''} {split} rows"
 
 
 def fixed_rows(part: Part, samples: int, *purpose: str) -> Part:

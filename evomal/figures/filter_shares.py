@@ -3,21 +3,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evomal.figures import style
-from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, FloatArray
+from evomal.figures.data import NOTHING_RECORDED, table
+from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, Axes, Figure, FloatArray
 from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -80,13 +76,12 @@ def filter_shares(runs: Runs, *, across_tasks: bool = False) -> FilterShares:
             by_method.setdefault(group[0].method, []).extend(group)
         groups = [(together, group) for group in by_method.values()]
     found = tuple(shares for task, group in groups if (shares := _shares(group, task)) is not None)
-    sentence = runs.sentence or ("" if found else "nothing is recorded yet in these runs")
+    sentence = runs.sentence or ("" if found else NOTHING_RECORDED)
     return FilterShares(found, sentence, runs.notes)
 
 
 def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
-    longest = max(run.generations for run in group)
-    counts = np.zeros((len(group), longest, len(State)))
+    counts = np.zeros((len(group), max(run.generations for run in group), len(State)))
     places: dict[State | None, int] = {state: place for place, state in enumerate(State)}
     for number, run in enumerate(group):
         for candidate in run.computed:
@@ -122,30 +117,26 @@ _LONGEST_TITLE, _LONGEST_NAME = 34, 20
 _NOTE = "mean share over the searches that reached the generation; elites are not counted"
 
 
-def draw_filter_shares(data: FilterShares) -> "Figure":
+@style.figure_style()
+def draw_filter_shares(data: FilterShares) -> Figure:
     """Draw one panel per group, in which the shares of each generation add up to 100 %."""
     if not data.groups:
         return style.sentence_figure(data.sentence, "page")
     has_one_task = len({group.task for group in data.groups}) == 1
-    with style.figure_style():
-        figure, grid = style.panels(len(data.groups), most=3, height=1.75, rest=0.8, width="page", sharey=True)
-        for axes, group in zip(grid, data.groups, strict=True):
-            searches = plural(group.total_searches, "search")
-            axes.set_title(
-                f"{style.figure_text(group.method, _LONGEST_NAME)}, {searches}"
-                + ("" if has_one_task else f"\n{style.figure_text(group.task, _LONGEST_TITLE)}")
-            )
-            _draw(axes, group)
-        for axes in grid[::3]:
-            axes.set_ylabel("share of candidates (%)")
-        style.add_note(figure, (f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " * has_one_task) + _NOTE)
-        occurring = {state for group in data.groups for state in group.shares}
-        handles = style.legend_patches({s: colour for s, colour in OUTCOME_COLOURS.items() if s in occurring})
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(7, len(handles)), handlelength=1.0)
+    figure, grid = style.panels(len(data.groups), most=3, height=1.75, rest=0.8, width="page", sharey=True)
+    for axes, group in zip(grid, data.groups, strict=True):
+        title = f"{style.figure_text(group.method, _LONGEST_NAME)}, {plural(group.total_searches, 'search')}"
+        axes.set_title(title if has_one_task else f"{title}\n{style.figure_text(group.task, _LONGEST_TITLE)}")
+        _draw(axes, group)
+    for axes in grid[::3]:
+        axes.set_ylabel("share of candidates (%)")
+    style.add_note(figure, (f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " * has_one_task) + _NOTE)
+    occurring = {state for group in data.groups for state in group.shares}
+    style.add_patch_legend(figure, {str(s): colour for s, colour in OUTCOME_COLOURS.items() if s in occurring})
     return figure
 
 
-def _draw(axes: "Axes", group: OutcomeShares) -> None:
+def _draw(axes: Axes, group: OutcomeShares) -> None:
     # Generations in which nothing was computed leave a gap, so every one has edges of its own.
     first, last = int(group.generations[0]), int(group.generations[-1])
     edges = np.arange(first, last + 2) - 0.5

@@ -1,18 +1,15 @@
 """Size against fitness: every loss that a search trained, and those that none beats in both."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evomal.errors import EvomalError
 from evomal.figures import style
-from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREY
+from evomal.figures.data import NOTHING_TRAINED, table
+from evomal.figures.style import BLUE, GREY, Figure
 from evomal.methods import readable
 from evomal.methods.candidates import Candidate, front_of, genome_from
-from evomal.runs.reading import UNKNOWN, Runs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from evomal.runs.reading import Run, Runs
 
 
 @dataclass(frozen=True)
@@ -26,34 +23,23 @@ class FrontPoint:
     candidate: Candidate
     is_on_front: bool
 
-    @property
-    def generation(self) -> int:
-        """Counted from 1."""
-        return self.candidate.generation + 1
-
-    def formula(self) -> str:
-        """Return the simplified formula with its weights, or the recorded text if there is none."""
-        return formula_of(self.candidate)
-
 
 @dataclass(frozen=True)
 class Front:
     """All losses that one search trained, by size, then by fitness."""
 
-    task: str
-    method: str
-    metric: str
-    higher_is_better: bool
+    run: Run
     points: tuple[FrontPoint, ...]
-    unsized: int
-    """How many recorded losses are no formulas, so that they have no size."""
-    sentence: str
-    """Why there are no points."""
 
     @property
     def best(self) -> tuple[FrontPoint, ...]:
         """The points on the front, smallest first: no other is smaller without being worse."""
         return tuple(point for point in self.points if point.is_on_front)
+
+    @property
+    def unsized(self) -> int:
+        """How many recorded losses are no formulas, so that they have no size."""
+        return len(self.run.trained) - len(self.points)
 
     @property
     def unit(self) -> str:
@@ -68,8 +54,9 @@ class Front:
         return table(
             ("size", "value", "metric", "generation", "place", "on front", "genome"),
             (
-                (p.size, p.value, self.metric, p.generation, p.candidate.index, p.is_on_front, p.candidate.genome)
+                (p.size, p.value, self.run.metric, at.generation + 1, at.index, p.is_on_front, at.genome)
                 for p in self.points
+                for at in [p.candidate]
             ),
         )
 
@@ -77,18 +64,13 @@ class Front:
 def front(runs: Runs) -> Front:
     """Return all losses that one run trained, with those on the front of size and fitness marked."""
     run = runs.only()
-    if run is None:
-        return Front(UNKNOWN, UNKNOWN, UNKNOWN, False, (), 0, runs.sentence)
     best = {(candidate.generation, candidate.index) for candidate in front_of(run.trained)}
     points = [
         FrontPoint(size, run.value(candidate.fitness), candidate, (candidate.generation, candidate.index) in best)
         for candidate in run.trained
         if (size := candidate.size) is not None
     ]
-    points.sort(key=lambda point: (point.size, point.candidate.rank))
-    unsized = len(run.trained) - len(points)
-    sentence = "" if points else "nothing was trained in this run"
-    return Front(run.task, run.method, run.metric, run.higher_is_better, tuple(points), unsized, sentence)
+    return Front(run, tuple(sorted(points, key=lambda point: (point.size, point.candidate.rank))))
 
 
 def formula_of(candidate: Candidate) -> str:
@@ -100,37 +82,36 @@ def formula_of(candidate: Candidate) -> str:
         return candidate.genome
 
 
-def draw_front(data: Front) -> "Figure":
+@style.figure_style()
+def draw_front(data: Front) -> Figure:
     """Draw size against the metric, with the front as a line; losses beyond the axis are marked at its edge."""
     if not data.points:
-        return style.sentence_figure(data.sentence)
-    figure = style.new_figure("column", 2.9)
-    with style.figure_style():
-        axes = figure.subplots()
-        axes.set_title(style.figure_text(f"{data.method}, {data.task}", 48))
-        axes.set_xlabel(f"size ({data.unit})" if data.unit else "size")
-        axes.set_ylabel(style.metric_label(data.metric, higher_is_better=data.higher_is_better))
-        values = [point.value for point in data.points]
-        low, high = style.set_metric_limits(axes, values, higher_is_better=data.higher_is_better)
-        beyond = [point for point in data.points if not low <= point.value <= high]
-        within = [point for point in data.points if not point.is_on_front and low <= point.value <= high]
-        axes.scatter(
-            [point.size for point in within], [point.value for point in within], s=9, color=GREY, alpha=0.6,
-            linewidth=0, label=f"trained with ({len(data.points)})",
+        return style.sentence_figure(NOTHING_TRAINED)
+    run, figure = data.run, style.new_figure("column", 2.9)
+    axes = figure.subplots()
+    axes.set_title(style.figure_text(f"{run.method}, {run.task}", 48))
+    axes.set_xlabel(f"size ({data.unit})" if data.unit else "size")
+    values = [point.value for point in data.points]
+    low, high = style.metric_axis(axes, run.metric, values, higher_is_better=run.higher_is_better)
+    beyond = [point.size for point in data.points if not low <= point.value <= high]
+    within = [point for point in data.points if not point.is_on_front and low <= point.value <= high]
+    axes.scatter(
+        [point.size for point in within], [point.value for point in within], s=9, color=GREY, alpha=0.6,
+        linewidth=0, label=f"trained with ({len(data.points)})",
+    )  # fmt: skip
+    sizes, best = [point.size for point in data.best], style.drawable([point.value for point in data.best])
+    # No larger loss is better than the last one of the front, so the line continues to the largest.
+    axes.step([*sizes, data.points[-1].size], [*best, best[-1]], where="post", color=BLUE)
+    axes.plot(sizes, best, color=BLUE, linestyle="", marker="o", markersize=4, label=f"front ({len(sizes)})")
+    if beyond:
+        edge, marker = (low, "v") if run.higher_is_better else (high, "^")
+        axes.plot(
+            beyond, [edge] * len(beyond), color=GREY, linestyle="", markersize=4, marker=marker, clip_on=False,
+            label=f"beyond the axis ({len(beyond)})",
         )  # fmt: skip
-        sizes, best = [point.size for point in data.best], style.drawable([point.value for point in data.best])
-        # No larger loss is better than the last one of the front, so the line continues to the largest.
-        axes.step([*sizes, data.points[-1].size], [*best, best[-1]], where="post", color=BLUE)
-        axes.plot(sizes, best, color=BLUE, linestyle="", marker="o", markersize=4, label=f"front ({len(sizes)})")
-        if beyond:
-            edge, marker = (low, "v") if data.higher_is_better else (high, "^")
-            axes.plot(
-                [point.size for point in beyond], [edge] * len(beyond), color=GREY, linestyle="", markersize=4,
-                marker=marker, clip_on=False, label=f"beyond the axis ({len(beyond)})",
-            )  # fmt: skip
-        axes.set_xlim(left=0)
-        style.whole_number_axis(axes)
-        figure.legend(
-            loc="outside lower center", ncols=3, handlelength=1.2, fontsize=7, columnspacing=0.8, handletextpad=0.4
-        )
+    axes.set_xlim(left=0)
+    style.whole_number_axis(axes)
+    figure.legend(
+        loc="outside lower center", ncols=3, handlelength=1.2, fontsize=7, columnspacing=0.8, handletextpad=0.4
+    )
     return figure

@@ -15,26 +15,23 @@ from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import (
-    FIRST_SEED,
     TrainingOptions,
     fixed_rows,
     mean_and_deviation,
+    row_words,
     schedule_of,
     table,
     trained_models,
 )
-from evomal.figures.style import Band, FloatArray
+from evomal.figures.style import Axes, Band, Figure, FloatArray
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses, baseline_contestant
-from evomal.verdict.words import schedule_words
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.contour import QuadContourSet
-    from matplotlib.figure import Figure
 
 Height = Literal["task", "training"]
 Direction = dict[str, Tensor]
@@ -59,11 +56,6 @@ class Landscape:
         return mean_and_deviation(self.heights)[0]
 
     @property
-    def deviation(self) -> FloatArray:
-        """The standard deviation over the seeds; NaN for fewer than two."""
-        return mean_and_deviation(self.heights)[1]
-
-    @property
     def centre(self) -> float:
         """The mean height at the trained weights."""
         return float(self.mean.flat[self.mean.size // 2])
@@ -72,9 +64,8 @@ class Landscape:
     def rise(self) -> float:
         """How much higher the edge is than the centre, as the mean over all points of the edge."""
         mean = self.mean
-        inside = np.zeros(mean.shape, dtype=bool)
-        inside[(slice(1, -1),) * mean.ndim] = True
-        return float(mean[~inside].mean()) - self.centre
+        is_edge = np.pad(np.zeros([size - 2 for size in mean.shape], dtype=bool), 1, constant_values=True)
+        return float(mean[is_edge].mean()) - self.centre
 
 
 @dataclass(frozen=True)
@@ -85,22 +76,16 @@ class Landscapes:
     of: Height
     height_name: str
     """`cross-entropy`, `squared error` or `training loss`."""
-    two_d: bool
     positions: FloatArray
     """In multiples of a direction, whose filters are as long as those of the weights."""
     schedule: str
     """How long the trainings were."""
-    rows: int
+    row_words: str
     """How many training rows a height is the mean over."""
-    all_rows: int
     losses: tuple[Landscape, ...]
     sentences: tuple[str, ...]
     """One for each training that diverged."""
-
-    @property
-    def row_words(self) -> str:
-        """How many training rows a height is the mean over, as text."""
-        return f"{self.rows:,}{f' of {self.all_rows:,}' if self.rows < self.all_rows else ''} training rows"
+    two_d: bool = False
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per height."""
@@ -125,8 +110,6 @@ def landscapes(
     points: int = 41,
     radius: float = 1.0,
     samples: int = 1000,
-    seeds: int = 5,
-    seed: int = FIRST_SEED,
     **options: Unpack[TrainingOptions],
 ) -> Landscapes:
     """Train with each loss, then evaluate the loss at weights + a·d (+ b·e), with a and b from -radius to radius.
@@ -135,12 +118,10 @@ def landscapes(
         task: The task.
         losses: Losses, names of losses or loss files.
         of: The height: `task`, the task's loss, which is the same for all, or `training`, the loss of the training.
-        two_d: Whether to take two directions.
+        two_d: Whether to take two directions. A seed's directions are the same random draw for every loss.
         points: The number of positions along a direction, an odd number.
         radius: How far to go, in multiples of a direction, whose filters are as long as those of the weights.
         samples: The number of training rows that a height is the mean over, the same for all models.
-        seeds: The number of trainings with each loss; a seed's directions are the same random draw for every loss.
-        seed: The first seed.
         options: See `evomal.figures.data.TrainingOptions`.
 
     Returns:
@@ -151,36 +132,37 @@ def landscapes(
     """
     one_of("of", of, get_args(Height))
     whole_number("samples", samples, at_least=1)
-    positions = _positions(points, radius)
+    whole_number("points", points, at_least=3)
+    if points % 2 == 0:
+        raise InputError(f"points must be odd, so that the trained weights are one of them, but got {points}")
+    if not 0 < radius < np.inf:
+        raise InputError(f"radius must be more than 0 but got {radius}")
+    positions = np.linspace(-radius, radius, points)
     where = resolve_device(options.get("device", "auto"))
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
+    (task_loss,) = baseline_contestant(task).found
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
-    for trained in trained_models(task, losses, seeds=seeds, seed=seed, **options):
-        own = found.setdefault(trained.name, {})
-        if trained.model is None:
+    for trained in trained_models(task, losses, **options):
+        model, seed = trained.score.model, trained.score.seed
+        if model is None:
             sentences.append(trained.sentence)
             continue
-        loss = (_task_loss(task) if of == "task" else trained.loss).to(where)
-        directions = [random_direction(trained.model, trained.score.seed, number) for number in range(1 + two_d)]
+        loss = (task_loss.loss if of == "task" else trained.loss).to(where)
+        directions = [random_direction(model, seed, number) for number in range(1 + two_d)]
         with matmul_precision("float32", where):
-            own[trained.score.seed] = heights_around(trained.model, loss, part, directions, positions)
-    schedule = schedule_of(task, options)
+            heights = heights_around(model, loss, part, directions, positions)
+        found.setdefault(trained.name, {})[seed] = heights
     return Landscapes(
         task=task.name,
         of=of,
         height_name=_TASK_LOSS_NAMES[task.kind] if of == "task" else "training loss",
-        two_d=two_d,
         positions=positions,
-        schedule=schedule_words(schedule.steps, schedule.milestones),
-        rows=len(part),
-        all_rows=len(task.train),
-        losses=tuple(
-            Landscape(name, tuple(heights), np.stack(list(heights.values())))
-            for name, heights in found.items()
-            if heights
-        ),
+        schedule=schedule_of(task, options),
+        row_words=row_words(len(part), len(task.train), "training"),
+        losses=tuple(Landscape(name, tuple(own), np.stack(list(own.values()))) for name, own in found.items()),
         sentences=tuple(sentences),
+        two_d=two_d,
     )
 
 
@@ -229,99 +211,59 @@ def heights_around(
     return heights
 
 
-def _task_loss(task: Task) -> nn.Module:
-    (compared,) = baseline_contestant(task).losses
-    assert compared is not None  # only a search can fail to give a loss
-    return compared.loss
-
-
-def _positions(points: int, radius: float) -> FloatArray:
-    whole_number("points", points, at_least=3)
-    if points % 2 == 0:
-        raise InputError(f"points must be odd, so that the trained weights are one of them, but got {points}")
-    if not 0 < radius < np.inf:
-        raise InputError(f"radius must be more than 0 but got {radius}")
-    return np.linspace(-radius, radius, points)
-
-
-_POSITION = "position along a direction (filter norms)"
-_FIRST, _SECOND = "first direction (filter norms)", "second direction (filter norms)"
+_MOST_BESIDE = 3
 _LEVELS = 13
 _FAR_APART = 1000.0  # a bowl should look like one, so the axis stays linear longer than elsewhere
-_MOST_BESIDE = 3
 
 
-def draw_landscapes(data: Landscapes) -> "Figure":
+@style.figure_style()
+def draw_landscapes(data: Landscapes) -> Figure:
     """Draw the landscapes in one panel if their heights can be compared, else, and in two dimensions, in one each."""
     if not data.losses:
         return style.sentence_figure("; ".join(data.sentences))
-    with style.figure_style():
-        if data.two_d:
-            figure = _contours(data)
-        elif data.of == "training" and len(data.losses) > 1:
-            figure = _apart(data)
-        else:
-            figure = _together(data)
-        seeds = max(len(landscape.seeds) for landscape in data.losses)
-        averaged = style.band_words(seeds) if not data.two_d or seeds == 1 else f"mean of {seeds} seeds"
-        diverged = style.diverged_words(data.sentences)
-        style.add_note(figure, f"{data.task}, {data.schedule}, {data.row_words}", averaged, diverged)
+    figure = _contours(data) if data.two_d else _lines(data)
+    seeds = max(len(landscape.seeds) for landscape in data.losses)
+    averaged = f"mean of {seeds} seeds" if data.two_d and seeds > 1 else style.band_words(seeds)
+    about = f"{data.task}, {data.schedule}, {data.row_words}"
+    style.add_note(figure, about, averaged, diverged=data.sentences)
     return figure
 
 
-def _together(data: Landscapes) -> "Figure":
-    figure = style.new_figure("column", 2.7)
-    axes = figure.subplots()
-    _draw_lines(axes, data, data.losses)
-    axes.set_ylabel(data.height_name)
-    axes.set_xlabel(_POSITION)
-    style.add_legend(figure, axes)
-    return figure
-
-
-def _apart(data: Landscapes) -> "Figure":
-    figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=1.9, sharex=True)
-    for number, (axes, landscape) in enumerate(zip(grid, data.losses, strict=True)):
-        _draw_lines(axes, data, [landscape], first=number)
-        axes.set_title(style.shown_name(landscape.name))
+def _lines(data: Landscapes) -> Figure:
+    is_apart = data.of == "training" and len(data.losses) > 1
+    groups = [[landscape] for landscape in data.losses] if is_apart else [list(data.losses)]
+    figure, grid = style.panels(len(groups), most=_MOST_BESIDE, height=1.9 if is_apart else 2.25, sharex=True)
+    for number, (axes, group) in enumerate(zip(grid, groups, strict=True)):
+        bands = [Band(one.name, data.positions, *mean_and_deviation(one.heights)) for one in group]
+        style.draw_bands(axes, bands, first=number, far_apart=_FAR_APART)
+        axes.set_title(style.shown_name(group[0].name) if is_apart else "")
+        axes.set_xlim(data.positions[0], data.positions[-1])
+        axes.locator_params(axis="x", nbins=4)
     grid[0].set_ylabel(data.height_name)
     for axes in grid[-_MOST_BESIDE:]:
-        axes.set_xlabel("position (filter norms)")
+        axes.set_xlabel("position (filter norms)" if is_apart else "position along a direction (filter norms)")
+    if not is_apart:
+        style.add_legend(figure, grid[0])
     return figure
 
 
-def _draw_lines(axes: "Axes", data: Landscapes, found: Sequence[Landscape], first: int = 0) -> None:
-    bands = [Band(landscape.name, data.positions, landscape.mean, landscape.deviation) for landscape in found]
-    style.draw_bands(axes, bands, first=first, far_apart=_FAR_APART)
-    axes.set_xlim(data.positions[0], data.positions[-1])
-    axes.locator_params(axis="x", nbins=4)
-
-
-def _contours(data: Landscapes) -> "Figure":
-    figure, grid = style.panels(
-        len(data.losses),
-        most=_MOST_BESIDE,
-        height=2.4 if len(data.losses) < _MOST_BESIDE else 2.05,
-        sharex=True,
-        sharey=True,
-    )
-    shared = data.of == "task"
-    everything = np.stack([landscape.mean for landscape in data.losses])
-    filled = None
+def _contours(data: Landscapes) -> Figure:
+    height = 2.4 if len(data.losses) < _MOST_BESIDE else 2.05
+    figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=height, sharex=True, sharey=True)
+    together = np.stack([landscape.mean for landscape in data.losses]) if data.of == "task" else None
     for axes, landscape in zip(grid, data.losses, strict=True):
-        filled = _draw_contours(axes, data.positions, landscape.mean, _levels(everything if shared else landscape.mean))
+        levels = _levels(landscape.mean if together is None else together)
+        filled = _draw_contours(axes, data.positions, landscape.mean, levels)
         axes.set_title(style.shown_name(landscape.name))
-        axes.set_xlabel(_FIRST)
+        axes.set_xlabel("first direction (filter norms)")
         axes.label_outer()
-        if not shared and filled is not None:
-            _add_colour_bar(figure, filled, [axes], data.height_name)
-    grid[0].set_ylabel(_SECOND)
-    if shared and filled is not None:
-        _add_colour_bar(figure, filled, grid, data.height_name)
+        if together is None or axes is grid[-1]:  # one bar for all if they have the same levels
+            _add_colour_bar(figure, filled, [axes] if together is None else grid, data.height_name)
+    grid[0].set_ylabel("second direction (filter norms)")
     return figure
 
 
-def _draw_contours(axes: "Axes", positions: FloatArray, heights: FloatArray, levels: FloatArray) -> "QuadContourSet":
+def _draw_contours(axes: Axes, positions: FloatArray, heights: FloatArray, levels: FloatArray) -> "QuadContourSet":
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -338,7 +280,7 @@ def _draw_contours(axes: "Axes", positions: FloatArray, heights: FloatArray, lev
     return filled
 
 
-def _add_colour_bar(figure: "Figure", filled: "QuadContourSet", grid: list["Axes"], label: str) -> None:
+def _add_colour_bar(figure: Figure, filled: "QuadContourSet", grid: list[Axes], label: str) -> None:
     ticks = list(filled.levels)[::2]
     bar = figure.colorbar(filled, ax=grid, label=label, shrink=0.9, ticks=ticks, spacing="uniform")
     bar.ax.set_yticklabels([f"{level:.3g}" for level in ticks])
@@ -348,12 +290,9 @@ def _add_colour_bar(figure: "Figure", filled: "QuadContourSet", grid: list["Axes
 
 def _levels(heights: FloatArray) -> FloatArray:
     found = heights[np.isfinite(heights)]
-    if not found.size:
-        return np.linspace(0, 1, _LEVELS)
-    low, high = float(found.min()), float(found.max())
+    low, high = (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
     if low == high:
-        return np.linspace(low - 0.5, high + 0.5, _LEVELS)
-    spaced = np.geomspace if style.is_far_apart(found) else np.linspace
-    levels: FloatArray = spaced(low, high, _LEVELS)
+        low, high = low - 0.5, high + 0.5
+    levels: FloatArray = (np.geomspace if style.is_far_apart(found) else np.linspace)(low, high, _LEVELS)
     levels[[0, -1]] = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)  # rounding must not exclude an end
     return levels

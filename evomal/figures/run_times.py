@@ -4,22 +4,18 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evomal.figures import style
-from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREY, INK, ORANGE, SKY
+from evomal.figures.data import NOTHING_RECORDED, table
+from evomal.figures.style import BLUE, GREY, INK, ORANGE, SKY, Axes, Figure
 from evomal.methods.evaluation import TIMED_AS
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-OTHER = "other"
+_STAGES = (*dict.fromkeys(TIMED_AS.values()), "other")
+"""In the order in which a candidate passes them; `other` is what else a record names."""
 _LONGEST = 1e100  # seconds; larger numbers in a record cannot be times, and their sum would not be finite
-_STAGES = tuple(dict.fromkeys(TIMED_AS.values()))
 
 
 @dataclass(frozen=True)
@@ -52,25 +48,25 @@ class RunTimes:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """All stages that occur, in the order in which a candidate passes them."""
-        found = {stage for group in self.groups for stage in group.stages}
-        return tuple(stage for stage in (*_STAGES, OTHER) if stage in found)
+        """All stages that occur."""
+        return tuple(stage for stage in _STAGES if any(stage in group.stages for group in self.groups))
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per stage of each method, with the total beside it."""
-        names = (
-            "task", "method", "hardware", "stage", "mean seconds", "mean total", "standard deviation of total",
-            "searches", "complete", "fewest generations", "most generations",
-        )  # fmt: skip
-        rows = (
+        return table(
             (
-                group.task, group.method, group.hardware, stage, seconds, group.total, group.deviation,
-                group.searches, group.complete, *group.generations,
-            )
-            for group in self.groups
-            for stage, seconds in group.stages.items()
+                "task", "method", "hardware", "stage", "mean seconds", "mean total", "standard deviation of total",
+                "searches", "complete", "fewest generations", "most generations",
+            ),
+            (
+                (
+                    group.task, group.method, group.hardware, stage, seconds, group.total, group.deviation,
+                    group.searches, group.complete, *group.generations,
+                )
+                for group in self.groups
+                for stage, seconds in group.stages.items()
+            ),
         )  # fmt: skip
-        return table(names, rows)
 
 
 def run_times(runs: Runs) -> RunTimes:
@@ -78,24 +74,22 @@ def run_times(runs: Runs) -> RunTimes:
     found = [group for methods in runs.by_method().values() for group in methods.values()]
     begun = [[run for run in group if run.candidates] for group in found]
     groups = tuple(_times(group) for group in begun if group)
-    sentence = runs.sentence or ("" if groups else "nothing is recorded yet in these runs")
-    return RunTimes(groups, sentence, runs.notes)
+    return RunTimes(groups, runs.sentence or ("" if groups else NOTHING_RECORDED), runs.notes)
 
 
 def _times(group: Sequence[Run]) -> MethodTimes:
     each = [_seconds(run) for run in group]
     totals = [math.fsum(seconds.values()) for seconds in each]
-    stages = {
-        stage: math.fsum(seconds.get(stage, 0.0) for seconds in each) / len(each)
-        for stage in (*_STAGES, OTHER)
-        if any(stage in seconds for seconds in each)
-    }
     generations = [run.generations for run in group]
     return MethodTimes(
         task=group[0].task,
         method=group[0].method,
         hardware="; ".join(sorted({run.hardware for run in group})),
-        stages=stages,
+        stages={
+            stage: math.fsum(seconds.get(stage, 0.0) for seconds in each) / len(each)
+            for stage in _STAGES
+            if any(stage in seconds for seconds in each)
+        },
         total=math.fsum(totals) / len(totals),
         deviation=statistics.stdev(totals) if len(totals) > 1 else math.nan,
         searches=len(group),
@@ -105,11 +99,12 @@ def _times(group: Sequence[Run]) -> MethodTimes:
 
 
 def _seconds(run: Run) -> dict[str, float]:
+    """The seconds of all candidates by stage."""
     found: dict[str, list[float]] = {}
     for candidate in run.computed:
         for stage, seconds in candidate.seconds.items():
             # A record may name any stage, and a figure has few colours.
-            found.setdefault(stage if stage in _STAGES else OTHER, []).append(min(seconds, _LONGEST))
+            found.setdefault(stage if stage in _STAGES else "other", []).append(min(seconds, _LONGEST))
     return {stage: math.fsum(seconds) for stage, seconds in found.items()}
 
 
@@ -120,7 +115,8 @@ _UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "secon
 _LONGEST_TITLE = 80
 
 
-def draw_run_times(data: RunTimes) -> "Figure":
+@style.figure_style()
+def draw_run_times(data: RunTimes) -> Figure:
     """Draw one stacked bar per method, with a panel for each task."""
     if not data.groups:
         return style.sentence_figure(data.sentence, "page")
@@ -129,14 +125,12 @@ def draw_run_times(data: RunTimes) -> "Figure":
         tasks.setdefault(group.task, []).append(group)
     heights = [_BAR_HEIGHT * len(groups) + _TASK_HEIGHT for groups in tasks.values()]
     figure = style.new_figure("page", sum(heights) + _REST_HEIGHT)
-    with style.figure_style():
-        grid = figure.subplots(len(tasks), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-        for axes, (task, groups) in zip(grid, tasks.items(), strict=True):
-            axes.set_title(style.figure_text(task, _LONGEST_TITLE), loc="left")
-            _draw(axes, groups, data.stages)
-        style.add_note(figure, "mean of the searches; line: ±1 standard deviation of the total")
-        if handles := style.legend_patches({stage: _COLOURS.get(stage, GREY) for stage in data.stages}):
-            figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.0)
+    grid = figure.subplots(len(tasks), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for axes, (task, groups) in zip(grid, tasks.items(), strict=True):
+        axes.set_title(style.figure_text(task, _LONGEST_TITLE), loc="left")
+        _draw(axes, groups)
+    style.add_note(figure, "mean of the searches; line: ±1 standard deviation of the total")
+    style.add_patch_legend(figure, {stage: _COLOURS.get(stage, GREY) for stage in data.stages})
     return figure
 
 
@@ -153,15 +147,14 @@ def described(group: MethodTimes) -> str:
     return f"{plural(group.searches, 'search')}{ended} of {generations}"
 
 
-def _draw(axes: "Axes", groups: Sequence[MethodTimes], stages: Sequence[str]) -> None:
+def _draw(axes: Axes, groups: Sequence[MethodTimes]) -> None:
     length, unit = unit_of(max(group.total for group in groups))
     right = 0.0
     for place, group in enumerate(groups):
         left = 0.0
-        for stage in filter(group.stages.__contains__, stages):
-            width = group.stages[stage] / length
-            axes.barh(place, width, left=left, height=0.62, color=_COLOURS.get(stage, GREY))
-            left += width
+        for stage, seconds in group.stages.items():
+            axes.barh(place, seconds / length, left=left, height=0.62, color=_COLOURS.get(stage, GREY))
+            left += seconds / length
         spread = 0.0 if math.isnan(group.deviation) else group.deviation / length
         if spread:
             axes.errorbar(left, place, xerr=[[min(spread, left)], [spread]], color=INK, linewidth=0.8, capsize=2)

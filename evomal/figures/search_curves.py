@@ -4,21 +4,17 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from evomal.figures import style
 from evomal.figures.data import table
-from evomal.figures.style import FloatArray
+from evomal.figures.style import Axes, Figure, FloatArray
 from evomal.methods import METHODS
 from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Axis = Literal["generation", "evaluations"]
 
@@ -86,13 +82,12 @@ class SearchCurves:
             parts = (curve.positions, curve.mean, curve.deviation, curve.searches, curve.carried)
             for row in zip(*(part.tolist() for part in parts), strict=True):
                 rows.append((curve.task, curve.metric, curve.method, curve.against, *row))
-        for level in self.rivals:
-            row = (None, level.mean, level.deviation, level.searches, 0)
-            rows.append((level.task, level.metric, level.name, "rival", *row))
-        names = (
-            "task", "metric", "method", "against", "position", "mean", "standard deviation", "searches", "carried on"
-        )  # fmt: skip
-        return table(names, rows)
+        rows += [
+            (level.task, level.metric, level.name, "rival", None, level.mean, level.deviation, level.searches, 0)
+            for level in self.rivals
+        ]
+        names = "task", "metric", "method", "against", "position", "mean", "standard deviation", "searches"
+        return table((*names, "carried on"), rows)
 
 
 def search_curves(runs: Runs) -> SearchCurves:
@@ -103,10 +98,9 @@ def search_curves(runs: Runs) -> SearchCurves:
     """
     curves, rivals = [], []
     for methods in runs.by_method().values():
-        for against, best_by in (("generation", best_by_generation), ("evaluations", best_by_evaluation)):
-            for group in methods.values():
-                curve = _curve(group, against, [best_by(run) for run in group])  # type: ignore[arg-type]
-                curves += [] if curve is None else [curve]
+        found = [_curve(group, "generation", map(best_by_generation, group)) for group in methods.values()]
+        found += [_curve(group, "evaluations", map(best_by_evaluation, group)) for group in methods.values()]
+        curves += [curve for curve in found if curve is not None]
         rivals += _levels([run for group in methods.values() for run in group])
     sentence = runs.sentence or ("" if curves else "nothing was trained in these runs")
     return SearchCurves(tuple(curves), sentence, runs.notes, tuple(rivals) if curves else ())
@@ -136,7 +130,8 @@ def _best_so_far(run: Run, fitnesses: FloatArray) -> FloatArray:
     return np.where(np.isfinite(least), run.value(1.0) * least, np.nan)
 
 
-def _curve(group: Sequence[Run], against: Axis, values: Sequence[FloatArray]) -> SearchCurve | None:
+def _curve(group: Sequence[Run], against: Axis, best: Iterable[FloatArray]) -> SearchCurve | None:
+    values = list(best)
     longest = max(map(len, values))
     table = np.full((len(values), longest), np.nan)
     carried = np.zeros(longest, dtype=np.int64)
@@ -189,44 +184,43 @@ _NOTE = (
 _LEVEL_COLOUR = "0.35"
 
 
-def draw_search_curves(data: SearchCurves) -> "Figure":
+@style.figure_style()
+def draw_search_curves(data: SearchCurves) -> Figure:
     """Draw one line per method, in a row of two panels for each task; rivals are horizontal lines."""
     if not data.curves:
         return style.sentence_figure(data.sentence, "page")
     tasks = list(dict.fromkeys((curve.task, curve.metric) for curve in data.curves))
     styles = method_styles([curve.method for curve in data.curves])
     figure = style.new_figure("page", _ROW_HEIGHT * len(tasks) + _REST_HEIGHT)
+    grid = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
     is_cut = False
-    with style.figure_style():
-        grid = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", gridspec_kw={"wspace": 0.06})
-        for row, task in zip(grid, tasks, strict=True):
-            curves = [curve for curve in data.curves if (curve.task, curve.metric) == task]
-            higher_is_better = curves[0].higher_is_better
-            levels = _shown_rivals(data.rivals, task, higher_is_better=higher_is_better)
-            for axes, (against, label) in zip(row, _LABELS.items(), strict=True):
-                axes.set_xlabel(label)
-                _draw(axes, [curve for curve in curves if curve.against == against], styles)
-                _draw_levels(axes, levels)
-            row[0].set_ylabel(style.metric_label(task[1], higher_is_better=higher_is_better))
-            row[0].set_title(style.figure_text(task[0], _LONGEST_TITLE), loc="left")
-            shown = np.concatenate([_shown_values(curves), [level.mean for level in levels]])
-            low, high = style.set_metric_limits(row[0], shown, higher_is_better=higher_is_better)
-            drawn = _finite(edge for curve in curves for edge in (curve.mean, *curve.band))
-            is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
-        style.add_note(figure, _NOTE, "the worst values lie beyond the axis" * is_cut)
-        handles = _legend_lines(data, styles)
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+    for row, task in zip(grid, tasks, strict=True):
+        curves = [curve for curve in data.curves if (curve.task, curve.metric) == task]
+        higher_is_better = curves[0].higher_is_better
+        levels = _shown_rivals(data.rivals, task, higher_is_better=higher_is_better)
+        for axes, (against, label) in zip(row, _LABELS.items(), strict=True):
+            axes.set_xlabel(label)
+            _draw(axes, [curve for curve in curves if curve.against == against], levels, styles)
+        row[0].set_title(style.figure_text(task[0], _LONGEST_TITLE), loc="left")
+        shown = np.concatenate([_shown_values(curves), [level.mean for level in levels]])
+        low, high = style.metric_axis(row[0], task[1], shown, higher_is_better=higher_is_better)
+        drawn = _finite(edge for curve in curves for edge in (curve.mean, *curve.band))
+        is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
+    style.add_note(figure, _NOTE, "the worst values lie beyond the axis" * is_cut)
+    handles = _legend_lines(data, styles)
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
     return figure
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, tuple[str, Any]]:
     """Return colour and dashes of each method; those of evomal's own methods are the same in every figure."""
-    unknown = [method for method in dict.fromkeys(methods) if method not in METHODS]
-    order = [*METHODS, *unknown]
+    order = dict.fromkeys((*METHODS, *methods))
     return {method: style.line_style(place) for place, method in enumerate(order) if method in methods}
 
 
-def _draw(axes: "Axes", curves: Sequence[SearchCurve], styles: dict[str, tuple[str, Any]]) -> None:
+def _draw(
+    axes: Axes, curves: Sequence[SearchCurve], levels: Sequence[RivalLevel], styles: dict[str, tuple[str, Any]]
+) -> None:
     for curve in curves:
         colour, dashes = styles[curve.method]
         mean, marker = style.drawable(curve.mean), "o" if len(curve.positions) == 1 else ""
@@ -237,18 +231,6 @@ def _draw(axes: "Axes", curves: Sequence[SearchCurve], styles: dict[str, tuple[s
         ends = np.flatnonzero(np.diff(curve.searches) < 0)
         axes.plot(curve.positions[ends], mean[ends], color=colour, linestyle="", marker="o", markersize=3)
     style.whole_number_axis(axes)
-
-
-def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher_is_better: bool) -> list[RivalLevel]:
-    """The baseline of a task and its best rival: more lines would hide the curves."""
-    of_task = [level for level in rivals if (level.task, level.metric) == task]
-    if not of_task:
-        return []
-    best = (max if higher_is_better else min)(of_task, key=lambda level: level.mean)
-    return [level for level in of_task if level.is_baseline or level is best]
-
-
-def _draw_levels(axes: "Axes", levels: Sequence[RivalLevel]) -> None:
     for level in levels:
         dashes = "--" if level.is_baseline else ":"
         axes.axhline(level.mean, color=_LEVEL_COLOUR, linestyle=dashes, linewidth=0.9, zorder=1)
@@ -259,16 +241,21 @@ def _draw_levels(axes: "Axes", levels: Sequence[RivalLevel]) -> None:
             )  # fmt: skip
 
 
+def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher_is_better: bool) -> list[RivalLevel]:
+    """The baseline of a task and its best rival: more lines would hide the curves."""
+    of_task = [level for level in rivals if (level.task, level.metric) == task]
+    best = (max if higher_is_better else min)(of_task, key=lambda level: level.mean, default=None)
+    return [level for level in of_task if level.is_baseline or level is best]
+
+
 def _shown_values(curves: Sequence[SearchCurve]) -> FloatArray:
     """What the axis must hold: all values, or the better ones after the first quarter if the others flatten them."""
-    everything: list[FloatArray] = []
     later: list[FloatArray] = []
     for curve in curves:
-        better, worse = reversed(curve.band) if curve.higher_is_better else curve.band
-        begin = len(curve.positions) // 4
-        everything += [curve.mean, better, worse]
+        better, begin = curve.band[curve.higher_is_better], len(curve.positions) // 4
         later += [curve.mean[begin:], better[begin:]]
-    of_all, of_later = _finite(everything), _finite(later)
+    of_all = _finite(part for curve in curves for part in (curve.mean, *curve.band))
+    of_later = _finite(later)
     return of_all if np.ptp(of_all) <= _FLATTENING * np.ptp(of_later) else of_later
 
 

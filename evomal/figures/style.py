@@ -11,8 +11,8 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,8 +26,10 @@ from evomal.files import write_atomically
 from evomal.text import printable, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Figure = Any  # for annotations alone
 
 FloatArray = npt.NDArray[np.float64]
 Width = Literal["column", "page"]
@@ -58,28 +60,16 @@ _LAST_LATIN, _ALSO_DRAWN = "ſ", "αβγδεζηθλμνξπρστφχψωΔΣΦ
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
     "mathtext.fontset": "dejavusans",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     "axes.facecolor": "none",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.formatter.limits": (-4, 5),
     "lines.linewidth": 1.4,
-    "legend.frameon": False,
+    "legend.fontsize": 7.5,
     "legend.handlelength": 2.2,
     "legend.columnspacing": 1.6,
     "svg.fonttype": "path",
@@ -93,8 +83,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 """No date and no version, so that equal figures are equal files."""
 
-FAR_APART = 30.0
-"""The ratio of the largest to the smallest value from which an axis is logarithmic."""
+_FAR_APART = 30.0
 _BELOW_ALL = 1.3  # a logarithmic axis begins this factor below the smallest mean
 _FAR_OUT = 4.0  # times the span of the inner values
 _MARGIN = 0.05
@@ -104,14 +93,17 @@ _NOTE_SIZE, _NOTE_CHARACTERS_PER_INCH = 6.5, 17
 _HANDLE = 7  # characters that a line takes in the legend, with the space around it
 
 
-def figure_style() -> AbstractContextManager[None]:
-    """Return a context in which matplotlib draws in this style, whatever the user's own settings are."""
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw in this style within the context, or the decorated function, whatever the user's own settings are."""
     import matplotlib.style
 
-    return matplotlib.style.context(["default", _RC])
+    with matplotlib.style.context(["default", _RC]):
+        yield
 
 
-def new_figure(width: Width = "column", height: float = 2.4) -> "Figure":
+@figure_style()
+def new_figure(width: Width = "column", height: float = 2.4) -> Figure:
     """Return an empty figure; draw on it within `figure_style()`.
 
     Args:
@@ -131,13 +123,12 @@ def new_figure(width: Width = "column", height: float = 2.4) -> "Figure":
     from matplotlib.figure import Figure
 
     one_of("width", width, WIDTHS)
-    with figure_style():
-        return Figure(figsize=(WIDTHS[width], height), layout="constrained")
+    return Figure(figsize=(WIDTHS[width], height), layout="constrained")
 
 
 def panels(
     count: int, *, most: int, height: float, rest: float = 0.45, width: Width | None = None, **options: Any
-) -> tuple["Figure", list["Axes"]]:
+) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` panels, at most `most` side by side; one alone is as wide as a column."""
     columns = min(count, most)
     rows = math.ceil(count / columns)
@@ -148,16 +139,16 @@ def panels(
     return figure, list(grid.flat[:count])
 
 
-def sentence_figure(sentence: str, width: Width = "column") -> "Figure":
+@figure_style()
+def sentence_figure(sentence: str, width: Width = "column") -> Figure:
     """Return what stands in for a figure where there is nothing to draw: a sentence that says why."""
     lines = textwrap.wrap(figure_text(sentence), round(_CHARACTERS_PER_INCH * WIDTHS[width]))
     figure = new_figure(width, 0.3 + 0.15 * len(lines))
-    with figure_style():
-        figure.text(0.5, 0.5, "\n".join(lines), ha="center", va="center")
+    figure.text(0.5, 0.5, "\n".join(lines), ha="center", va="center")
     return figure
 
 
-def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, Sequence[Any]]) -> list[Path]:
+def save_figure(figure: Figure, path_without_suffix: Path, data: Mapping[str, Sequence[Any]]) -> list[Path]:
     """Write a figure as SVG, PDF and PNG, and its data as CSV.
 
     Args:
@@ -174,16 +165,14 @@ def save_figure(figure: "Figure", path_without_suffix: Path, data: Mapping[str, 
     Example:
         >>> files = save_figure(new_figure(), Path("front"), {"size": [1, 3]})  # doctest: +SKIP
     """
-    paths = []
-    for suffix in _METADATA:
-        paths.append(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"))
-        write_atomically(paths[-1], _rendered(figure, suffix))
-    paths.append(path_without_suffix.with_name(f"{path_without_suffix.name}.csv"))
-    write_atomically(paths[-1], _as_csv(data).encode())
+    contents = {suffix: _rendered(figure, suffix) for suffix in _METADATA} | {"csv": _as_csv(data).encode()}
+    paths = [path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}") for suffix in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        write_atomically(path, content)
     return paths
 
 
-def inline_svg(figure: "Figure", description: str, prefix: str = "") -> str:
+def inline_svg(figure: Figure, description: str, prefix: str = "") -> str:
     """Return the figure as an SVG element for a page, without background and with its ink in the page's text colour.
 
     Args:
@@ -207,10 +196,10 @@ def _with_prefix(text: str, prefix: str) -> str:
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
 
 
-def _rendered(figure: "Figure", suffix: str, **options: Any) -> bytes:
+@figure_style()
+def _rendered(figure: Figure, suffix: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    with figure_style():
-        figure.savefig(buffer, format=suffix, dpi=_PNG_DOTS_PER_INCH, metadata=_METADATA[suffix], **options)
+    figure.savefig(buffer, format=suffix, dpi=_PNG_DOTS_PER_INCH, metadata=_METADATA[suffix], **options)
     return buffer.getvalue()
 
 
@@ -239,26 +228,13 @@ def shown_name(name: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown  # matplotlib leaves out labels that begin so
 
 
-def metric_label(metric: str, *, higher_is_better: bool) -> str:
-    """Return the label of an axis that shows a validation metric, with the direction that is better."""
-    better = "more" if higher_is_better else "less"
-    return f"validation {figure_text(metric.replace('_', ' '), _LONGEST_METRIC)}\n({better} is better)"
-
-
 def line_style(number: int) -> tuple[str, Any]:
     """Return colour and dashes by the order of the lines; the first 36 pairs differ."""
     kinds = len(LINE_STYLES)
     return LINE_STYLES[number % kinds][0], LINE_STYLES[(number + number // kinds) % kinds][1]
 
 
-def legend_patches(colours: Mapping[Any, str]) -> list[Any]:
-    """Return one coloured patch per label, for a legend."""
-    from matplotlib.patches import Patch
-
-    return [Patch(color=colour, linewidth=0, label=str(label)) for label, colour in colours.items()]
-
-
-def whole_number_axis(axes: "Axes") -> None:
+def whole_number_axis(axes: Axes) -> None:
     """Give the x axis whole numbers as ticks, even if it shows a single one."""
     from matplotlib.ticker import MaxNLocator
 
@@ -287,8 +263,10 @@ def axis_limits(values: npt.ArrayLike, inner: tuple[float, float] = (0.02, 0.98)
     return low - margin, high + margin
 
 
-def set_metric_limits(axes: "Axes", values: npt.ArrayLike, *, higher_is_better: bool) -> tuple[float, float]:
-    """Limit the y axis to all values, or all but the worst tenth if that lies far out; return the limits."""
+def metric_axis(axes: Axes, metric: str, values: npt.ArrayLike, *, higher_is_better: bool) -> tuple[float, float]:
+    """Label the y axis with the metric; limit it to all values, or all but the worst tenth if that lies far out."""
+    name, better = figure_text(metric.replace("_", " "), _LONGEST_METRIC), "more" if higher_is_better else "less"
+    axes.set_ylabel(f"validation {name}\n({better} is better)")
     limits = axis_limits(values, (0.1, 1.0) if higher_is_better else (0.0, 0.9))
     axes.set_ylim(*limits)
     return limits
@@ -305,16 +283,12 @@ class Band:
 
 
 def draw_bands(
-    axes: "Axes", bands: Sequence[Band], *, first: int = 0, far_apart: float = FAR_APART, marker: str | None = None
+    axes: Axes, bands: Sequence[Band], *, first: int = 0, far_apart: float = _FAR_APART, marker: str | None = None
 ) -> None:
     """Draw the means as lines, each with a band of one standard deviation to either side.
 
-    Args:
-        axes: Where to draw; the y axis becomes logarithmic if the means are positive and far apart.
-        bands: The means; a band ends where a logarithmic axis does.
-        first: The number of the first line's style.
-        far_apart: The ratio of the largest to the smallest mean from which the axis is logarithmic.
-        marker: The marker of each point.
+    The y axis becomes logarithmic if the means are positive and the largest is more than `far_apart` times the
+    smallest; a band ends where such an axis does. `first` is the number of the first line's style.
     """
     means = np.concatenate([band.mean for band in bands])
     floor = -np.inf
@@ -336,7 +310,7 @@ def draw_bands(
         axes.set_ylim(bottom=floor)
 
 
-def is_far_apart(values: FloatArray, ratio: float = FAR_APART) -> bool:
+def is_far_apart(values: FloatArray, ratio: float = _FAR_APART) -> bool:
     """Return whether all finite values are positive and the largest is more than `ratio` times the smallest."""
     found = values[np.isfinite(values)]
     return bool(found.size and found.min() > 0 and found.max() > ratio * found.min())
@@ -347,7 +321,7 @@ def band_words(seeds: int) -> str:
     return "one seed" if seeds == 1 else f"mean of {seeds} seeds, band: ±1 standard deviation"
 
 
-def add_legend(figure: "Figure", axes: "Axes") -> None:
+def add_legend(figure: Figure, axes: Axes) -> None:
     """Add the names of the lines above everything, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     room = figure.get_size_inches()[0] * _CHARACTERS_PER_INCH
@@ -355,13 +329,18 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
     figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)))
 
 
-def add_note(figure: "Figure", *parts: str) -> None:
-    """Add a note below everything, such as what was averaged; empty parts are left out."""
+def add_patch_legend(figure: Figure, colours: Mapping[str, str]) -> None:
+    """Add a coloured patch for each label above everything; nothing if there is no label."""
+    from matplotlib.patches import Patch
+
+    if colours:
+        handles = [Patch(color=colour, linewidth=0, label=label) for label, colour in colours.items()]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(7, len(handles)), handlelength=1.0)
+
+
+def add_note(figure: Figure, *parts: str, diverged: Sequence[str] = ()) -> None:
+    """Add a note below everything, such as what was averaged and how many trainings diverged, if any."""
+    lost = f"{len(diverged)} of the trainings diverged" if diverged else ""
     characters = round(figure.get_size_inches()[0] * _NOTE_CHARACTERS_PER_INCH)
-    lines = textwrap.wrap(figure_text("; ".join(part for part in parts if part)), characters)
+    lines = textwrap.wrap(figure_text("; ".join(filter(None, (*parts, lost)))), characters)
     figure.supxlabel("\n".join(lines), fontsize=_NOTE_SIZE, color=GREY)
-
-
-def diverged_words(sentences: Sequence[str]) -> str:
-    """Return how many trainings diverged, each of which has a sentence; empty for none."""
-    return f"{len(sentences)} of the trainings diverged" if sentences else ""

@@ -3,30 +3,18 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from evomal.engine import Score
 from evomal.figures import style
-from evomal.figures.data import (
-    FIRST_SEED,
-    TrainingOptions,
-    mean_and_deviation,
-    schedule_of,
-    span,
-    table,
-    trained_models,
-)
-from evomal.figures.style import Band, FloatArray
+from evomal.figures.data import TrainingOptions, mean_and_deviation, span, table, trained_models
+from evomal.figures.style import Axes, Band, Figure, FloatArray
 from evomal.tasks.metrics import metric_label, metric_scale
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -69,7 +57,6 @@ class TrainingCurves:
     task: str
     metric: str
     steps: int
-    seeds: tuple[int, ...]
     losses: tuple[TrainingCurve, ...]
     sentences: tuple[str, ...]
     """One for each training that diverged."""
@@ -90,13 +77,7 @@ class TrainingCurves:
 
 
 def training_curves(
-    task: Task,
-    losses: Losses,
-    *,
-    points: int = 50,
-    seeds: int = 5,
-    seed: int = FIRST_SEED,
-    **options: Unpack[TrainingOptions],
+    task: Task, losses: Losses, *, points: int = 50, **options: Unpack[TrainingOptions]
 ) -> TrainingCurves:
     """Train with each loss and record its curve.
 
@@ -104,8 +85,6 @@ def training_curves(
         task: The task.
         losses: Losses, names of losses or loss files.
         points: About how many points a curve has; the training loss at a point is that of one batch.
-        seeds: The number of trainings with each loss.
-        seed: The first seed.
         options: See `evomal.figures.data.TrainingOptions`.
 
     Returns:
@@ -113,48 +92,41 @@ def training_curves(
     """
     scores: dict[str, list[Score]] = {}
     sentences = []
-    for trained in trained_models(task, losses, seeds=seeds, seed=seed, curve_points=points, **options):
-        scores.setdefault(trained.name, []).append(trained.score)
-        sentences += [trained.sentence] if trained.sentence else []
-    schedule = schedule_of(task, options)
-    return TrainingCurves(
-        task=task.name,
-        metric=task.metric.name,
-        steps=schedule.steps,
-        milestones=schedule.milestones,
-        seeds=tuple(range(seed, seed + seeds)),
-        losses=tuple(TrainingCurve(name, tuple(found)) for name, found in scores.items()),
-        sentences=tuple(sentences),
-    )
+    for trained in trained_models(task, losses, curve_points=points, **options):
+        scores.setdefault(trained.name, []).append(replace(trained.score, model=None))
+        sentences += [trained.sentence] if trained.score.diverged else []
+    schedule = task.recipe.schedule(options.get("steps"), options.get("milestones"))
+    curves = tuple(TrainingCurve(name, tuple(found)) for name, found in scores.items())
+    return TrainingCurves(task.name, task.metric.name, schedule.steps, curves, tuple(sentences), schedule.milestones)
 
 
 _UNLIKE = 10.0  # a line whose range is so many times smaller would look flat beside another
 
 
-def draw_training_curves(data: TrainingCurves) -> "Figure":
+@style.figure_style()
+def draw_training_curves(data: TrainingCurves) -> Figure:
     """Draw the validation metric on the left and the training loss on the right."""
     curves = [curve for curve in data.losses if curve.trained]
     if not curves:
         return style.sentence_figure("; ".join(data.sentences))
     figure = style.new_figure("page", 2.7)
-    with style.figure_style():
-        left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
-        scale = metric_scale(data.metric)
-        found = [(curve, *curve.over_seeds("validation")) for curve in curves]
-        bands = [Band(curve.name, curve.steps, scale * mean, scale * spread) for curve, mean, spread in found]
-        style.draw_bands(left, bands)
-        left.set_ylabel(f"validation {style.figure_text(metric_label(data.metric))}")
-        _draw_training_loss(right, curves)
-        for axes in (left, right):
-            axes.set_xlabel("training step")
-            axes.set_xlim(0, data.steps)
-        style.add_legend(figure, left)
-        diverged = style.diverged_words(data.sentences)
-        style.add_note(figure, data.task, style.band_words(len(data.seeds)), diverged)
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
+    scale = metric_scale(data.metric)
+    found = [(curve, *curve.over_seeds("validation")) for curve in curves]
+    style.draw_bands(
+        left, [Band(curve.name, curve.steps, scale * mean, scale * spread) for curve, mean, spread in found]
+    )
+    left.set_ylabel(f"validation {style.figure_text(metric_label(data.metric))}")
+    _draw_training_loss(right, curves)
+    for axes in (left, right):
+        axes.set_xlabel("training step")
+        axes.set_xlim(0, data.steps)
+    style.add_legend(figure, left)
+    style.add_note(figure, data.task, style.band_words(len(curves[0].scores)), diverged=data.sentences)
     return figure
 
 
-def _draw_training_loss(axes: "Axes", curves: Sequence[TrainingCurve]) -> None:
+def _draw_training_loss(axes: Axes, curves: Sequence[TrainingCurve]) -> None:
     """The training losses, each from its least to its most if one scale cannot show them all."""
     found = [curve.over_seeds("training_loss") for curve in curves]
     lows = [float(np.min(mean[np.isfinite(mean)], initial=math.inf)) for mean, _ in found]

@@ -1,7 +1,7 @@
 """Representations: the inputs of trained models' last layer for the test rows, in two dimensions by t-SNE."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -12,25 +12,20 @@ from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import (
-    FIRST_SEED,
     TrainedModel,
     TrainingOptions,
     fixed_rows,
+    row_words,
     schedule_of,
     table,
     trained_models,
 )
-from evomal.figures.style import GREY, INK, FloatArray
+from evomal.figures.style import GREY, INK, Axes, Figure, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
 from evomal.tasks.metrics import metric_text
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
-from evomal.verdict.words import schedule_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LEAST_ROWS = 10
 _PERPLEXITY = 30.0
@@ -72,16 +67,12 @@ class Representations:
     sentences: tuple[str, ...]
     """Why there is no picture of a loss."""
 
-    @property
-    def colour_name(self) -> str:
-        """What the colours stand for."""
-        return {"classification": "class", "regression": "target", "multilabel": "labels"}[self.kind]
-
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per point of each picture."""
         colours = self.colours.tolist() if self.kind == "regression" else self.colours.astype(np.int64).tolist()
+        colour_name = {"classification": "class", "regression": "target", "multilabel": "labels"}[self.kind]
         return table(
-            ("loss", "row", self.colour_name, "x", "y"),
+            ("loss", "row", colour_name, "x", "y"),
             (
                 (found.name, row, colours[row], *found.places[row].tolist())
                 for found in self.losses
@@ -91,7 +82,7 @@ class Representations:
 
 
 def representations(
-    task: Task, losses: Losses, *, samples: int = 1000, seed: int = FIRST_SEED, **options: Unpack[TrainingOptions]
+    task: Task, losses: Losses, *, samples: int = 1000, **options: Unpack[TrainingOptions]
 ) -> Representations:
     """Train with each loss from one seed, and lay out test rows by the inputs of the last layer.
 
@@ -99,8 +90,7 @@ def representations(
         task: The task.
         losses: Losses, names of losses or loss files.
         samples: The number of test rows, the same for every loss.
-        seed: The seed of the trainings and of t-SNE.
-        options: See `evomal.figures.data.TrainingOptions`.
+        options: See `evomal.figures.data.TrainingOptions`; there is one seed, which is also that of t-SNE.
 
     Returns:
         One picture per loss. t-SNE is scikit-learn's (van der Maaten and Hinton, 2008), from the principal components,
@@ -109,29 +99,29 @@ def representations(
     Raises:
         InputError: If there are fewer than ten rows.
     """
-    if samples < LEAST_ROWS or len(task.test) < LEAST_ROWS:
-        what, number = ("samples", samples) if samples < LEAST_ROWS else ("test rows", len(task.test))
-        raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
+    for what, number in (("samples", samples), ("test rows", len(task.test))):
+        if number < LEAST_ROWS:
+            raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
     part = fixed_rows(task.test, samples, "representation")
     classes = part.targets if task.kind == "classification" else None
+    options["seeds"] = 1
     announce = options.get("announce")
     pictures: list[Representation] = []
     sentences: list[str] = []
-    for trained in trained_models(task, losses, seed=seed, **options):
-        if announce is not None and trained.model is not None:
+    for trained in trained_models(task, losses, **options):
+        if announce is not None and not trained.score.diverged:
             announce(f"laying out {len(part):,} rows by t-SNE")
-        found = _pictured(trained, part.inputs, classes, seed)
+        found = _pictured(trained, part.inputs, classes)
         if isinstance(found, str):
             sentences.append(found)
         else:
             pictures.append(found)
-    schedule = schedule_of(task, options)
     return Representations(
         task=task.name,
         kind=task.kind,
         metric=task.metric.name,
-        schedule=schedule_words(schedule.steps, schedule.milestones),
-        seed=seed,
+        schedule=schedule_of(task, options),
+        seed=trained.score.seed,  # at least one loss was trained with
         rows=len(part),
         all_rows=len(task.test),
         classes=task.outputs if task.kind == "classification" else 0,
@@ -195,12 +185,13 @@ def same_class_neighbours(features: FloatArray, classes: npt.NDArray[Any]) -> fl
     return float((classes[nearest] == classes).mean())
 
 
-def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None, seed: int) -> Representation | str:
+def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None) -> Representation | str:
     """The picture, or a sentence that says why there is none."""
-    if trained.model is None:
+    model = trained.score.model
+    if model is None:
         return trained.sentence
-    parameter = next(trained.model.parameters())
-    found = penultimate(trained.model, inputs.to(parameter.device, parameter.dtype))
+    parameter = next(model.parameters())
+    found = penultimate(model, inputs.to(parameter.device, parameter.dtype))
     if found is None:
         return f"{trained.name}: the model has no last linear or convolutional layer, so there is none before it"
     features, layer = found
@@ -212,7 +203,7 @@ def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None, see
         name=trained.name,
         layer=layer,
         features=features.shape[1],
-        places=laid_out(features, seed=seed),
+        places=laid_out(features, seed=trained.score.seed),
         same_class_neighbours=None if classes is None else same_class_neighbours(features, classes.numpy()),
         test=trained.score.test,
     )
@@ -235,36 +226,35 @@ _LABEL_DISTANCE = 0.085  # of a panel's side
 _HEIGHTS = {1: 3.2, 2: 3.2, 3: 2.4, 4: 1.9}
 
 
-def draw_representations(data: Representations) -> "Figure":
+@style.figure_style()
+def draw_representations(data: Representations) -> Figure:
     """Draw one picture per loss, without ticks: in t-SNE only neighbourhood has a meaning."""
     if not data.losses:
         return style.sentence_figure("; ".join(data.sentences))
-    beside = min(len(data.losses), _MOST_BESIDE)
-    with style.figure_style():
-        figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=_HEIGHTS[beside])
-        for axes, found in zip(grid, data.losses, strict=True):
-            points = _draw_points(axes, data, found)
-            axes.set_title(style.shown_name(found.name))
-            metric = style.figure_text(data.metric.replace("_", " "))
-            axes.set_xlabel(f"test {metric} {metric_text(found.test, data.metric)}")
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[["top", "right"]].set_visible(True)
-            axes.spines[:].set_color(GREY)
-        if data.kind != "classification":
-            label = "number of labels" if data.kind == "multilabel" else "target value"
-            bar = figure.colorbar(points, ax=grid, label=label, shrink=0.9)
-            bar.outline.set_linewidth(0)
-        rows = f"{data.rows:,}{'' if data.rows == data.all_rows else f' of {data.all_rows:,}'} test rows"
-        about = f"{data.task}, {data.schedule}, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"
-        is_labelled = data.kind == "classification" and data.classes <= _MOST_LABELS
-        labels = "numbers: classes, near the medians of their rows" if is_labelled else ""
-        repeated = f"colours repeat every {len(CLASS_COLOURS)} classes" if data.classes > len(CLASS_COLOURS) else ""
-        style.add_note(figure, about, labels, repeated, *data.sentences)
+    height = _HEIGHTS[min(len(data.losses), _MOST_BESIDE)]
+    figure, grid = style.panels(len(data.losses), most=_MOST_BESIDE, height=height)
+    metric = style.figure_text(data.metric.replace("_", " "))
+    for axes, found in zip(grid, data.losses, strict=True):
+        points = _draw_points(axes, data, found)
+        axes.set_title(style.shown_name(found.name))
+        axes.set_xlabel(f"test {metric} {metric_text(found.test, data.metric)}")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[["top", "right"]].set_visible(True)
+        axes.spines[:].set_color(GREY)
+    if data.kind != "classification":
+        label = "number of labels" if data.kind == "multilabel" else "target value"
+        figure.colorbar(points, ax=grid, label=label, shrink=0.9).outline.set_linewidth(0)
+    rows = row_words(data.rows, data.all_rows, "test")
+    about = f"{data.task}, {data.schedule}, seed {data.seed}: t-SNE of the last layer's inputs for {rows}"
+    is_labelled = data.kind == "classification" and data.classes <= _MOST_LABELS
+    labels = "numbers: classes, near the medians of their rows" if is_labelled else ""
+    repeated = f"colours repeat every {len(CLASS_COLOURS)} classes" if data.classes > len(CLASS_COLOURS) else ""
+    style.add_note(figure, about, labels, repeated, *data.sentences)
     return figure
 
 
-def _draw_points(axes: "Axes", data: Representations, found: Representation) -> Any:
+def _draw_points(axes: Axes, data: Representations, found: Representation) -> Any:
     size = float(np.clip(3000 / data.rows, 1.5, 12))
     x, y = found.places.T
     if data.kind != "classification":
@@ -272,17 +262,15 @@ def _draw_points(axes: "Axes", data: Representations, found: Representation) -> 
     classes = data.colours.astype(np.int64)
     colours = [CLASS_COLOURS[number % len(CLASS_COLOURS)] for number in classes]
     points = axes.scatter(x, y, c=colours, s=size, linewidths=0)
-    present = np.unique(classes)
-    if len(present) <= _MOST_LABELS:
-        _draw_labels(axes, found.places, classes, present)
+    if len(np.unique(classes)) <= _MOST_LABELS:
+        _draw_labels(axes, found.places, classes)
     return points
 
 
-def _draw_labels(
-    axes: "Axes", places: FloatArray, classes: npt.NDArray[np.int64], present: npt.NDArray[np.int64]
-) -> None:
+def _draw_labels(axes: Axes, places: FloatArray, classes: npt.NDArray[np.int64]) -> None:
     from matplotlib.patheffects import withStroke
 
+    present = np.unique(classes)
     low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
     medians = np.stack([np.median(places[classes == number], axis=0) for number in present])
     spots = low + (high - low) * _spread((medians - low) / (high - low))

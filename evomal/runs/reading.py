@@ -229,12 +229,14 @@ class Runs:
             groups.setdefault((run.task, run.metric), {}).setdefault(run.method, []).append(run)
         return groups
 
-    def only(self) -> Run | None:
-        """The only run, or None if there is none. Raises InputError if there are several."""
+    def only(self) -> Run:
+        """The only run. Raises InputError if there is none, or several."""
+        if not self.runs:
+            raise InputError(self.sentence)
         if len(self.runs) > 1:
             first = self.runs[0].folder
             raise InputError(f"one run was expected but got {len(self.runs)}: name one of them, such as {first}")
-        return self.runs[0] if self.runs else None
+        return self.runs[0]
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evomal.errors import InputError
 from evomal.figures.ancestry import ancestry, changed
 from evomal.runs.reading import Run, Runs, RunState, read_runs
 from tests.figures.records import record, row, settings
@@ -27,8 +28,8 @@ def family(folder, rows, **described):
 
 def test_the_family_of_the_best_is_found_and_copies_are_left_out(tmp_path):
     data = family(tmp_path, FAMILY)
-    assert [(row.generation, row.place, row.origin) for row in data.ancestors] == [
-        (1, 0, "initial"), (1, 1, "initial"), (1, 2, "initial"), (2, 1, "crossover"), (4, 0, "crossover"),
+    assert [(at.generation, at.index, at.origin) for at in (row.candidate for row in data.ancestors)] == [
+        (0, 0, "initial"), (0, 1, "initial"), (0, 2, "initial"), (1, 1, "crossover"), (3, 0, "crossover"),
     ]  # fmt: skip
     assert data.edges == ((0, 3), (1, 3), (3, 4), (2, 4))
     assert data.left_out == 3  # the copy, the crossover that gave back its parent, and the elite behind it
@@ -98,10 +99,10 @@ def test_who_has_no_ancestors_says_why(tmp_path, rows, sentence):
     assert len(data.changes()) == len(data.ancestors)
 
 
-def test_no_run_says_so(tmp_path):
-    data = ancestry(read_runs([tmp_path]))
-    assert (data.ancestors, data.main_line, data.changes()) == ((), (), ())
-    assert data.sentence == f"there is no run in {tmp_path}"
+def test_no_run_is_an_error(tmp_path):
+    with pytest.raises(InputError) as refusal:
+        ancestry(read_runs([tmp_path]))
+    assert str(refusal.value) == f"there is no run in {tmp_path}"
 
 
 def test_long_lines_of_copies_and_of_changes_are_followed_to_their_end():

@@ -1,6 +1,6 @@
 """Family trees as they are drawn."""
 
-from evomal.figures.ancestry import Ancestry, ancestry, change_lines, draw_ancestry
+from evomal.figures.ancestry import ancestry, change_lines, draw_ancestry
 from evomal.figures.style import BLUE, VERMILLION
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
@@ -70,6 +70,7 @@ def test_one_candidate_alone_is_drawn_with_the_reason(tmp_path):
     ]
 
 
-def test_nothing_to_draw_is_a_sentence():
-    data = Ancestry("", "", "", False, (), 0, "nothing was trained in this run")
-    assert [text.get_text() for text in draw_ancestry(data).texts] == ["nothing was trained in this run"]
+def test_nothing_to_draw_is_a_sentence(tmp_path):
+    assert [text.get_text() for text in drawn(family(tmp_path, [row(0, 0)])).texts] == [
+        "nothing was trained in this run"
+    ]

@@ -1,8 +1,10 @@
 """Fronts, against every pair of losses compared."""
 
 import numpy as np
+import pytest
 
-from evomal.figures.front import front
+from evomal.errors import InputError
+from evomal.figures.front import formula_of, front
 from evomal.methods.archive import Archive
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
@@ -17,7 +19,7 @@ def test_the_front_is_what_nothing_beats(tmp_path):
         row(1, 3, 2.0, genome=SIZES[6]), row(1, 4, 9.0, genome=SIZES[3]), row(1, 5, 5.0, genome=SIZES[4]),
     ]  # fmt: skip
     data = front(read_runs([record(tmp_path, rows)]))
-    assert [(point.size, point.value, point.generation) for point in data.best] == [(3, 6, 1), (4, 5, 1), (6, 2, 2)]
+    assert [(p.size, p.value, p.candidate.generation) for p in data.best] == [(3, 6, 0), (4, 5, 0), (6, 2, 1)]
     assert data.columns()["size"] == [3, 3, 4, 4, 5, 6]
     assert data.columns()["value"] == [6.0, 9.0, 5.0, 5.0, 5.0, 2.0]
     assert data.columns()["on front"] == [True, False, True, False, False, True]
@@ -58,7 +60,10 @@ def test_formulas_are_simplified_where_that_is_quick_and_texts_stand_as_they_are
         row(0, 2, 2.0, genome="[1.0]"), row(0, 3, 5.0, genome="abs(sub(f, y))", weights=[1.0]),
         row(0, 4, 6.0, genome="a stranger's"),
     ]  # fmt: skip
-    formulas = {point.candidate.index: point.formula() for point in front(read_runs([record(tmp_path, rows)])).points}
+    formulas = {
+        point.candidate.index: formula_of(point.candidate)
+        for point in front(read_runs([record(tmp_path, rows)])).points
+    }
     assert formulas[0] == "2*Abs(f - y)"
     assert {index: formulas[index] for index in (1, 2, 3, 4)} == {index: rows[index].genome for index in (1, 2, 3, 4)}
 
@@ -68,13 +73,15 @@ def test_sizes_count_what_the_genome_is_made_of(tmp_path):
     assert ([point.size for point in numbers.points], numbers.unit) == ([2], "numbers")
     form = front(read_runs([record(tmp_path / "m", [row(0, 0, 1.0, genome="network")], method="ml3")]))
     assert ([point.size for point in form.points], form.unit) == ([1], "")
-    assert form.points[0].formula() == "softplus(W3·relu(W2·relu(W1·(f, y))))"
+    assert formula_of(form.points[0].candidate) == "softplus(W3·relu(W2·relu(W1·(f, y))))"
 
 
 def test_odd_runs_have_a_front_all_the_same(tmp_path):
     odd = front(read_runs([record(tmp_path / "odd", [row(0, 0, 1.0, genome="abs("), row(0, 1, 2.0)])]))
     assert ([point.value for point in odd.best], odd.unsized) == ([2.0], 1)
     rejected = front(read_runs([record(tmp_path / "rejected", [row(0, 0)])]))
-    assert (rejected.points, rejected.best, rejected.sentence) == ((), (), "nothing was trained in this run")
+    assert (rejected.points, rejected.best, rejected.unsized) == ((), (), 0)
     (tmp_path / "none").mkdir()
-    assert front(read_runs([tmp_path / "none"])).sentence == f"there is no run in {tmp_path / 'none'}"
+    with pytest.raises(InputError) as refusal:
+        front(read_runs([tmp_path / "none"]))
+    assert str(refusal.value) == f"there is no run in {tmp_path / 'none'}"

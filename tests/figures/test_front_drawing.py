@@ -2,7 +2,7 @@
 
 import pytest
 
-from evomal.figures.front import Front, draw_front, front
+from evomal.figures.front import draw_front, front
 from evomal.figures.style import BLUE
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
@@ -59,6 +59,7 @@ def test_one_loss_and_odd_names_are_drawn(tmp_path):
     assert axes.get_ylim() == (-0.05, 0.05)
 
 
-def test_nothing_to_draw_is_a_sentence():
-    data = Front("", "", "", False, (), 0, "nothing was trained in this run")
-    assert [text.get_text() for text in draw_front(data).texts] == ["nothing was trained in this run"]
+def test_nothing_to_draw_is_a_sentence(tmp_path):
+    assert [text.get_text() for text in drawn(record(tmp_path, [row(0, 0)])).texts] == [
+        "nothing was trained in this run"
+    ]

@@ -15,7 +15,7 @@ BOWL = 1 + POSITIONS**2
 def data(*heights, two_d=False, of="task", sentences=()):
     losses = tuple(Landscape(f"loss {number}", tuple(range(len(one))), one) for number, one in enumerate(heights))
     name = "squared error" if of == "task" else "training loss"
-    return Landscapes("own", of, name, two_d, POSITIONS, "20 steps", 50, 120, losses, sentences)
+    return Landscapes("own", of, name, POSITIONS, "20 steps", "50 of 120 training rows", losses, sentences, two_d)
 
 
 def texts(figure):
@@ -73,7 +73,7 @@ def test_a_flat_landscape_and_one_that_is_nowhere_finite_can_be_drawn():
 def test_the_sentence_stands_where_everything_diverged():
     figure = draw_landscapes(data(sentences=("mse, seed 0: lost",)))
     assert texts(figure) == ["mse, seed 0: lost"]
-    partly = dataclasses.replace(data(BOWL[None]), sentences=("mse, seed 0: lost",), rows=120)
+    partly = dataclasses.replace(data(BOWL[None]), sentences=("mse, seed 0: lost",), row_words="120 training rows")
     note = " ".join(draw_landscapes(partly).get_supxlabel().split())
     assert note == "own, 20 steps, 120 training rows; one seed; 1 of the trainings diverged"
 

@@ -7,10 +7,9 @@ from evomal.figures.style import (
     drawable,
     figure_style,
     figure_text,
-    metric_label,
+    metric_axis,
     new_figure,
     sentence_figure,
-    set_metric_limits,
     whole_number_axis,
 )
 
@@ -34,12 +33,12 @@ def axes():
     ],
 )
 def test_the_worst_are_cut_off_where_they_lie_far_out(axes, values, higher_is_better, limits):
-    assert set_metric_limits(axes, values, higher_is_better=higher_is_better) == pytest.approx(limits)
+    assert metric_axis(axes, "mse", values, higher_is_better=higher_is_better) == pytest.approx(limits)
     assert axes.get_ylim() == pytest.approx(limits)
 
 
 def test_without_a_value_the_axis_stays_as_it_is(axes):
-    assert set_metric_limits(axes, [np.nan], higher_is_better=False) == (0, 1)
+    assert metric_axis(axes, "mse", [np.nan], higher_is_better=False) == (0, 1)
 
 
 def test_values_beyond_computing_are_brought_nearer():
@@ -54,9 +53,11 @@ def test_counts_have_whole_ticks(axes):
     assert [tick for tick in axes.get_xticks() if 3.5 <= tick <= 4.5] == [4]
 
 
-def test_labels_say_which_way_is_better():
-    assert metric_label("error_rate", higher_is_better=False) == "validation error rate\n(less is better)"
-    assert metric_label("$" * 30, higher_is_better=True) == "validation " + r"\$" * 23 + "…\n(more is better)"
+def test_labels_say_which_way_is_better(axes):
+    metric_axis(axes, "error_rate", [1.0], higher_is_better=False)
+    assert axes.get_ylabel() == "validation error rate\n(less is better)"
+    metric_axis(axes, "$" * 30, [1.0], higher_is_better=True)
+    assert axes.get_ylabel() == "validation " + r"\$" * 23 + "…\n(more is better)"
 
 
 def test_texts_of_strangers_are_no_mathematics_and_have_glyphs(axes):

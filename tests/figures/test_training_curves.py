@@ -22,7 +22,7 @@ def score(seed, test, *points):
 def test_curves_are_those_of_ordinary_trainings():
     task = classification()
     found = training_curves(task, ["ce", "focal"], points=4, seeds=2, **FAST)
-    assert (found.task, found.metric, found.steps, found.seeds) == ("own", "error_rate", 20, (1000, 1001))
+    assert (found.task, found.metric, found.steps) == ("own", "error_rate", 20)
     for curve in found.losses:
         expected = [evomal.train(task, curve.name, seed=seed, curve_points=4, **FAST) for seed in (1000, 1001)]
         assert list(curve.scores) == expected

@@ -15,7 +15,7 @@ def curve(name, validation, losses, outcome="trained", seeds=2):
 
 
 def data(*curves, metric="error_rate", sentences=()):
-    return TrainingCurves("own", metric, 15, (0, 1), curves, sentences)
+    return TrainingCurves("own", metric, 15, curves, sentences)
 
 
 def test_both_panels_show_the_means(tmp_path):

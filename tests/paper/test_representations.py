@@ -132,7 +132,8 @@ def test_a_trained_model_s_picture_of_separable_classes():
 def test_colours_are_classes_targets_or_the_number_of_labels():
     task = regression()
     found = representations(task, ["mse"], samples=20, **FAST)
-    assert (found.rows, found.all_rows, found.colour_name) == (20, 40, "target")
+    assert (found.rows, found.all_rows) == (20, 40)
+    assert set(found.columns()) == {"loss", "row", "target", "x", "y"}
     assert set(found.colours) <= set(task.test.targets[:, 0].double().tolist())
     rng = np.random.default_rng(0)
     labels = (rng.random((100, 3)) < 0.5).astype(float)

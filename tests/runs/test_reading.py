@@ -77,7 +77,8 @@ def test_damaged_runs_are_left_out_unless_there_is_no_other(tmp_path):
 def test_no_run_is_said_and_no_folder_is_an_error(tmp_path):
     found = read_runs([tmp_path])
     assert (found.runs, found.sentence) == ((), f"there is no run in {tmp_path}")
-    assert found.only() is None
+    with pytest.raises(InputError, match="there is no run in"):
+        found.only()
     with pytest.raises(InputError, match=r"nowhere: is not a folder$"):
         read_runs([tmp_path, tmp_path / "nowhere"])
 
