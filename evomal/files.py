@@ -1,33 +1,131 @@
-"""Files that are written atomically."""
+"""Files that may be a stranger's, opened safely, and files that are written atomically.
+
+Every file that evomal reads may come from somebody else, with a run folder or alone. What was meant as a regular file
+can then be a link to another file, a pipe that never ends or a device: opening it must neither block nor leave the
+folder. Nothing here follows a link at the end of a path unless a person named that path.
+"""
 
 import contextlib
+import errno
 import glob
 import os
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, Literal
 
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
+
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
 
 
-def create_folder(folder: Path) -> Path:
-    """Creates the folder, and those above it, if missing; returns it."""
+class MissingFileError(InputError):
+    """There is no such file."""
+
+
+def read_foreign(path: Path, *, limit: int, follow_links: bool = False) -> bytes:
+    """Returns the content of a file that may be a stranger's.
+
+    Args:
+        path: The file.
+        limit: The largest number of bytes that is read.
+        follow_links: Whether the file may be a link: only where a person named it, not where it was found in a folder.
+
+    Raises:
+        MissingFileError: There is no such file.
+        InputError: It cannot be read, or it is a link, not a regular file, or too large.
+    """
+    with open_foreign(path, follow_links=follow_links) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path}: must have at most {limit:,} bytes but has more")
+    return content
+
+
+def find_foreign(path: Path, *, limit: int) -> bytes | None:
+    """Returns the content of a file in a folder as `read_foreign` does, or None if there is no such file."""
+    try:
+        return read_foreign(path, limit=limit)
+    except MissingFileError:
+        return None
+
+
+@contextlib.contextmanager
+def open_foreign(
+    path: Path, *, writable: bool = False, create: bool = False, follow_links: bool = False
+) -> Iterator[BinaryIO]:
+    """Opens a regular file that may be a stranger's; never waits for the other end of a pipe.
+
+    Args:
+        path: The file.
+        writable: Whether to open it to read and write; writing appends.
+        create: Whether to create the file if it is missing.
+        follow_links: As in `read_foreign`.
+
+    Raises:
+        MissingFileError: There is no such file, or no folder for it.
+        InputError: It cannot be read, or it is a link or not a regular file.
+        EvomalError: The file cannot be written; also for an error of the system inside the block.
+    """
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY)
+    flags |= (os.O_CREAT if create else 0) | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        require_regular(path, missing_ok=create, follow_links=follow_links)
+        mode: Literal["r+b", "rb"] = "r+b" if writable else "rb"
+        with open(path, mode, opener=lambda name, _: os.open(name, flags, 0o666)) as file:
+            _require_regular(path, os.fstat(file.fileno()))  # another file may have taken its place
+            yield file
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: there is no such file") from None
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP:
+            raise InputError(f"{path}: must be a regular file but is a link") from None
+        reason = getattr(error, "strerror", None) or error  # a ValueError is about a name that no file can have
+        if writable:
+            raise EvomalError(f"{path}: cannot be written: {reason}") from None
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+
+
+def require_regular(path: Path, *, missing_ok: bool = False, follow_links: bool = False) -> None:
+    """Raises InputError unless the path is a regular file; other errors of the system are the caller's to explain."""
+    try:
+        _require_regular(path, os.stat(path, follow_symlinks=follow_links))
+    except FileNotFoundError:
+        if not missing_ok:
+            raise MissingFileError(f"{path}: there is no such file") from None
+
+
+def create_folder(folder: Path, *, follow_links: bool = True) -> Path:
+    """Creates the folder, and those above it, if missing; returns it.
+
+    With `follow_links=False`, for a folder inside one that may be a stranger's, the folder itself may not be a link.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
+        if not follow_links and folder.is_symlink():
+            raise InputError(f"{folder}: is a link, and nothing is written through it")
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # also a name that no file can have
+        raise InputError(f"{folder}: cannot be created: {getattr(error, 'strerror', None) or error}") from None
     return folder
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes the content atomically: after a crash the file is the old one or the new one, never a part."""
+    """Writes the content atomically: after a crash the file is the old one or the new one, never a part.
+
+    A link is replaced, and the file that it points to is left alone.
+    """
     temporary = None
     try:
-        path = path.resolve()  # a link stays a link, and the file it points to is replaced
         if path.is_dir():
             raise InputError(f"{path}: is a folder, but the name of a file was expected")
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is not a regular file, and is left alone")
-        handle, temporary = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
+        if os.path.lexists(path) and not path.is_symlink():
+            require_regular(path)
+        handle, temporary = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)  # never an existing file or a link
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -48,6 +146,12 @@ def remove_unfinished(path: Path) -> None:
     for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
         with contextlib.suppress(OSError):
             left.unlink()
+
+
+def _require_regular(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+        raise InputError(f"{path}: must be a regular file but is {kind}")
 
 
 def _prefix(path: Path) -> str:

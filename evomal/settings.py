@@ -26,6 +26,7 @@ from pydantic import (
 
 from evomal.checks import one_of, unknown_name
 from evomal.errors import InputError
+from evomal.files import read_foreign
 from evomal.text import short_repr
 
 Filter = Literal["symbolic", "dead", "rejection", "gradient"]
@@ -48,6 +49,7 @@ WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeou
 """Settings that say where candidates are computed, which changes no number: they may differ when a run is resumed."""
 
 _DEFAULT_PRESET = "quick"
+_MAX_FILE_BYTES = 1024 * 1024
 _RECIPE = ("lr", "momentum", "nesterov", "weight_decay", "batch_size")
 _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and no tree may be higher than 64
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
@@ -296,8 +298,8 @@ class SearchSettings(BaseModel):
     def from_file(cls, path: str | os.PathLike[str], *, preset: str | None = None) -> Self:
         """The settings of a TOML file over a preset: the given one, or that of its key `preset`, or `quick`."""
         given = None if preset is None else cls.preset(preset)  # outside the try, since the file did not name it
+        values = _document(Path(path))
         try:
-            values = _document(Path(path))
             own = values.pop("preset", _DEFAULT_PRESET)
             return (cls.preset(own) if given is None else given).with_changes(**values)
         except InputError as error:
@@ -388,16 +390,18 @@ def _read(text: str, annotation: Any) -> Any:
 
 
 def _document(path: Path) -> dict[str, Any]:
+    content = read_foreign(path, limit=_MAX_FILE_BYTES, follow_links=True)
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
-        raise InputError(f"is not a TOML text file: byte {error.start} is not UTF-8") from None
+        reason = f"is not a TOML text file: byte {error.start} is not UTF-8"
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"is not a TOML file: {str(error)[:1].lower()}{str(error)[1:]}") from None
+        reason = f"is not a TOML file: {str(error)[:1].lower()}{str(error)[1:]}"
     except RecursionError:
-        raise InputError("is not a settings file: its brackets are nested too deeply") from None
-    except (OSError, ValueError) as error:  # also a name no file can have, or a number too long for Python to convert
-        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        reason = "is not a settings file: its brackets are nested too deeply"
+    except ValueError as error:  # a number too long for Python to convert
+        reason = f"cannot be read: {error}"
+    raise InputError(f"{path}: {reason}")
 
 
 def preset_of_file(path: str | os.PathLike[str]) -> str:

@@ -366,8 +366,8 @@ def test_a_broken_file_is_one_sentence_with_its_name(tmp_path, content, sentence
 
 def test_a_file_that_cannot_be_read(tmp_path):
     missing = tmp_path / "missing.toml"
-    assert refusal(SearchSettings.from_file, missing) == f"{missing}: cannot be read: No such file or directory"
-    assert refusal(SearchSettings.from_file, tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+    assert refusal(SearchSettings.from_file, missing) == f"{missing}: there is no such file"
+    assert refusal(SearchSettings.from_file, tmp_path) == f"{tmp_path}: must be a regular file but is a folder"
     assert "cannot be read: " in refusal(SearchSettings.from_file, "no\0name")
 
 

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
-from evomal.files import write_atomically
+from evomal.files import MissingFileError, read_foreign, write_atomically
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
@@ -159,8 +159,21 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
         ...
         evomal.errors.InputError: missing.json: there is no such file
     """
+    return _loaded(Path(path), follow_links=True)
+
+
+def find_loss(path: Path) -> Loss | None:
+    """Reads a loss file that was found in a folder, where it may not be a link; None if there is none."""
     try:
-        return _from_document(_document(_content(Path(path))))
+        return _loaded(path, follow_links=False)
+    except MissingFileError:
+        return None
+
+
+def _loaded(path: Path, *, follow_links: bool) -> Loss:
+    content = read_foreign(path, limit=MAX_BYTES, follow_links=follow_links)
+    try:
+        return _from_document(_document(content))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -192,25 +205,6 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
     except InputError as error:
         raise InputError(f"{path}: this loss cannot be saved, as {error}") from None
     write_atomically(Path(path), content)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise InputError("is a folder, but a loss file was expected")
-        if not path.exists():
-            raise InputError("there is no such file")
-        if not path.is_file():
-            raise InputError("is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(f"a loss file has at most {MAX_BYTES} bytes but this one has more")
-    return content
 
 
 def _document(content: bytes) -> Any:

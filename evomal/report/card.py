@@ -16,8 +16,9 @@ from rich.text import Text
 
 from evomal.errors import InputError
 from evomal.figures.loss_shape import LossShape, draw_loss, loss_shape
+from evomal.files import find_foreign, read_foreign
 from evomal.losses import Loss, load_loss
-from evomal.losses.files import loss_document
+from evomal.losses.files import MAX_BYTES, loss_document
 from evomal.losses.loss import Provenance
 from evomal.report.pages import figure_markup, mathml, render, versions
 from evomal.text import (
@@ -195,7 +196,7 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         provenance=loss.provenance,
         comparison=comparison or _beside(path, "comparison.md"),
         transfer=transfer or _beside(path, "transfer.md"),
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        sha256=hashlib.sha256(read_foreign(path, limit=MAX_BYTES, follow_links=True)).hexdigest(),
         versions=versions(),
     )
 
@@ -206,19 +207,18 @@ def _classes(loss: Loss) -> int:
 
 
 def _beside(path: Path, name: str) -> str | None:
-    beside = path.with_name(name)
-    try:
-        if not beside.exists() and path.absolute().parent.parent.name == SEARCHES:
-            beside = path.absolute().parents[2] / name  # the search belongs to a comparison
-        if not beside.exists():
-            return None
-        with beside.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST_INCLUDED + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{beside}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(text) > _LONGEST_INCLUDED:
-        raise InputError(f"{beside}: must have at most {_LONGEST_INCLUDED} characters but has more")
-    return text.strip() or None
+    """The text of a file beside the loss file, or in the folder of the comparison whose search found the loss."""
+    places = [path.with_name(name)]
+    if path.absolute().parent.parent.name == SEARCHES:
+        places.append(path.absolute().parents[2] / name)
+    for place in places:
+        content = find_foreign(place, limit=_LONGEST_INCLUDED)
+        if content is not None:
+            try:
+                return content.decode().strip() or None
+            except UnicodeDecodeError as error:
+                raise InputError(f"{place}: is not a text file: byte {error.start} is not UTF-8") from None
+    return None
 
 
 def _text(value: Any) -> str:

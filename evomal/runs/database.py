@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
+from evomal.files import MissingFileError, open_foreign, require_regular
 from evomal.runs.canonical import checksum
 
 MAX_ROW_BYTES = 64 * 1024 * 1024
 PATIENCE_SECONDS = 60.0
+_COMPANIONS = ("-journal", "-wal", "-shm")
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ENVIRONMENT = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -32,12 +34,13 @@ _PRECISELY = {
 
 
 def require_record(path: Path) -> None:
-    """An error unless there is a file that can be a record."""
+    """An error unless there is a file that can be a record, and nothing but files where SQLite keeps its journal."""
     try:
         if not os.path.lexists(path):
             raise InputError(f"{path.parent}: holds no run, as there is no {path.name} in it")
-        if not path.is_file():
-            raise InputError(f"{path}: is not a regular file")
+        for name in (path.name, *(f"{path.name}{ending}" for ending in _COMPANIONS)):
+            # SQLite follows links and waits for pipes.
+            require_regular(path.with_name(name), missing_ok=name != path.name)
     except OSError as error:
         raise EvomalError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -51,11 +54,14 @@ def require_writable(path: Path) -> None:
 def connect(path: Path, *, writable: bool, make: bool = False) -> sqlite3.Connection:
     """A connection that trusts nothing in the file.
 
-    A reader opens the file for writing too where it may, but with queries only: so SQLite can undo the half-made commit
-    of a writer that was killed, which it must do before anything can be read.
+    A reader opens the file to read only, unless there is a journal: SQLite must undo the half-made commit of a writer
+    that was killed before anything can be read.
     """
-    _refuse_foreign_journal(path)
-    address = f"{path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}"
+    if not make:
+        require_record(path)
+    has_journal = _checked_journal(path)
+    mode = "rwc" if make else "rw" if writable or has_journal else "ro"
+    address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
@@ -105,20 +111,19 @@ def explained(path: Path, error: sqlite3.Error) -> Exception:
     return EvomalError(f"{path}: {sentence}; what was recorded before is kept")
 
 
-def _refuse_foreign_journal(path: Path) -> None:
-    """A journal that names a further file comes from elsewhere, and may make SQLite delete that file."""
+def _checked_journal(path: Path) -> bool:
+    """Whether there is a journal; an error if it names a further file, which it may make SQLite delete."""
     journal = path.with_name(f"{path.name}-journal")
     try:
-        with journal.open("rb") as file:
+        with open_foreign(journal) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - len(_JOURNAL_MAGIC)))
-            ends_with_a_name = size > len(_JOURNAL_MAGIC) and file.read() == _JOURNAL_MAGIC
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise EvomalError(f"{journal}: cannot be read: {error.strerror}") from None
-    if ends_with_a_name:
+            names_a_file = size > len(_JOURNAL_MAGIC) and file.read() == _JOURNAL_MAGIC
+    except MissingFileError:
+        return False
+    if names_a_file:
         raise InputError(f"{journal}: belongs to several databases, and no journal of an evomal run does")
+    return True
 
 
 APPLICATION_ID = 0x65766F6D  # "evom"

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evomal.errors import EvomalError, InputError
+from evomal.files import open_foreign, read_foreign
 
 LOCK_NAME = ".run.lock"
 PROCESS_NAME = ".run.process"
 _WITHOUT_FLOCK = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
 _RETRY_SECONDS = 0.25
+_LONGEST_NAME = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,10 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self._process_file: Path | None = None
         try:
-            # Never through a link, which could point to any file.
-            self._handle = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            with open_foreign(folder / LOCK_NAME, writable=True, create=True) as file:
+                self._handle = os.dup(file.fileno())
         except OSError as error:
-            raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
+            raise EvomalError(f"{folder}: cannot be locked: {error.strerror}") from None
         try:
             self._acquire(folder)
         except BaseException:
@@ -91,16 +93,14 @@ class FolderLock:
 def is_held(folder: Path) -> bool:
     """Whether a living process holds the lock of the folder."""
     try:
-        handle = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        with open_foreign(folder / LOCK_NAME) as file:
+            try:
+                return not _flocked(file.fileno(), fcntl.LOCK_SH, 0.0)
+            except OSError:
+                holder = _holder(folder / PROCESS_NAME)
+                return holder is not None and not holder.is_dead
+    except InputError:  # there is no lock, or something that cannot be one
         return False
-    try:
-        return not _flocked(handle, fcntl.LOCK_SH, 0.0)
-    except OSError:
-        holder = _holder(folder / PROCESS_NAME)
-        return holder is not None and not holder.is_dead
-    finally:
-        os.close(handle)
 
 
 def _flocked(handle: int, kind: int, patience: float) -> bool:
@@ -146,10 +146,9 @@ def _own_name() -> bytes:
 
 def _holder(path: Path) -> Holder | None:
     try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(4096))
+        content = json.loads(read_foreign(path, limit=_LONGEST_NAME))
         process, host = content["process"], content["host"]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):  # also an InputError
         return None
     is_sensible = type(process) is int and process > 0 and isinstance(host, str) and host.isprintable()
     return Holder(process, host[:100]) if is_sensible else None

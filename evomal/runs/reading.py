@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from evomal.errors import EvomalError, InputError
-from evomal.losses import load_loss
 from evomal.losses.contract import Kind
+from evomal.losses.files import find_loss
 from evomal.losses.loss import Loss
 from evomal.methods import METHODS, learned_loss
 from evomal.methods.candidates import Candidate, State, best_of
@@ -207,7 +207,7 @@ class Run:
 
     def _best_loss(self) -> Loss | None:
         try:
-            return load_loss(self.folder / BEST_NAME)
+            return find_loss(self.folder / BEST_NAME)
         except EvomalError:
             return None
 

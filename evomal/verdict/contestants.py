@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from evomal.engine.resolve import loss_for_task, resolve_loss
 from evomal.engine.task_data import digest
 from evomal.errors import InputError
+from evomal.files import create_folder
 from evomal.losses import Loss
 from evomal.losses.catalogue import is_specified
 from evomal.losses.files import loss_document
@@ -146,7 +147,7 @@ def searched_contestants(
         for seed in range(search_seeds):
             if listener is not None:
                 listener.announce(f"searching with {method}, seed {seed} (search {next(number)} of {total})")
-            place = None if folder is None else folder / SEARCHES / f"{method}-{seed}"
+            place = None if folder is None else _search_folder(folder, f"{method}-{seed}")
             best = search(source, method=method, seed=seed, settings=settings, folder=place, listener=listener).best
             fitnesses.append(None if best is None else best.fitness)
             losses.append(None)
@@ -155,6 +156,11 @@ def searched_contestants(
                 losses[-1] = ComparedLoss.of(loss_for_task(best.loss(), on), formula)
         contestants.append(Contestant(method, tuple(losses), tuple(fitnesses)))
     return contestants
+
+
+def _search_folder(folder: Path, name: str) -> Path:
+    """The folder of a search below that of its comparison, which may be a stranger's and hold links."""
+    return create_folder(create_folder(folder / SEARCHES, follow_links=False) / name, follow_links=False)
 
 
 def require_distinct_names(names: Sequence[str]) -> None:

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from evomal.engine import Score
-from evomal.errors import EvomalError, InputError
-from evomal.files import create_folder, write_atomically
+from evomal.errors import InputError
+from evomal.files import create_folder, find_foreign, open_foreign, read_foreign, write_atomically
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
 from evomal.text import shorten
@@ -21,7 +21,7 @@ from evomal.verdict.words import Verdict
 LOG_NAME = "trainings.jsonl"
 Result = Comparison | Transfer | RateCurve
 AnyResult = TypeVar("AnyResult", bound=Document)
-_LONGEST = 64_000_000  # bytes
+_LONGEST, _LONGEST_LOG = 64_000_000, 1_000_000_000  # bytes
 _LONGEST_SENTENCE = 1_000
 
 
@@ -40,7 +40,7 @@ class TrainingLog:
             return
         self._lock = FolderLock(create_folder(folder))
         try:
-            if self._path.exists():
+            if os.path.lexists(self._path):
                 self._read(self._path, description)
             else:
                 self._append({"comparison": dict(description)})
@@ -75,22 +75,16 @@ class TrainingLog:
         if self._path is None:
             return
         line = canonical([checksum(content), content]) + "\n"
-        try:
-            with self._path.open("ab") as file:
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise EvomalError(f"{self._path}: cannot be written: {error.strerror}") from None
+        with open_foreign(self._path, writable=True, create=True) as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
 
     def _read(self, path: Path, description: Mapping[str, Any]) -> None:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise EvomalError(f"{path}: cannot be read: {error.strerror}") from None
+        content = read_foreign(path, limit=_LONGEST_LOG)
         whole, _, cut_off = content.rpartition(b"\n")
         if cut_off:
-            with path.open("r+b") as file:
+            with open_foreign(path, writable=True) as file:
                 file.truncate(len(content) - len(cut_off))
         lines = whole.split(b"\n") if whole else []
         entries = [_checked(line, f"{path}: line {number}") for number, line in enumerate(lines, 1)]
@@ -144,16 +138,11 @@ def write_result(result: Result, folder: Path) -> list[Path]:
 def read_result(kind: type[AnyResult], folder: Path) -> AnyResult | None:
     """The result of that kind that the folder holds; None if there is none, InputError if it cannot be read."""
     path = folder / f"{kind.file_name}.json"
-    if not path.is_file():
+    content = find_foreign(path, limit=_LONGEST)
+    if content is None:
         return None
     try:
-        with path.open("rb") as file:
-            content = file.read(_LONGEST + 1)
-        if len(content) > _LONGEST:
-            raise InputError(f"must have at most {_LONGEST:,} bytes but has more")
         return kind.from_dict(parsed(content.decode()))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # also an InputError
         raise InputError(f"{path}: {error}") from None
 
@@ -193,7 +182,7 @@ def recorded_verdicts(folder: Path) -> RecordedVerdicts:
             notes.append(str(error))
         except (ValueError, TypeError, ArithmeticError, LookupError):  # values that no comparison has
             notes.append(f"{folder}: the {kind.file_name} in it is not what evomal writes")
-    begun = (folder / LOG_NAME).is_file()
+    begun = os.path.lexists(folder / LOG_NAME)
     if begun and not found and not notes:
         notes.append("a comparison was begun here but is not complete: give the same command again to resume it")
     return RecordedVerdicts(tuple(found), tuple(notes), begun or bool(found) or bool(notes))

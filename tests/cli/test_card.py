@@ -65,7 +65,7 @@ def test_files_are_written_to_the_folder_and_nowhere_else(run, tmp_path):  # noq
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["{folder}", "--out", "{folder}/cards"], "{folder}: is a folder, but a loss file was expected"),
+        (["{folder}", "--out", "{folder}/cards"], "{folder}: must be a regular file but is a folder"),
         (["{folder}/none.json", "--out", "{folder}/cards"], "{folder}/none.json: there is no such file"),
         (["{bad}", "--out", "{folder}/cards"], "{bad}: a loss must use both y and f, but abs(f) does not use y"),
         (["{file}", "--out", "{file}/cards"], "{file}/cards: cannot be created: Not a directory"),

@@ -160,7 +160,7 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
         (b"[" * 100_000, "its brackets are nested too deeply"),
         (b'{"a":' * 100_000, "its brackets are nested too deeply"),
         (b"1" * 100_000, "is not a loss file"),
-        (b" " * (MAX_BYTES + 1), f"a loss file has at most {MAX_BYTES} bytes but this one has more"),
+        (b" " * (MAX_BYTES + 1), f"must have at most {MAX_BYTES:,} bytes but has more"),
         (b'{"format": "evomal-loss", "format": "evomal-loss"}', '"format" occurs twice in one object'),
     ],
 )
@@ -178,7 +178,7 @@ def test_bad_files_give_one_sentence(content, sentence, tmp_path):
 
 
 def test_paths_that_are_no_files(tmp_path):
-    with pytest.raises(InputError, match="is a folder, but a loss file was expected"):
+    with pytest.raises(InputError, match="must be a regular file but is a folder"):
         load_loss(tmp_path)
     with pytest.raises(InputError, match="there is no such file"):
         load_loss(tmp_path / "none.json")
@@ -187,9 +187,9 @@ def test_paths_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="null"):
         save_loss(named_loss("ce"), str(tmp_path / "x\0y"))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="is not a regular file, and is left alone"):
+    with pytest.raises(InputError, match="must be a regular file but is a pipe"):
         save_loss(named_loss("ce"), tmp_path / "pipe")
-    with pytest.raises(InputError, match="is not a regular file"):
+    with pytest.raises(InputError, match="must be a regular file but is a pipe"):
         load_loss(tmp_path / "pipe")
     with pytest.raises(InputError, match="is a folder, but the name of a file was expected"):
         save_loss(named_loss("ce"), tmp_path)

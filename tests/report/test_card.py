@@ -154,9 +154,9 @@ def test_texts_beside_the_file_are_taken_unless_others_are_given(loss_file):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"\xff\xfe", "cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-        (b"x" * 100_001, "must have at most 100000 characters but has more"),
-        (None, "cannot be read: Is a directory"),
+        (b"\xff\xfe", "is not a text file: byte 0 is not UTF-8"),
+        (b"x" * 100_001, "must have at most 100,000 bytes but has more"),
+        (None, "must be a regular file but is a folder"),
     ],
 )
 def test_a_text_beside_the_file_that_cannot_be_read_is_one_sentence(loss_file, content, sentence):

@@ -244,7 +244,7 @@ def test_a_journal_that_names_further_files_is_refused(intact, tmp_path):
 
 def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "run.sqlite").mkdir()
-    assert "is not a regular file" in refusal(tmp_path)
+    assert "must be a regular file but is a folder" in refusal(tmp_path)
     (tmp_path / "run.sqlite").rmdir()
     (tmp_path / "run.sqlite").symlink_to(tmp_path / "nowhere")
-    assert "is not a regular file" in refusal(tmp_path)
+    assert "must be a regular file but is a link" in refusal(tmp_path)

@@ -77,10 +77,10 @@ def test_links_loops_and_odd_things_do_not_matter(tmp_path, monkeypatch):
 def test_a_run_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
     written(tmp_path, 1)
 
-    def refusing(self):
+    def refusing(path, **_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.is_file", refusing)
+    monkeypatch.setattr("evomal.runs.database.require_regular", refusing)
     (run,) = find_runs(tmp_path)
     assert run.state is RunState.UNREADABLE
     assert "cannot be read: Permission denied" in run.problem

@@ -81,10 +81,10 @@ def test_whatever_else_goes_wrong_is_one_sentence(tmp_path, monkeypatch):
 def test_what_the_machine_refuses_is_not_called_damaged(tmp_path, monkeypatch):
     written(tmp_path, 1)
 
-    def refusing(self):
+    def refusing(path, **_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.is_file", refusing)
+    monkeypatch.setattr("evomal.runs.database.require_regular", refusing)
     with pytest.raises(EvomalError) as caught:
         read_run(tmp_path)
     assert not isinstance(caught.value, InputError)
