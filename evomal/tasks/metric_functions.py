@@ -1,7 +1,8 @@
 """What the named metrics compute from a model's outputs and the targets of a whole split.
 
 Classification takes logits of shape (samples, classes), one logit being binary, and class numbers of shape (samples,).
-Regression and multilabel take outputs of the same shape as the targets, (samples, targets) or (samples, labels).
+Regression and multilabel take outputs of the same shape as the targets, (samples, targets) or (samples, labels). Most
+functions for classes also take labels, which they tell by the dimensions of the targets.
 """
 
 from collections.abc import Callable
@@ -15,52 +16,62 @@ from evomal.errors import InputError
 _CALIBRATION_BINS = 15
 
 
-def predicted_classes(outputs: Tensor) -> Tensor:
-    """The most probable class of each sample; one logit is binary, class 1 above 0."""
-    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
-
-
-def class_probabilities(outputs: Tensor) -> Tensor:
-    """(samples, classes) probabilities, of two classes where there is one logit."""
-    if outputs.shape[1] == 1:
-        positive = outputs.double().sigmoid()
-        return torch.cat((1 - positive, positive), dim=1)
-    return outputs.double().softmax(1)
+def measured(function: Callable[..., float], kind: str, outputs: Tensor, targets: Tensor) -> float:
+    """The value of a function of this module, after a check of the shapes that it relies on."""
+    if kind != "classification":
+        # Tensors of different shapes would be broadcast: (n, 1) beside (n,) to n × n numbers.
+        if outputs.shape != targets.shape:
+            raise InputError(
+                f"outputs must have the targets' shape {tuple(targets.shape)} but have shape {tuple(outputs.shape)}"
+            )
+    elif outputs.dim() != 2 or targets.dim() != 1 or len(outputs) != len(targets):
+        raise InputError(
+            "a metric of classes needs outputs of shape (samples, classes) and targets of shape (samples,) "
+            f"but got {tuple(outputs.shape)} and {tuple(targets.shape)}"
+        )
+    return function(outputs, targets)
 
 
 def error_rate(outputs: Tensor, targets: Tensor) -> float:
-    """Share of samples whose most probable class is wrong."""
-    _check_classes(outputs, targets)
-    return (predicted_classes(outputs) != targets).double().mean().item()
+    """Share of samples whose most probable class is wrong, or of labels whose presence is predicted wrongly."""
+    if _are_labels(targets):
+        return ((outputs > 0) != (targets > 0.5)).double().mean().item()
+    return (_predicted_classes(outputs) != targets).double().mean().item()
 
 
 def balanced_error(outputs: Tensor, targets: Tensor) -> float:
-    """Share of each class's samples that are classified wrongly, averaged over the classes that have samples."""
+    """Share of each class's samples that are classified wrongly, averaged over the classes that have samples.
+
+    Of labels: that of each label, present or absent, averaged over labels.
+    """
+    if _are_labels(targets):
+        pairs = zip(outputs.unbind(1), targets.unbind(1), strict=True)
+        errors = [balanced_error(output[:, None], (target > 0.5).long()) for output, target in pairs]
+        return sum(errors) / len(errors)
     counts = _confusion(outputs, targets)
     samples = counts.sum(1)
     return 1 - (counts.diagonal() / samples)[samples > 0].mean().item()
 
 
 def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> float:
-    """Mean −log p of the target, in nats."""
-    _check_classes(outputs, targets)
-    if outputs.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(outputs[:, 0].double(), targets.double()).item()
+    """Mean −log p of the target, or of each label's presence or absence, in nats."""
+    if _are_labels(targets) or outputs.shape[1] == 1:
+        return F.binary_cross_entropy_with_logits(outputs.double().reshape(targets.shape), targets.double()).item()
     return F.cross_entropy(outputs.double(), targets).item()
 
 
 def brier_score(outputs: Tensor, targets: Tensor) -> float:
-    """Mean squared error of the probabilities: of class 1 for two classes, else summed over classes."""
-    _check_classes(outputs, targets)
-    p = class_probabilities(outputs)
+    """Mean squared error of the probabilities: of labels, of class 1 for two classes, else summed over classes."""
+    if _are_labels(targets):
+        return (outputs.double().sigmoid() - targets.double()).square().mean().item()
+    p = _class_probabilities(outputs)
     errors = (p - F.one_hot(targets, p.shape[1])).square()
     return (errors[:, 1] if p.shape[1] == 2 else errors.sum(1)).mean().item()
 
 
 def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
     """Mean gap between confidence and accuracy over fifteen bins of confidence (Guo et al., 2017)."""
-    _check_classes(outputs, targets)
-    confidence, predicted = class_probabilities(outputs).max(1)
+    confidence, predicted = _class_probabilities(outputs).max(1)
     right = (predicted == targets).double()
     # Bins are open below and closed above, so that a confidence of exactly 1 falls into the last one.
     bins = (confidence * _CALIBRATION_BINS).ceil().long().clamp(1, _CALIBRATION_BINS) - 1
@@ -70,84 +81,39 @@ def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
 
 
 def macro_f1(outputs: Tensor, targets: Tensor) -> float:
-    """F1 of each class that occurs among targets or predictions, averaged with equal weight."""
-    counts = _confusion(outputs, targets)
-    occurrences = counts.sum(0) + counts.sum(1)
-    return (2 * counts.diagonal() / occurrences)[occurrences > 0].mean().item()
-
-
-def auroc(outputs: Tensor, targets: Tensor) -> float:
-    """Area under the ROC curve: of class 1 for two classes, else the mean over classes, each against the rest."""
-    return _macro(_area_under_roc, *_one_against_rest(outputs, targets), "auroc")
-
-
-def average_precision(outputs: Tensor, targets: Tensor) -> float:
-    """Area under the curve of precision against recall, as a sum of steps; over classes as for auroc."""
-    return _macro(_average_precision, *_one_against_rest(outputs, targets), "average_precision")
-
-
-def label_error_rate(outputs: Tensor, targets: Tensor) -> float:
-    """Share of all labels whose presence is predicted wrongly."""
-    _check_same_shape(outputs, targets)
-    return ((outputs > 0) != (targets > 0.5)).double().mean().item()
-
-
-def label_balanced_error(outputs: Tensor, targets: Tensor) -> float:
-    """Balanced error of each label, present or absent, averaged over labels."""
-    _check_same_shape(outputs, targets)
-    pairs = zip(outputs.unbind(1), targets.unbind(1), strict=True)
-    errors = [balanced_error(output[:, None], (target > 0.5).long()) for output, target in pairs]
-    return sum(errors) / len(errors)
-
-
-def label_negative_log_likelihood(outputs: Tensor, targets: Tensor) -> float:
-    """Mean −log p of each label's presence or absence, in nats."""
-    _check_same_shape(outputs, targets)
-    return F.binary_cross_entropy_with_logits(outputs.double(), targets.double()).item()
-
-
-def label_brier_score(outputs: Tensor, targets: Tensor) -> float:
-    """Mean squared error of each label's probability."""
-    _check_same_shape(outputs, targets)
-    return (outputs.double().sigmoid() - targets.double()).square().mean().item()
-
-
-def label_macro_f1(outputs: Tensor, targets: Tensor) -> float:
-    """F1 of each label that occurs among targets or predictions, averaged with equal weight; 0 where none does."""
-    _check_same_shape(outputs, targets)
-    predicted, present = (outputs > 0).double(), (targets > 0.5).double()
-    hits, occurrences = (predicted * present).sum(0), predicted.sum(0) + present.sum(0)
+    """F1 of each class or label that occurs among targets or predictions, averaged; 0 where none does."""
+    if _are_labels(targets):
+        predicted, present = (outputs > 0).double(), (targets > 0.5).double()
+        hits, occurrences = (predicted * present).sum(0), predicted.sum(0) + present.sum(0)
+    else:
+        counts = _confusion(outputs, targets)
+        hits, occurrences = counts.diagonal(), counts.sum(0) + counts.sum(1)
     scores = (2 * hits / occurrences)[occurrences > 0]
     return scores.mean().item() if len(scores) else 0.0
 
 
-def label_auroc(outputs: Tensor, targets: Tensor) -> float:
-    """Area under the ROC curve of each label, averaged over labels."""
-    _check_same_shape(outputs, targets)
-    return _macro(_area_under_roc, outputs.double(), targets > 0.5, "auroc")
+def auroc(outputs: Tensor, targets: Tensor) -> float:
+    """Area under the ROC curve: of class 1 for two classes, else the mean over classes or labels."""
+    return _macro(_area_under_roc, *_scores_and_members(outputs, targets), "auroc")
 
 
-def label_average_precision(outputs: Tensor, targets: Tensor) -> float:
-    """Average precision of each label, averaged over labels."""
-    _check_same_shape(outputs, targets)
-    return _macro(_average_precision, outputs.double(), targets > 0.5, "average_precision")
+def average_precision(outputs: Tensor, targets: Tensor) -> float:
+    """Area under the curve of precision against recall, as a sum of steps; over classes as for auroc."""
+    return _macro(_average_precision, *_scores_and_members(outputs, targets), "average_precision")
 
 
 def mean_squared_error(outputs: Tensor, targets: Tensor) -> float:
     """Mean (f − y)² over all outputs."""
-    _check_same_shape(outputs, targets)
     return (outputs.double() - targets.double()).square().mean().item()
 
 
 def mean_absolute_error(outputs: Tensor, targets: Tensor) -> float:
     """Mean |f − y| over all outputs."""
-    _check_same_shape(outputs, targets)
     return (outputs.double() - targets.double()).abs().mean().item()
 
 
 def r_squared(outputs: Tensor, targets: Tensor) -> float:
     """Share of the targets' variance that is explained, averaged over outputs; 0 where a target does not vary."""
-    _check_same_shape(outputs, targets)
     outputs, targets = (tensor.double().reshape(len(tensor), -1) for tensor in (outputs, targets))
     residual = (outputs - targets).square().sum(0)
     total = (targets - targets.mean(0)).square().sum(0)
@@ -156,40 +122,40 @@ def r_squared(outputs: Tensor, targets: Tensor) -> float:
 
 def pinball(outputs: Tensor, targets: Tensor, *, quantile: float) -> float:
     """Mean of q·(y − f) where the output is too low, (1 − q)·(f − y) where it is too high: least for the q-quantile."""
-    _check_same_shape(outputs, targets)
     missing = targets.double() - outputs.double()
     return torch.maximum(quantile * missing, (quantile - 1) * missing).mean().item()
 
 
-def _check_classes(outputs: Tensor, targets: Tensor) -> None:
-    if outputs.dim() != 2 or targets.dim() != 1 or len(outputs) != len(targets):
-        raise InputError(
-            "a metric of classes needs outputs of shape (samples, classes) and targets of shape (samples,) "
-            f"but got {tuple(outputs.shape)} and {tuple(targets.shape)}"
-        )
+def _are_labels(targets: Tensor) -> bool:
+    return targets.dim() == 2
 
 
-def _check_same_shape(outputs: Tensor, targets: Tensor) -> None:
-    # Tensors of different shapes would be broadcast: (n, 1) beside (n,) to n × n numbers.
-    if outputs.shape != targets.shape:
-        raise InputError(
-            f"outputs must have the targets' shape {tuple(targets.shape)} but have shape {tuple(outputs.shape)}"
-        )
+def _predicted_classes(outputs: Tensor) -> Tensor:
+    """The most probable class of each sample; one logit is binary, class 1 above 0."""
+    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
+
+
+def _class_probabilities(outputs: Tensor) -> Tensor:
+    """(samples, classes) probabilities, of two classes where there is one logit."""
+    if outputs.shape[1] == 1:
+        positive = outputs.double().sigmoid()
+        return torch.cat((1 - positive, positive), dim=1)
+    return outputs.double().softmax(1)
 
 
 def _confusion(outputs: Tensor, targets: Tensor) -> Tensor:
     """How often each class (row) was predicted as each class (column)."""
-    _check_classes(outputs, targets)
     classes = max(2, outputs.shape[1])
     counts = torch.zeros(classes, classes, dtype=torch.float64, device=outputs.device)
     ones = torch.ones_like(targets, dtype=torch.float64)
-    return counts.index_put_((targets, predicted_classes(outputs)), ones, accumulate=True)
+    return counts.index_put_((targets, _predicted_classes(outputs)), ones, accumulate=True)
 
 
-def _one_against_rest(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and membership, a column for each class; class 1 alone where there are two."""
-    _check_classes(outputs, targets)
+def _scores_and_members(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and membership, a column for each label or class; class 1 alone where there are two."""
     scores = outputs.double()
+    if _are_labels(targets):
+        return scores, targets > 0.5
     if scores.shape[1] <= 2:
         # A difference of logits orders samples as the probability does, and never saturates.
         return (scores if scores.shape[1] == 1 else scores[:, 1:] - scores[:, :1]), (targets == 1)[:, None]

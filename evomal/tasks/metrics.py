@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,11 +70,6 @@ class Metric:
         """The value as something to be minimised, which is what a search does."""
         return -value if self.higher_is_better else value
 
-    @property
-    def percent(self) -> bool:
-        """Whether it is a share that is shown in percent."""
-        return shown_in_percent(self.name)
-
 
 @dataclass(frozen=True)
 class NamedMetric:
@@ -82,8 +77,9 @@ class NamedMetric:
 
     name: str
     purpose: str
-    functions: Mapping[str, Callable[..., float]]
-    """By kind of task."""
+    function: Callable[..., float]
+    kinds: tuple[str, ...] = ("classification", "multilabel")
+    """The kinds of task that it is defined for."""
     higher_is_better: bool = False
     percent: bool = False
     """Whether it is a share that is shown in percent."""
@@ -99,60 +95,34 @@ class NamedMetric:
         return f"{self.name}:{self.option}=0.9" if self.option else self.name
 
 
+_CLASSES, _VALUES = ("classification",), ("regression",)
 _ROWS = (
     NamedMetric(
-        "error_rate", "share of samples, or of labels, predicted wrongly",
-        {"classification": functions.error_rate, "multilabel": functions.label_error_rate}, percent=True,
+        "error_rate", "share of samples, or of labels, predicted wrongly", functions.error_rate, percent=True
     ),
     NamedMetric(
-        "balanced_error", "error rate of each class, averaged over classes",
-        {"classification": functions.balanced_error, "multilabel": functions.label_balanced_error}, percent=True,
+        "balanced_error", "error rate of each class, averaged over classes", functions.balanced_error, percent=True
     ),
-    NamedMetric(
-        "nll", "mean negative log-likelihood of the target",
-        {
-            "classification": functions.negative_log_likelihood,
-            "multilabel": functions.label_negative_log_likelihood,
-        },
-    ),
-    NamedMetric(
-        "log_loss", "another name of nll",
-        {
-            "classification": functions.negative_log_likelihood,
-            "multilabel": functions.label_negative_log_likelihood,
-        },
-        usual=False,
-    ),
-    NamedMetric(
-        "brier", "mean squared error of the probabilities",
-        {"classification": functions.brier_score, "multilabel": functions.label_brier_score},
-    ),
+    NamedMetric("nll", "mean negative log-likelihood of the target", functions.negative_log_likelihood),
+    NamedMetric("log_loss", "another name of nll", functions.negative_log_likelihood, usual=False),
+    NamedMetric("brier", "mean squared error of the probabilities", functions.brier_score),
     NamedMetric(
         "ece", "expected calibration error: gap between confidence and accuracy",
-        {"classification": functions.expected_calibration_error}, percent=True,
+        functions.expected_calibration_error, _CLASSES, percent=True,
     ),
-    NamedMetric(
-        "macro_f1", "F1 of each class or label, averaged",
-        {"classification": functions.macro_f1, "multilabel": functions.label_macro_f1}, higher_is_better=True,
-    ),
+    NamedMetric("macro_f1", "F1 of each class or label, averaged", functions.macro_f1, higher_is_better=True),
     NamedMetric(
         "auroc", "area under the ROC curve; the mean of one class against the rest for several",
-        {"classification": functions.auroc, "multilabel": functions.label_auroc},
-        higher_is_better=True, needs_every_class=True,
+        functions.auroc, higher_is_better=True, needs_every_class=True,
     ),
     NamedMetric(
         "average_precision", "area under precision against recall; the mean of one class against the rest for several",
-        {"classification": functions.average_precision, "multilabel": functions.label_average_precision},
-        higher_is_better=True, needs_every_class=True,
+        functions.average_precision, higher_is_better=True, needs_every_class=True,
     ),
-    NamedMetric("mse", "mean squared error", {"regression": functions.mean_squared_error}),
-    NamedMetric("mae", "mean absolute error", {"regression": functions.mean_absolute_error}),
-    NamedMetric(
-        "r2", "share of the targets' variance explained", {"regression": functions.r_squared}, higher_is_better=True
-    ),
-    NamedMetric(
-        "pinball", "quantile loss", {"regression": functions.pinball}, option="quantile", usual=False,
-    ),
+    NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES),
+    NamedMetric("mae", "mean absolute error", functions.mean_absolute_error, _VALUES),
+    NamedMetric("r2", "share of the targets' variance explained", functions.r_squared, _VALUES, higher_is_better=True),
+    NamedMetric("pinball", "quantile loss", functions.pinball, _VALUES, option="quantile", usual=False),
 )  # fmt: skip
 
 METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
@@ -161,13 +131,13 @@ METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
 
 def metric_names(kind: str) -> list[str]:
     """How the metrics of a kind of task are asked for."""
-    return [row.written for row in METRICS.values() if kind in row.functions]
+    return [row.written for row in METRICS.values() if kind in row.kinds]
 
 
 def is_metric_of(name: str, kind: str) -> bool:
     """Whether a recorded name is that of a metric for this kind of task."""
     row = _row_of(name)
-    return row is not None and kind in row.functions
+    return row is not None and kind in row.kinds
 
 
 def recorded_direction(name: str) -> bool | None:
@@ -208,7 +178,7 @@ def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, floa
     """The metrics that every training reports; without those for which classes are missing among the targets."""
     found: dict[str, float] = {}
     for row in METRICS.values():
-        if kind in row.functions and row.usual:
+        if kind in row.kinds and row.usual:
             metric = _made(row, row.name, kind)
             if not (metric.needs_every_class and missing_class(targets, outputs.shape[1], kind)):
                 found[row.name] = metric(outputs, targets)
@@ -240,7 +210,7 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
         InputError: If there is no such metric for this kind, or a function comes without its direction.
     """
     if metric is None:
-        row = next(row for row in METRICS.values() if kind in row.functions)
+        row = next(row for row in METRICS.values() if kind in row.kinds)
         return _made(row, row.name, kind)
     if isinstance(metric, Metric):
         return metric
@@ -260,7 +230,7 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
 def _named(text: str, kind: str) -> Metric:
     name, _, options = text.partition(":")
     row = METRICS.get(name)
-    if row is None or kind not in row.functions:
+    if row is None or kind not in row.kinds:
         raise InputError(f"metric must be one of {', '.join(metric_names(kind))} for {kind} but got {text!r}")
     if not row.option:
         if options:
@@ -279,9 +249,9 @@ def _named(text: str, kind: str) -> Metric:
 
 
 def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
-    function: Callable[..., float] = row.functions[kind]
+    function = functools.partial(row.function, **options) if options else row.function
     return Metric(
-        functools.partial(function, **options) if options else function, name,
+        functools.partial(functions.measured, function, kind), name,
         higher_is_better=row.higher_is_better, needs_every_class=row.needs_every_class,
     )  # fmt: skip
 

@@ -119,7 +119,7 @@ def test_what_is_not_finite_shows():
 @pytest.mark.parametrize("name", [row.written for row in METRICS.values()])
 def test_no_metric_broadcasts(name):
     row = METRICS[name.partition(":")[0]]
-    for kind in row.functions:
+    for kind in row.kinds:
         if kind == "classification":
             outputs, targets, sentence = (
                 torch.zeros(6, 3),
@@ -280,7 +280,7 @@ def test_the_documentation_lists_every_metric():
     text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
     for row in METRICS.values():
         better = ("higher" if row.higher_is_better else "lower") + (", shown in percent" if row.percent else "")
-        assert f"| `{row.written}` | {', '.join(row.functions)} | {better} | {row.purpose} |" in text
+        assert f"| `{row.written}` | {', '.join(row.kinds)} | {better} | {row.purpose} |" in text
 
 
 @pytest.mark.parametrize("module", [loading, metrics])
