@@ -1,11 +1,14 @@
 """What surrounds the function `value` in an exported file: imports, protected operators, shapes and reduction.
 
-The texts are written for people who receive such a file; `source` fills in the `{…}`. `bits`, `probabilities` and
-`classes` say how `value` is applied to the three forms that a target can take.
+The texts are written for people who receive such a file. They are the same for torch and JAX but for the words that a
+`Frame` puts in place of each `$word`; `{bits}`, `{probabilities}` and `{classes}` stand for the application of `value`
+to the three forms that a target can take.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Template
+from textwrap import indent
 
 ARGUMENTS = {"outputs": "f, y", "log_odds": "d, classes", "log_probabilities": "log_p, y, classes"}
 """The arguments of `value`, by what it applies to."""
@@ -14,71 +17,7 @@ MEANINGS = {
     "log_odds": "Cost of a target with log-odds d: log p = logsigmoid(d), log(1 - p) = logsigmoid(-d).",
     "log_probabilities": "Cost of each class: log_p is its log-probability, y its share of the target.",
 }
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The texts of one language."""
-
-    module: str
-    imports: Mapping[str, str]
-    """Import statements, by a pattern of the code that needs them."""
-    helpers: Mapping[str, str]
-    """Functions by name, those that others call first."""
-    classification: str
-    multilabel: str
-    regression: str
-    constant: str
-    """The list `{numbers}` as an array like `raw`."""
-    applications: Mapping[str, "Application"]
-
-    def forward(self, kind: str, applies_to: str, *, has_units: bool) -> str:
-        """Returns the code that computes the losses of a batch by `value`."""
-        template = {"classification": self.classification, "multilabel": self.multilabel}.get(kind, self.regression)
-        application = self.applications[applies_to]
-        values = "standardised(f), standardised(y)" if has_units else "f, y"
-        return template.format(
-            bits=application.bits, probabilities=application.probabilities, classes=application.classes, values=values
-        )
-
-
-@dataclass(frozen=True)
-class Application:
-    """Expressions over `logits` and the target, class weights included.
-
-    The target is `index` (class indices) or `y` (class probabilities), both with `weight` and `classes`. Of a binary it
-    is `ones` and `zeros`: the shares of the two classes, each times the weight of its class.
-    """
-
-    bits: str
-    probabilities: str
-    classes: str
-
-
-def _shared_helpers(xp: str) -> dict[str, str]:
-    """Helpers that differ between the languages only in the name of the module."""
-    return {
-        "aq": f'''def aq(a, b):
-    """Analytic quotient: division that is smooth everywhere."""
-    return a / {xp}.sqrt(1 + b * b)''',
-        "log": f"""def log(a):
-    return {xp}.log({xp}.abs(a) + 1e-7)""",
-        "sqrt": f"""def sqrt(a):
-    return {xp}.sqrt({xp}.abs(a) + 1e-7)""",
-        "expected": f'''def expected(f, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    return ones * value(f, {xp}.ones_like(f)) + zeros * value(f, {xp}.zeros_like(f))''',
-        "of_bits": '''def of_bits(logits, ones, zeros):
-    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
-    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
-    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
-    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
-    return ones * as_one + zeros * as_zero''',
-    }
-
-
-TORCH = Frame(
-    module='''"""{docstring}
+_MODULE = '''"""{docstring}
 """
 
 {imports}
@@ -88,7 +27,150 @@ TORCH = Frame(
 {value}
 
 
-class LearnedLoss(torch.nn.Module):
+'''
+_HELPERS = {
+    "aq": '''def aq(a, b):
+    """Analytic quotient: division that is smooth everywhere."""
+    return a / $xp.sqrt(1 + b * b)''',
+    "log": """def log(a):
+    return $xp.log($xp.abs(a) + 1e-7)""",
+    "sqrt": """def sqrt(a):
+    return $xp.sqrt($xp.abs(a) + 1e-7)""",
+    "expected": '''def expected(f, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    return ones * value(f, $xp.ones_like(f)) + zeros * value(f, $xp.zeros_like(f))''',
+    "of_bits": '''def of_bits(logits, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    log_p, log_rest = logsigmoid(logits), logsigmoid(-logits)
+    as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
+    as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
+    return ones * as_one + zeros * as_zero''',
+    "target_log_odds": '''def target_log_odds(logits, index):
+    """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
+    is_target = index[:, None] == $columns
+    others = $logsumexp($xp.where(is_target, -$xp.inf, logits), 1)
+    return $xp.where(is_target, logits, 0).sum(1) - others''',
+    "log_odds": '''def log_odds(logits):
+    """log(p / (1 - p)) of every class; only the most probable one needs care."""
+    top = logits.argmax(1)
+    is_top = top[:, None] == $columns
+    log_p = $xp.where(is_top, -1.0, $log_softmax)
+    rest = log_p - $xp.log1p(-$xp.exp(log_p))
+    return $xp.where(is_top, target_log_odds(logits, top)[:, None], rest)''',
+}
+_FORWARD = {
+    "classification": """class_dim = 0 if output.ndim == 1 else 1
+classes = output.shape[class_dim]
+shape = $xp.moveaxis(output, class_dim, -1).shape[:-1]
+logits = $xp.moveaxis(output, class_dim, -1).reshape(-1, classes)
+logits = logits.$cast($xp.promote_types(logits.dtype, $xp.float32))
+weight = $ones if ${own}weight is None else $weight
+if classes == 1:  # binary
+    bits = target.reshape(-1, 1)
+    kept = (bits != ${own}ignore_index)[:, 0]
+    y = $xp.where(kept[:, None], bits, 0).$cast(logits.dtype)
+    ones, zeros = y * weight[1], (1 - y) * weight[0]
+    losses = ({bits})[:, 0]
+    shares = $xp.ones_like(losses) if $is_floating else (ones + zeros)[:, 0]
+elif target.shape == output.shape:  # class probabilities
+    y = $xp.moveaxis(target, class_dim, -1).reshape(-1, classes).$cast(logits.dtype)
+    losses = {probabilities}
+    kept, shares = $xp.ones_like(losses, dtype=$bool), $xp.ones_like(losses)
+else:  # class indices
+    kept = target.reshape(-1) != ${own}ignore_index
+    index = $xp.where(kept, target.reshape(-1), 0)$long
+    losses = {classes}
+    shares = weight[index]
+""",
+    "multilabel": """shape = output.shape
+label_dim = 0 if output.ndim == 1 else 1
+logits = $xp.moveaxis(output, label_dim, -1)
+logits = logits.$cast($xp.promote_types(logits.dtype, $xp.float32))
+bits = $xp.moveaxis(target, label_dim, -1)
+kept = bits != ${own}ignore_index
+ones = $xp.where(kept, bits, 0).$cast(logits.dtype)
+zeros = 1 - ones
+losses = {bits}
+if ${own}weight is not None:
+    losses = losses * $weight
+losses, kept = $xp.moveaxis(losses, -1, label_dim), $xp.moveaxis(kept, -1, label_dim)
+shares = $xp.ones_like(losses)
+""",
+    "regression": """shape = output.shape
+if target.shape not in (shape, (*shape, 1), shape[:-1]) or $size(target) != $size(output):
+    raise ValueError(f"target must have the shape {{tuple(shape)}} but got {{tuple(target.shape)}}")
+dtype = $xp.promote_types($xp.promote_types(output.dtype, target.dtype), $xp.float32)
+f, y = output.$cast(dtype), target.reshape(shape).$cast(dtype)
+losses = value({values})
+kept, shares = $xp.ones_like(losses, dtype=$bool), $xp.ones_like(losses)
+""",
+}
+_REDUCTION = """losses = $xp.where(kept, losses, 0)
+if ${own}reduction == "none":
+    return losses.reshape(shape)
+if ${own}reduction == "sum":
+    return losses.sum()
+return losses.sum() / $xp.where(kept, shares, 0).sum()
+"""
+# How `value` is applied to `logits` and the target, class weights included. The target is `index` (class indices) or
+# `y` (class probabilities); of a binary it is `ones` and `zeros`: the shares of the two classes times their weights.
+_APPLICATIONS = {
+    "outputs": {
+        "bits": "expected($sigmoid, ones, zeros)",
+        "probabilities": "expected($softmax, y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
+        "classes": "value($softmax, $one_hot).sum(1) * weight[index]",
+    },
+    "log_odds": {
+        "bits": "ones * value(logits, 2) + zeros * value(-logits, 2)",
+        "probabilities": "(y * value(log_odds(logits), classes)) @ weight",
+        "classes": "value(target_log_odds(logits, index), classes) * weight[index]",
+    },
+    "log_probabilities": {
+        "bits": "of_bits(logits, ones, zeros)",
+        "probabilities": "value($log_softmax, y, classes) @ weight",
+        "classes": "value($log_softmax, $one_hot, classes) @ weight",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What differs between the languages."""
+
+    opening: str
+    """The beginning of what the file offers, up to the code that computes the losses of a batch."""
+    indent: str
+    imports: Mapping[str, str]
+    """Import statements, by a pattern of the code that needs them."""
+    words: Mapping[str, str]
+
+    @property
+    def module(self) -> str:
+        """The text of a file, with a `{place}` for everything that depends on the loss."""
+        return f"{_MODULE}{self.opening}{{forward}}"
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        """Functions by name, those that others call first."""
+        return {name: self._translated(text) for name, text in _HELPERS.items()}
+
+    def constant(self, numbers: list[float]) -> str:
+        """Returns the numbers as an array like `raw`."""
+        return self._translated("$constant").format(numbers=numbers)
+
+    def forward(self, kind: str, applies_to: str, *, has_units: bool) -> str:
+        """Returns the code that computes the loss of a batch by `value`."""
+        places = {name: self._translated(text) for name, text in _APPLICATIONS[applies_to].items()}
+        places["values"] = "standardised(f), standardised(y)" if has_units else "f, y"
+        code = self._translated(_FORWARD[kind]).format(**places) + self._translated(_REDUCTION)
+        return indent(code, self.indent)
+
+    def _translated(self, text: str) -> str:
+        return Template(text).substitute(self.words)
+
+
+TORCH = Frame(
+    opening='''class LearnedLoss(torch.nn.Module):
     """loss(output, target), a drop-in for {stands_for}; computes in float32 or float64."""
 
     def __init__(self, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
@@ -99,197 +181,61 @@ class LearnedLoss(torch.nn.Module):
 
     def forward(self, output, target):
         with torch.autocast(output.device.type, enabled=False):
-{forward}
-        losses = torch.where(kept, losses, 0)
-        if self.reduction == "none":
-            return losses.reshape(shape)
-        if self.reduction == "sum":
-            return losses.sum()
-        return losses.sum() / torch.where(kept, shares, 0).sum()
 ''',
+    indent=" " * 12,
     imports={
         r"\bmath\.": "import math\n\n",
         r"\btorch\.": "import torch\n",
         r"\blogsigmoid\(": "from torch.nn.functional import logsigmoid\n",
         r"(?<!\.)\bone_hot\(": "from torch.nn.functional import one_hot\n",
     },
-    helpers={
-        **_shared_helpers("torch"),
-        "target_log_odds": '''def target_log_odds(logits, index):
-    """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
-    column = index.unsqueeze(1)
-    others = logits.scatter(1, column, -torch.inf).logsumexp(1)
-    return logits.gather(1, column).squeeze(1) - others''',
-        "log_odds": '''def log_odds(logits):
-    """log(p / (1 - p)) of every class; only the most probable one needs care."""
-    top = logits.argmax(1)
-    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter(1, top.unsqueeze(1), True)
-    log_p = logits.log_softmax(1).masked_fill(is_top, -1.0)
-    rest = log_p - torch.log1p(-log_p.exp())
-    return torch.where(is_top, target_log_odds(logits, top).unsqueeze(1), rest)''',
-    },
-    classification="""            class_dim = 0 if output.dim() == 1 else 1
-            classes = output.shape[class_dim]
-            shape = output.movedim(class_dim, -1).shape[:-1]
-            logits = output.movedim(class_dim, -1).reshape(-1, classes)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            weight = logits.new_ones(max(2, classes)) if self.weight is None else self.weight.to(logits)
-            if classes == 1:  # binary
-                bits = target.reshape(-1, 1)
-                kept = (bits != self.ignore_index)[:, 0]
-                y = torch.where(kept[:, None], bits, 0).to(logits.dtype)
-                ones, zeros = y * weight[1], (1 - y) * weight[0]
-                losses = ({bits})[:, 0]
-                shares = torch.ones_like(losses) if target.is_floating_point() else (ones + zeros)[:, 0]
-            elif target.shape == output.shape:  # class probabilities
-                y = target.movedim(class_dim, -1).reshape(-1, classes).to(logits.dtype)
-                losses = {probabilities}
-                kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)
-            else:  # class indices
-                kept = target.reshape(-1) != self.ignore_index
-                index = torch.where(kept, target.reshape(-1), 0).long()
-                losses = {classes}
-                shares = weight[index]""",
-    multilabel="""            shape = output.shape
-            label_dim = 0 if output.dim() == 1 else 1
-            logits = output.movedim(label_dim, -1)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            bits = target.movedim(label_dim, -1)
-            kept = bits != self.ignore_index
-            ones = torch.where(kept, bits, 0).to(logits.dtype)
-            zeros = 1 - ones
-            losses = {bits}
-            if self.weight is not None:
-                losses = losses * self.weight.to(logits)
-            losses, kept = losses.movedim(-1, label_dim), kept.movedim(-1, label_dim)
-            shares = torch.ones_like(losses)""",
-    regression="""            shape = output.shape
-            if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.numel() != output.numel():
-                raise ValueError(f"target must have the shape {{tuple(shape)}} but got {{tuple(target.shape)}}")
-            dtype = torch.promote_types(torch.promote_types(output.dtype, target.dtype), torch.float32)
-            f, y = output.to(dtype), target.reshape(shape).to(dtype)
-            losses = value({values})
-            kept, shares = torch.ones_like(losses, dtype=torch.bool), torch.ones_like(losses)""",
-    constant="raw.new_tensor({numbers})",
-    applications={
-        "outputs": Application(
-            bits="expected(logits.sigmoid(), ones, zeros)",
-            probabilities="expected(logits.softmax(1), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
-            classes="value(logits.softmax(1), one_hot(index, classes).to(logits.dtype)).sum(1) * weight[index]",
-        ),
-        "log_odds": Application(
-            bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
-            probabilities="(y * value(log_odds(logits), classes)) @ weight",
-            classes="value(target_log_odds(logits, index), classes) * weight[index]",
-        ),
-        "log_probabilities": Application(
-            bits="of_bits(logits, ones, zeros)",
-            probabilities="value(logits.log_softmax(1), y, classes) @ weight",
-            classes="value(logits.log_softmax(1), one_hot(index, classes).to(logits.dtype), classes) @ weight",
-        ),
+    words={
+        "xp": "torch",
+        "own": "self.",
+        "cast": "to",
+        "bool": "torch.bool",
+        "long": ".long()",
+        "size": "torch.numel",
+        "is_floating": "target.is_floating_point()",
+        "ones": "logits.new_ones(max(2, classes))",
+        "weight": "self.weight.to(logits)",
+        "constant": "raw.new_tensor({numbers})",
+        "columns": "torch.arange(logits.shape[1], device=logits.device)",
+        "logsumexp": "torch.logsumexp",
+        "sigmoid": "logits.sigmoid()",
+        "softmax": "logits.softmax(1)",
+        "log_softmax": "logits.log_softmax(1)",
+        "one_hot": "one_hot(index, classes).to(logits.dtype)",
     },
 )
 
 JAX = Frame(
-    module='''"""{docstring}
-"""
-
-{imports}
-
-{helpers}def value({arguments}):
-    """{meaning}"""
-{value}
-
-
-def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
+    opening='''def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
     """The loss of a batch: {stands_for} in shapes, class weights and reduction."""
-{forward}
-    losses = jnp.where(kept, losses, 0)
-    if reduction == "none":
-        return losses.reshape(shape)
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / jnp.where(kept, shares, 0).sum()
 ''',
+    indent=" " * 4,
     imports={
         r"\bmath\.": "import math\n\n",
         r"\bjax\.": "import jax\n",
         r"\bjnp\.": "import jax.numpy as jnp\n",
         r"\blogsigmoid\(": "from jax.nn import log_sigmoid as logsigmoid\n",
     },
-    helpers={
-        **_shared_helpers("jnp"),
-        "target_log_odds": '''def target_log_odds(logits, index):
-    """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
-    is_target = jax.nn.one_hot(index, logits.shape[1], dtype=bool)
-    others = jax.nn.logsumexp(jnp.where(is_target, -jnp.inf, logits), axis=1)
-    return jnp.take_along_axis(logits, index[:, None], 1)[:, 0] - others''',
-        "log_odds": '''def log_odds(logits):
-    """log(p / (1 - p)) of every class; only the most probable one needs care."""
-    top = logits.argmax(1)
-    is_top = jax.nn.one_hot(top, logits.shape[1], dtype=bool)
-    log_p = jnp.where(is_top, -1.0, jax.nn.log_softmax(logits))
-    rest = log_p - jnp.log1p(-jnp.exp(log_p))
-    return jnp.where(is_top, target_log_odds(logits, top)[:, None], rest)''',
-    },
-    classification="""    class_dim = 0 if output.ndim == 1 else 1
-    classes = output.shape[class_dim]
-    shape = jnp.moveaxis(output, class_dim, -1).shape[:-1]
-    logits = jnp.moveaxis(output, class_dim, -1).reshape(-1, classes)
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    weight = jnp.ones(max(2, classes), logits.dtype) if weight is None else jnp.asarray(weight, logits.dtype)
-    if classes == 1:  # binary
-        bits = target.reshape(-1, 1)
-        kept = (bits != ignore_index)[:, 0]
-        y = jnp.where(kept[:, None], bits, 0).astype(logits.dtype)
-        ones, zeros = y * weight[1], (1 - y) * weight[0]
-        losses = ({bits})[:, 0]
-        shares = jnp.ones_like(losses) if jnp.issubdtype(target.dtype, jnp.floating) else (ones + zeros)[:, 0]
-    elif target.shape == output.shape:  # class probabilities
-        y = jnp.moveaxis(target, class_dim, -1).reshape(-1, classes).astype(logits.dtype)
-        losses = {probabilities}
-        kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)
-    else:  # class indices
-        kept = target.reshape(-1) != ignore_index
-        index = jnp.where(kept, target.reshape(-1), 0)
-        losses = {classes}
-        shares = weight[index]""",
-    multilabel="""    shape = output.shape
-    label_dim = 0 if output.ndim == 1 else 1
-    logits = jnp.moveaxis(output, label_dim, -1)
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    bits = jnp.moveaxis(target, label_dim, -1)
-    kept = bits != ignore_index
-    ones = jnp.where(kept, bits, 0).astype(logits.dtype)
-    zeros = 1 - ones
-    losses = {bits}
-    if weight is not None:
-        losses = losses * jnp.asarray(weight, logits.dtype)
-    losses, kept = jnp.moveaxis(losses, -1, label_dim), jnp.moveaxis(kept, -1, label_dim)
-    shares = jnp.ones_like(losses)""",
-    regression="""    shape = output.shape
-    if target.shape not in (shape, (*shape, 1), shape[:-1]) or target.size != output.size:
-        raise ValueError(f"target must have the shape {{shape}} but got {{target.shape}}")
-    dtype = jnp.promote_types(jnp.promote_types(output.dtype, target.dtype), jnp.float32)
-    f, y = output.astype(dtype), target.reshape(shape).astype(dtype)
-    losses = value({values})
-    kept, shares = jnp.ones_like(losses, dtype=bool), jnp.ones_like(losses)""",
-    constant="jnp.asarray({numbers}, raw.dtype)",
-    applications={
-        "outputs": Application(
-            bits="expected(jax.nn.sigmoid(logits), ones, zeros)",
-            probabilities="expected(jax.nn.softmax(logits), y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
-            classes="value(jax.nn.softmax(logits), jax.nn.one_hot(index, classes)).sum(1) * weight[index]",
-        ),
-        "log_odds": Application(
-            bits="ones * value(logits, 2) + zeros * value(-logits, 2)",
-            probabilities="(y * value(log_odds(logits), classes)) @ weight",
-            classes="value(target_log_odds(logits, index), classes) * weight[index]",
-        ),
-        "log_probabilities": Application(
-            bits="of_bits(logits, ones, zeros)",
-            probabilities="value(jax.nn.log_softmax(logits), y, classes) @ weight",
-            classes="value(jax.nn.log_softmax(logits), jax.nn.one_hot(index, classes), classes) @ weight",
-        ),
+    words={
+        "xp": "jnp",
+        "own": "",
+        "cast": "astype",
+        "bool": "bool",
+        "long": "",
+        "size": "jnp.size",
+        "is_floating": "jnp.issubdtype(target.dtype, jnp.floating)",
+        "ones": "jnp.ones(max(2, classes), logits.dtype)",
+        "weight": "jnp.asarray(weight, logits.dtype)",
+        "constant": "jnp.asarray({numbers}, raw.dtype)",
+        "columns": "jnp.arange(logits.shape[1])",
+        "logsumexp": "jax.nn.logsumexp",
+        "sigmoid": "jax.nn.sigmoid(logits)",
+        "softmax": "jax.nn.softmax(logits)",
+        "log_softmax": "jax.nn.log_softmax(logits)",
+        "one_hot": "jax.nn.one_hot(index, classes)",
     },
 )

@@ -55,7 +55,7 @@ def _standardising(units: Units, frame: frames.Frame) -> str:
     lines = ["def standardised(raw):", f'    """In the units the loss was learned in: {units}."""']
     if units.outputs is None:
         return "\n".join([*lines, f"    return (raw - {units.mean!r}) / {units.scale!r}"])
-    mean, scale = (frame.constant.format(numbers=list(numbers)) for numbers in (units.mean, units.scale))  # type: ignore[arg-type]
+    mean, scale = (frame.constant(list(numbers)) for numbers in (units.mean, units.scale))  # type: ignore[arg-type]
     count = units.outputs
     return "\n".join([
         *lines,
