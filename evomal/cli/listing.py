@@ -1,14 +1,18 @@
 """The commands that list what there is: losses, tasks, models, methods, runs and the files of datasets."""
 
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from evomal.cli.options import AsJson, DataFolder, echo_json
 from evomal.text import plural, printable, shorten
+
+if TYPE_CHECKING:
+    from evomal.runs import Run
 
 _LONGEST_LINE = 1_000  # characters
 
@@ -103,39 +107,39 @@ def list_runs(
 ) -> None:
     """List the runs in a folder, with the state of each."""
     from evomal.runs import find_runs
-    from evomal.runs.finals import Scores
-    from evomal.runs.results import scores_text
 
-    rows: list[dict[str, Any]] = []
-    for run in find_runs(folder):
-        scores = None if run.scores is None else list(run.scores.values)
-        best = None
-        if run.best is not None:
-            best = {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
-        rows.append(
-            {
-                "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
-                "tasks": _task_names(run.settings.get("task")),
-                "method": run.settings.get("method"), "seed": run.settings.get("seed"),
-                "generations": run.generations, "candidates": len(run.candidates), "best": best,
-            }
-        )  # fmt: skip
+    runs = find_runs(folder)
     if as_json:
-        echo_json(rows)
+        echo_json([_run_data(run) for run in runs])
         return
-    for row in rows:
-        best_text = f", best {row['best']['fitness']:.4g}" if row["best"] else ""
-        if row["best"] and row["best"]["scores"]:
-            best_text += f" ({scores_text(Scores(tuple(row['best']['scores'])))} in the final)"
-        lines = [f"{row['folder']}: {row['state']}, {plural(row['generations'], 'generation')}{best_text}"]
-        if row["method"]:
-            lines.append(f"    {' + '.join(row['tasks'])}, {row['method']}, seed {row['seed']}")
-        if row["sentence"]:
-            lines.append(f"    {row['sentence']}")
-        for line in lines:  # a record may contain anything
-            typer.echo(printable(shorten(line, _LONGEST_LINE)))
-    if not rows:
+    for line in (line for run in runs for line in _run_lines(run)):  # a record may contain anything
+        typer.echo(printable(shorten(line, _LONGEST_LINE)))
+    if not runs:
         typer.echo(f"there is no run in {folder}")
+
+
+def _run_data(run: "Run") -> dict[str, Any]:
+    scores = None if run.scores is None else list(run.scores.values)
+    best = run.best and {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
+    return {
+        "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
+        "tasks": _task_names(run.settings.get("task")), "method": run.settings.get("method"),
+        "seed": run.settings.get("seed"), "generations": run.generations, "candidates": len(run.candidates),
+        "best": best,
+    }  # fmt: skip
+
+
+def _run_lines(run: "Run") -> Iterator[str]:
+    from evomal.runs.results import score_text
+
+    best = "" if run.best is None else f", best {run.shown_metric.text(run.best.fitness)}"
+    if run.scores is not None:
+        best += f" ({score_text(run.scores, run.shown_metric)} in the final)"
+    yield f"{run.folder}: {run.state}, {plural(run.generations, 'generation')}{best}"
+    if method := run.settings.get("method"):
+        yield f"    {' + '.join(_task_names(run.settings.get('task')))}, {method}, seed {run.settings.get('seed')}"
+    if sentence := run.problem or run.ending:
+        yield f"    {sentence}"
 
 
 def _task_names(tasks: Any) -> list[str]:

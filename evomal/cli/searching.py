@@ -283,7 +283,7 @@ def _result_data(result: "SearchResult") -> dict[str, Any]:
             "rivals": {
                 name: [_finite(score) for score in found.values] for name, found in result.final.rivals.items()
             },
-            "verdict": result.final.verdict,
+            "verdict": result.final.verdict(result.metric),
         },
         "history": [
             {

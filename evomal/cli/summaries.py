@@ -101,7 +101,7 @@ def curve_lines(data: SearchCurves) -> Iterator[str]:
         if curve.against == "generation":
             count, total = int(curve.searches[-1]), curve.total
             n = f"{count}" if count == total else f"{count} of {total}"
-            value = _with_deviation(curve.mean[-1], curve.deviation[-1])
+            value = _metric_with_deviation(curve.mean[-1], curve.deviation[-1], curve.metric)
             after = f"after {plural(int(curve.positions[-1]), 'generation')} (n = {n})"
             lines.append(
                 (f"{curve.task}, best validation {curve.metric}", f"{_method_name(curve.method)} {value} {after}")
@@ -145,7 +145,8 @@ def front_lines(data: Front) -> Iterator[str]:
     if len(shown) < len(data.best):
         yield f"  … {len(data.best) - len(shown)} smaller …"
     for point in shown:
-        yield shorten(f"  size {point.size:>3} {point.value:>9.4g}  {formula_of(point.candidate)}", WIDTH)
+        value = metric_text(point.value, data.run.metric)
+        yield shorten(f"  size {point.size:>3} {value:>9}  {formula_of(point.candidate)}", WIDTH)
 
 
 def ancestry_lines(data: Ancestry) -> Iterator[str]:
@@ -154,8 +155,8 @@ def ancestry_lines(data: Ancestry) -> Iterator[str]:
         return
     run, best, count = data.run, data.ancestors[-1], len(data.ancestors) - 1
     ancestors = f"with {plural(count, 'ancestor')}" if count else "without ancestors"
-    generation = best.candidate.generation + 1
-    yield f"{run.task}, {run.method}: {run.metric} {best.value:.4g} in generation {generation}, {ancestors}"
+    where = f"in generation {best.candidate.generation + 1}, {ancestors}"
+    yield f"{run.task}, {run.method}: {run.metric} {metric_text(best.value, run.metric)} {where}"
     if data.sentence:
         yield data.sentence
     yield from change_lines(data.changes(), most=_MOST_STEPS, length=WIDTH)

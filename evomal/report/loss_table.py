@@ -1,17 +1,16 @@
 """The best losses of a task as a table with small drawings of their shapes, and the best one in words."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
-from evomal.figures.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.figures.style import FloatArray
+from evomal.report.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.report.pages import LONGEST_ON_A_LINE, mathml, own_markup
 from evomal.runs.reading import Run
-from evomal.tasks.metrics import metric_label, metric_number, metric_text
+from evomal.tasks.metrics import metric_label, metric_number, metric_text, named_value
 from evomal.text import escape_html, plural, shorten
 
 _WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
@@ -96,11 +95,6 @@ def _axis(sketch: LossShapeSketch) -> str:
     return f"value over {what} from {first:g} to {last:g}{targets}"
 
 
-def metric_value(value: float, metric: str) -> str:
-    """Returns the metric's name, the value and its unit, for a sentence."""
-    return f"{shorten(metric.replace('_', ' '), _LONGEST_WORD)} {metric_text(value, metric)}"
-
-
 def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: str) -> Markup:
     """Returns a curve the size of a word as SVG; values far from all others are drawn at the edge of the scale."""
     low, high = _limits(curves)
@@ -168,11 +162,11 @@ class ShownFormula:
         """Its result on validation, where it was found, and the results of the rivals."""
         row, metric = self.row, self.best.metric
         size = "" if row.size is None else f", size {row.size}"
-        value = f"{metric_value(row.value, metric)} (one training)"
+        value = f"{named_value(row.value, metric)} (one training)"
         if row.scores is not None and row.mean is not None:
             seeds = plural(len(row.scores.values), "fresh seed")
-            in_search = metric_number(row.value, metric)
-            value = f"{metric_value(row.mean, metric)} (mean of {seeds}; {in_search} in the search)"
+            in_search = metric_text(row.value, metric)
+            value = f"{named_value(row.mean, metric)} (mean of {seeds}; {in_search} in the search)"
         return (
             f"Validation {value}{size}, "
             f"found in generation {row.generation} by {row.candidate.origin} ({run_name(row.run)}).{self._rivals}"
@@ -183,14 +177,10 @@ class ShownFormula:
         """The results of the rivals in the same search, if any were trained."""
         run, metric = self.row.run, self.best.metric
         costs = dict(run.rivals) if run.final is None else {name: one.mean for name, one in run.final.rivals.items()}
-        shown = [
-            f"{shorten(name, _LONGEST_WORD)} "
-            + (metric_number(run.value(cost), metric) if math.isfinite(cost) else "diverged")
-            for name, cost in costs.items()
-        ]
+        shown = [f"{shorten(name, _LONGEST_WORD)} {run.shown_metric.text(cost)}" for name, cost in costs.items()]
         if not shown:
             return ""
-        how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict, 200)}"
+        how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict(metric), 200)}"
         return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how})."
 
 

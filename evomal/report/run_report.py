@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, InputError
-from evomal.figures.best_losses import BestLosses, best_losses
 from evomal.methods.candidates import State
+from evomal.report.best_losses import BestLosses, best_losses
 from evomal.report.commands import (
     RepeatCommand,
     as_texts,
@@ -21,8 +21,9 @@ from evomal.report.commands import (
     repeat_command,
     repeat_comparisons,
 )
-from evomal.report.loss_table import ShownFormula, metric_value, run_name, shown_formula
+from evomal.report.loss_table import ShownFormula, run_name, shown_formula
 from evomal.runs.reading import Run, Runs, RunState, read_runs
+from evomal.tasks.metrics import named_value
 from evomal.text import plural, shorten
 from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
@@ -202,7 +203,7 @@ class RunReport:
         rows: list[tuple[str, ...]] = []
         for run in self.runs.runs:
             best = min((candidate.fitness for candidate in run.trained), default=math.inf)
-            shown = metric_value(run.value(best), run.metric) if math.isfinite(best) else "none"
+            shown = named_value(run.value(best), run.metric) if math.isfinite(best) else "none"
             rows.append(
                 (
                     _relative(run.folder, self.folder), run.task, run.method, shown_entry(run.seed),

@@ -18,6 +18,7 @@ from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageBar
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation, final_text, rivals_text
+from evomal.tasks.metrics import ShownMetric
 from evomal.text import printable
 
 _REFRESHES_PER_SECOND = 4
@@ -54,9 +55,16 @@ class SearchDisplay:
     """
 
     def __init__(
-        self, generations: int, *, steps_per_generation: int, done: int = 0, console: Console | None = None
+        self,
+        generations: int,
+        *,
+        steps_per_generation: int,
+        done: int = 0,
+        metric: ShownMetric | None = None,
+        console: Console | None = None,
     ) -> None:
         self._generations, self._steps_per_generation, self._done = generations, steps_per_generation, done
+        self._metric = metric or ShownMetric()
         self._console = console or Console(stderr=True)
         self._live: Live | None = None
         self._began = self._generations_began = monotonic()
@@ -98,7 +106,7 @@ class SearchDisplay:
         self._rivals, self._generations_began = scores, now
         self._position = _Position(self._position.finished, 0, now)
         if self._live is None and was_computed:
-            self._print(f"rivals: {rivals_text(scores)} ({seconds:.1f} s)")
+            self._print(f"rivals: {rivals_text(scores, self._metric)} ({seconds:.1f} s)")
 
     def on_final(self, final: Final) -> None:
         """Show the final."""
@@ -107,7 +115,7 @@ class SearchDisplay:
         self._final = final
         self._position = _Position(self._position.finished, 0, monotonic())
         if self._live is None and was_computed:
-            self._print(f"final: {final_text(final)} ({seconds:.1f} s)")
+            self._print(f"final: {final_text(final, self._metric)} ({seconds:.1f} s)")
 
     def on_generation(self, generation: Generation) -> None:
         """Show a generation."""
@@ -120,7 +128,7 @@ class SearchDisplay:
             return
         self._position = _Position(generation.number + 1, 0, monotonic())
         if self._live is None:
-            self._print(generation_line(generation, self._generations))
+            self._print(generation_line(generation, self._generations, self._metric))
 
     def on_steps(self, stage: str, steps: int) -> None:
         """Count steps of the current generation or phase."""
@@ -137,17 +145,20 @@ class SearchDisplay:
         width = options.max_width
         yield from self._head(width)
         if self._rivals:
-            yield _row("rivals", rivals_text(self._rivals))
-        yield _row("best fitness", _UNKNOWN if self._best is None else f"{self._best.fitness:.4g}", style="bold")
+            yield _row("rivals", rivals_text(self._rivals, self._metric))
+        yield _row("best", _UNKNOWN if self._best is None else self._best_text(self._best), style="bold")
         yield _row("best formula", self._formula)
         if self._final is not None:
-            yield _row("final", final_text(self._final), style="bold")
+            yield _row("final", final_text(self._final, self._metric), style="bold")
         counts = self._counts
         entries = [f"{state} {counts[state]}" for state in State if counts[state]]
         for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):
             yield _row("" if index else "candidates", line)
         if self._note and not self._is_over:
             yield Text(self._note, style="yellow", no_wrap=True, overflow="ellipsis")
+
+    def _best_text(self, best: Candidate) -> str:
+        return f"{self._metric.name} {self._metric.text(best.fitness)}".strip()
 
     def _head(self, width: int) -> RenderResult:
         position, now = self._position, monotonic()
@@ -199,10 +210,10 @@ class SearchDisplay:
         self._console.print(Text(line), soft_wrap=True)
 
 
-def generation_line(generation: Generation, generations: int) -> str:
+def generation_line(generation: Generation, generations: int, metric: ShownMetric) -> str:
     """A generation as one line, for logs."""
     counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
-    best = "nothing yet" if generation.best is None else f"{generation.best.fitness:.4g}"
+    best = "nothing yet" if generation.best is None else metric.text(generation.best.fitness)
     seconds = sum(generation.seconds.values())
     return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
 
@@ -244,7 +255,7 @@ def _clock(seconds: float) -> str:
 class SearchListener(Protocol):
     """Is called during searches and comparisons. An exception that a method raises ends the work."""
 
-    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation], metric: ShownMetric) -> None:
         """A search of that many generations begins, each of at most that many steps; some are recorded already."""
 
     def on_phase(self, name: str, steps: int) -> None:
@@ -315,11 +326,13 @@ class ProgressDisplay:
             self._search.__exit__()
             self._search = None
 
-    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation]) -> None:
+    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation], metric: ShownMetric) -> None:
         """Show a new search."""
         self.close()
         # Standard error also for people: standard output is for the result alone.
-        search = SearchDisplay(generations, steps_per_generation=steps, done=len(recorded), console=self._console)
+        search = SearchDisplay(
+            generations, steps_per_generation=steps, done=len(recorded), metric=metric, console=self._console
+        )
         self._search = search.__enter__()
         for generation in recorded:
             search.on_generation(generation)

@@ -20,6 +20,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure
 from evomal.runs.rows import Trial, TrialStage
 from evomal.runs.store import RunStore
 from evomal.settings import SearchSettings
+from evomal.tasks.metrics import difference_unit, metric_number
 from evomal.tasks.task import Task
 from evomal.text import plural
 
@@ -61,7 +62,7 @@ class Final:
 
     def __repr__(self) -> str:
         return (
-            f"Final({len(self.candidates)} candidates, {len(self.rivals)} rivals, {self.seeds} seeds, {self.verdict})"
+            f"Final({len(self.candidates)} candidates, {len(self.rivals)} rivals, {self.seeds} seeds, {self.verdict()})"
         )
 
     @property
@@ -108,14 +109,19 @@ class Final:
         lead, half = self.lead
         return lead - half > 0
 
-    @property
-    def verdict(self) -> str:
-        """Whether the winner leads, in words no stronger than the interval of its lead."""
+    def verdict(self, metric: str = "") -> str:
+        """Whether the winner leads, in words no stronger than the interval of its lead.
+
+        Args:
+            metric: The name of the metric, which decides the unit of the lead.
+        """
         name, (lead, half) = self.best_rival[0], self.lead
         if not math.isfinite(self.winner[1].mean):
             return f"no lead over {name}: training with it diverged"
         if self.leads:
-            return f"leads {name} by {lead:.2g} ± {half:.2g} on validation"
+            amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
+            unit = difference_unit(metric)
+            return f"leads {name} by {amounts}{f' {unit}' if unit else ''} on validation"
         return f"no lead over {name}"
 
 

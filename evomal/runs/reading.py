@@ -28,7 +28,7 @@ from evomal.runs.lock import is_held
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
-from evomal.tasks.metrics import is_metric_of, recorded_direction
+from evomal.tasks.metrics import ShownMetric, is_metric_of, recorded_direction
 from evomal.text import one_line, plural
 from evomal.units import Units
 
@@ -170,7 +170,12 @@ class Run:
 
     def value(self, fitness: float) -> float:
         """The value of the metric for a fitness."""
-        return -fitness if self.higher_is_better else fitness
+        return self.shown_metric.value(fitness)
+
+    @property
+    def shown_metric(self) -> ShownMetric:
+        """How fitness is shown to people."""
+        return ShownMetric(self.metric, self.higher_is_better)
 
     def loss(self, candidate: Candidate) -> Loss | None:
         """The loss of a candidate; None if the kind of task is unknown, or the candidate is not a loss."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
+from evomal.tasks.metrics import ShownMetric
 from evomal.text import plural, shorten
 from evomal.units import Units
 
@@ -156,7 +157,7 @@ class SearchResult(Displayed):
 
     def __repr__(self) -> str:
         rivals = ", ".join(f"{name} {fitness:.4g}" for name, fitness in self.rivals.items())
-        verdict = "" if self.final is None else f", {self.final.verdict}"
+        verdict = "" if self.final is None else f", {self.final.verdict(self.metric)}"
         return f"SearchResult(best={self.best!r}, rivals=({rivals}){verdict}, {len(self.history)} generations)"
 
     def __str__(self) -> str:
@@ -169,7 +170,12 @@ class SearchResult(Displayed):
 
     def value(self, fitness: float) -> float:
         """The value of the metric for a fitness."""
-        return -fitness if self.higher_is_better else fitness
+        return self.shown_metric.value(fitness)
+
+    @property
+    def shown_metric(self) -> ShownMetric:
+        """How fitness is shown to people."""
+        return ShownMetric(self.metric, self.higher_is_better)
 
     def summary(self) -> str:
         """The best loss, its rivals, the verdict of the final and what became of the candidates.
@@ -207,42 +213,28 @@ def total_counts(history: Sequence[Generation]) -> dict[str, int]:
 
 _LABEL_WIDTH = 13
 
-ToMetric = Callable[[float], float]
-"""From a cost to the value of the metric."""
+
+def score_text(score: float | Scores, metric: ShownMetric) -> str:
+    """The value of one training, or the mean of several with its standard deviation."""
+    return metric.text(score.mean, score.deviation) if isinstance(score, Scores) else metric.text(score)
 
 
-def score_text(cost: float, to_metric: ToMetric = float) -> str:
-    """The metric's value for a cost, or "diverged"."""
-    return f"{to_metric(cost):.4g}" if math.isfinite(cost) else "diverged"
-
-
-def scores_text(scores: Scores, to_metric: ToMetric = float) -> str:
-    """Mean and standard deviation, where they are finite."""
-    spread = f" ± {scores.deviation:.2g}" if math.isfinite(scores.deviation) else ""
-    return score_text(scores.mean, to_metric) + spread
-
-
-def rivals_text(rivals: Mapping[str, float | Scores], to_metric: ToMetric = float) -> str:
+def rivals_text(rivals: Mapping[str, float] | Mapping[str, Scores], metric: ShownMetric) -> str:
     """Each rival with its score, the baseline first."""
-    return ", ".join(
-        f"{name} {scores_text(found, to_metric) if isinstance(found, Scores) else score_text(found, to_metric)}"
-        for name, found in rivals.items()
-    )
+    return ", ".join(f"{name} {score_text(score, metric)}" for name, score in rivals.items())
 
 
-def final_text(final: Final, to_metric: ToMetric = float) -> str:
+def final_text(final: Final, metric: ShownMetric) -> str:
     """The winner beside the best rival, and whether it leads."""
     name, rival = final.best_rival
-    return (
-        f"best {scores_text(final.winner[1], to_metric)} ({final.seeds_in_words}); "
-        f"{name} {scores_text(rival, to_metric)}: {final.verdict}"
-    )
+    own = score_text(final.winner[1], metric)
+    return f"best {own} ({final.seeds_in_words}); {name} {score_text(rival, metric)}: {final.verdict(metric.name)}"
 
 
 def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     """The part of the summary that is about the best loss and its rivals: labels and texts."""
-    best, final, to_metric, metric = result.best, result.final, result.value, result.metric
-    rivals = [("rivals", f"{rivals_text(result.rivals, to_metric)} (one training each)")] if result.rivals else []
+    best, final, metric = result.best, result.final, result.shown_metric
+    rivals = [("rivals", f"{rivals_text(result.rivals, metric)} (one training each)")] if result.rivals else []
     if best is None:
         return rivals
     lines = [("best loss", best.formula())]
@@ -250,11 +242,13 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         lines.append(("expression", f"{best.expression} ({best.expression.size} nodes)"))
     found = f"found in generation {best.generation + 1}"
     if final is None:
-        lines.append(("validation", f"{metric} {best.value:.4g} (the best of one training each), {found}"))
+        lines.append(
+            ("validation", f"{metric.name} {metric.text(best.fitness)} (the best of one training each), {found}")
+        )
         return [*lines, *rivals]
-    text = f"{metric} {scores_text(Scores(best.scores), to_metric)} (mean of {final.seeds_in_words}), {found}"
-    lines.append(("validation", f"{text}; in the search {best.value:.4g}"))
-    lines.append(("rivals", f"{rivals_text(final.rivals, to_metric)} (the same seeds)"))
+    text = f"{metric.name} {score_text(Scores(best.scores), metric)} (mean of {final.seeds_in_words}), {found}"
+    lines.append(("validation", f"{text}; in the search {metric.text(best.fitness)}"))
+    lines.append(("rivals", f"{rivals_text(final.rivals, metric)} (the same seeds)"))
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
-    lines.append(("final", final.verdict + hint))
+    lines.append(("final", final.verdict(metric.name) + hint))
     return lines

@@ -23,6 +23,7 @@ from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import WORKPLACE, SearchSettings
+from evomal.tasks.metrics import ShownMetric
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
@@ -135,7 +136,13 @@ class _Run:
             self._replay(store)
         if listener is not None:
             steps = sum(self._executor.steps(self._strategy.population).values())
-            listener.on_start(generations=self._strategy.generations, steps=steps, recorded=self._history())
+            metric = self._tasks[0].metric
+            listener.on_start(
+                generations=self._strategy.generations,
+                steps=steps,
+                recorded=self._history(),
+                metric=ShownMetric(metric.name, metric.higher_is_better),
+            )
         trials = TrialRunner(
             self._tasks[0], self._executor, self._evaluator, self._settings, self._seed, store, listener
         )
@@ -172,7 +179,7 @@ class _Run:
             rivals=rivals,
             final=self._final,
             metric=metric.name,
-            higher_is_better=metric.cost(1.0) < 0,
+            higher_is_better=metric.higher_is_better,
             failures=_failures(self._candidates),
         )
 

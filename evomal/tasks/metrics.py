@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from evomal.text import shorten
 from evomal.users_code import place_of_function
 
 Measure = Callable[[Tensor, Tensor], Any]
+POINTS = "points"
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,39 @@ def metric_number(value: float, name: str, *, digits: int = 4) -> str:
     return f"{100 * value:.2f}" if shown_in_percent(name) else f"{value:.{digits}g}"
 
 
+def difference_unit(name: str) -> str:
+    """Returns the unit of differences in the metric: points for shares, none for others."""
+    return POINTS if shown_in_percent(name) else ""
+
+
 def metric_text(value: float, name: str, deviation: float | None = None) -> str:
     """Returns a value with its unit, and with its standard deviation if there is one: `1.23 ± 0.05 %`."""
     spread = "" if deviation is None else f" ± {metric_number(deviation, name, digits=2)}"
     return f"{metric_number(value, name)}{spread}{' %' if shown_in_percent(name) else ''}"
+
+
+def named_value(value: float, name: str, longest: int = 60) -> str:
+    """Returns the metric's name, the value and its unit, for a sentence: `error rate 1.23 %`."""
+    return f"{shorten(name.replace('_', ' '), longest)} {metric_text(value, name)}"
+
+
+@dataclass(frozen=True)
+class ShownMetric:
+    """How costs, which a search minimises, are shown to people: as values of the metric, with its unit."""
+
+    name: str = ""
+    higher_is_better: bool = False
+
+    def value(self, cost: float) -> float:
+        """Returns the value of the metric for a cost."""
+        return -cost if self.higher_is_better else cost
+
+    def text(self, cost: float, deviation: float | None = None) -> str:
+        """Returns the value for a cost, with its deviation if that is finite, or "diverged"."""
+        if not math.isfinite(cost):
+            return "diverged"
+        spread = deviation if deviation is not None and math.isfinite(deviation) else None
+        return metric_text(self.value(cost), self.name, spread)
 
 
 def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, float]:

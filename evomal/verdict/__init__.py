@@ -3,10 +3,9 @@
 from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.comparison import Command, Comparison, Entry, RateCurve, Trained, Transfer
 from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, summarised
-from evomal.verdict.words import POINTS, Evidence, Verdict, difference_words, learning_rate_words, verdict
+from evomal.verdict.words import Evidence, Verdict, difference_words, learning_rate_words, verdict
 
 __all__ = [
-    "POINTS",
     "Command",
     "Comparison",
     "Direction",

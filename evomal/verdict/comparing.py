@@ -14,6 +14,7 @@ from evomal.methods import method_named
 from evomal.runs.display import SearchListener, stop_check, with_display
 from evomal.runs.executors import crew_if_wanted
 from evomal.settings import SearchSettings
+from evomal.tasks.metrics import difference_unit
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
@@ -31,7 +32,7 @@ from evomal.verdict.folder import TrainingLog
 from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.trials import Trial, Trials, final_recipe, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
-from evomal.verdict.words import Evidence, Verdict, nothing_found, unit_of, verdict
+from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
 
 EVALUATION_SEEDS = 1000
 """The first seed of final trainings: a search, whose seeds begin at 0, does not use them."""
@@ -305,7 +306,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
         steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),
         search_seeds=tuple(range(max((len(one.fitnesses) for one in others), default=0))), tune_lr=plan.tune_lr,
         rates=tuning.rates, baseline=base.name, entries=tuple(entries),
-        verdicts=_verdicts(others, base.name, entries, costs, tuning_gain, unit_of(task.metric.name)),
+        verdicts=_verdicts(others, base.name, entries, costs, tuning_gain, difference_unit(task.metric.name)),
         tuning=tuning_gain, folder=plan.folder,
     )  # fmt: skip
 

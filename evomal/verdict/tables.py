@@ -4,11 +4,11 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from evomal.tasks.metrics import metric_number, metric_text
+from evomal.tasks.metrics import difference_unit, metric_number, metric_text
 from evomal.text import plural
 from evomal.verdict.comparison import Comparison, Entry
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
-from evomal.verdict.words import difference_words, schedule_words, unit_of
+from evomal.verdict.words import difference_words, schedule_words
 
 _WIDTH = 80
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
@@ -111,7 +111,7 @@ def _notes(comparison: Comparison) -> list[str]:
     """Learning rates at an end of those tried, misleading validation, every divergence, and searches without result."""
     notes = [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
     if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
-        name, unit = comparison.baseline, unit_of(comparison.metric)
+        name, unit = comparison.baseline, difference_unit(comparison.metric)
         found = difference_words(f"tuned {name}", f"untuned {name}", comparison.tuning, unit=unit)
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
     for entry in comparison.entries:

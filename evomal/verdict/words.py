@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evomal.tasks.metrics import shown_in_percent
+from evomal.tasks.metrics import POINTS
 from evomal.text import plural
 from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 
-POINTS = "points"
 """The unit of differences of shares, such as error rates: percentage points."""
 
 Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
@@ -208,11 +207,6 @@ def difference_words(
 def nothing_found(name: str, baseline_name: str) -> Verdict:
     """The verdict on a method whose searches found nothing."""
     return Verdict("no gain", f"{name} found no loss that passed its filters: keep {baseline_name}")
-
-
-def unit_of(metric: str) -> str:
-    """The unit of differences in a metric: points for shares, none for others."""
-    return POINTS if shown_in_percent(metric) else ""
 
 
 def schedule_words(steps: int, milestones: Sequence[int]) -> str:

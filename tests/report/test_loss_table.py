@@ -1,7 +1,7 @@
 """The table of the best losses."""
 
-from evomal.figures.best_losses import best_losses
-from evomal.report.loss_table import loss_table, metric_value, table_sentence
+from evomal.report.best_losses import best_losses
+from evomal.report.loss_table import loss_table, table_sentence
 from evomal.report.pages import render
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
@@ -14,11 +14,6 @@ LONG = "add(square(sub(f, y)), add(square(sub(f, y)), add(tanh(sub(y, f)), abs(s
 def table_of(folder, **options):
     (best,) = best_losses(read_runs([folder]))
     return Tags(render("loss_table.html", table=loss_table(best, **options))), best
-
-
-def test_shares_are_in_percent_and_other_metrics_as_they_are():
-    assert metric_value(0.10567, "error_rate") == "error rate 10.57 %"
-    assert metric_value(0.10567, "mse") == "mse 0.1057"
 
 
 def test_a_row_has_its_rank_value_shape_size_formula_generation_and_origin(tmp_path):

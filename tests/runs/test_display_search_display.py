@@ -13,6 +13,7 @@ from evomal.methods.candidates import Candidate, State
 from evomal.runs import Generation
 from evomal.runs.display import SearchDisplay, generation_line, shown_formula
 from evomal.runs.finals import Final, Scores
+from evomal.tasks.metrics import ShownMetric
 
 MANY = {
     State.EVALUATED: 31, State.CACHED: 12, State.DEAD: 20, State.REJECTED: 40, State.EQUIVALENT: 3, State.DIVERGED: 2,
@@ -71,7 +72,7 @@ def test_the_region_before_anything_is_known(clock):
     with SearchDisplay(4, steps_per_generation=100, console=terminal()) as display:
         assert drawn(display) == [
             "generation 1 of 4                                          0:00:00        — left",
-            "best fitness  —",
+            "best          —",
             "best formula  —",
             "candidates    —",
         ]
@@ -85,7 +86,7 @@ def test_the_region_in_the_middle_of_a_search(clock):
         display.on_steps("evaluate", 30)
         assert drawn(display) == [
             "generation 2 of 4  ━━━━━━━━━━━━━━                          0:01:23  0:04:09 left",
-            "best fitness  0.5",
+            "best          0.5",
             "best formula  4*(f - y)**2",
             "candidates    evaluated 31 · cached 12 · dead gradient 20 · rejected 40",
             "              gradient-equivalent 3 · diverged 2",
@@ -219,7 +220,7 @@ def test_generations_recorded_before_count_but_take_no_time_and_no_line(clock):
         assert times(display)[1].strip() == "— left"
         assert console.file.getvalue() == ""
         display.on_generation(generation(1, candidate(fitness=0.75), {State.CACHED: 3}))
-    assert drawn(display)[1] == "best fitness  0.25"
+    assert drawn(display)[1] == "best          0.25"
     assert drawn(display)[3] == "candidates    cached 5"
 
 
@@ -232,11 +233,11 @@ def test_the_best_so_far_is_kept_and_its_formula_made_once(clock, monkeypatch):
         display.on_generation(generation(1, candidate("abs(sub(y, f))", 0.5)))
         display.on_generation(generation(2, candidate("square(sub(y, f))", 0.75)))
         display.on_generation(generation(3, candidate("sqrt(sub(y, f))", 0.5)))
-        assert drawn(display)[1:3] == ["best fitness  0.5", "best formula  Abs(f - y)"]
+        assert drawn(display)[1:3] == ["best          0.5", "best formula  Abs(f - y)"]
         drawn(display)
         assert made == ["abs(sub(y, f))"]
         display.on_generation(generation(4, candidate("square(sub(y, f))", 0.25)))
-        assert drawn(display)[1:3] == ["best fitness  0.25", "best formula  (f - y)**2"]
+        assert drawn(display)[1:3] == ["best          0.25", "best formula  (f - y)**2"]
 
 
 def told_of_everything(width):
@@ -264,7 +265,7 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
     assert told_of_everything(40) == [
         "generation 2 of 10   ━╸",
         "0:00:00  0:00:00 left",
-        "best fitness  0.1235",
+        "best          0.1235",
         "best formula  [0.25,-1.5,0.75,2.25,-0.5…",
         "candidates    evaluated 1000",
         "              cached 1000",
@@ -319,9 +320,18 @@ def test_a_formula_that_cannot_be_made_is_the_genome(monkeypatch, error):
 def test_a_generation_as_a_line():
     counts = {State.EVALUATED: 3, State.DEAD: 2}
     line = "generation 2 of 10: best 0.1235 (3 evaluated, 2 dead gradient; 3.8 s)"
-    assert generation_line(generation(1, candidate(fitness=0.123456), counts), 10) == line
+    assert generation_line(generation(1, candidate(fitness=0.123456), counts), 10, ShownMetric("mse")) == line
     line = "generation 3 of 10: best nothing yet (2 rejected; 3.8 s)"
-    assert generation_line(generation(2, None, {State.REJECTED: 2}), 10) == line
+    assert generation_line(generation(2, None, {State.REJECTED: 2}), 10, ShownMetric("mse")) == line
+
+
+def test_values_are_those_of_the_metric_and_not_costs():
+    line = generation_line(generation(0, candidate(fitness=-0.98765), {}), 2, ShownMetric("auc", True))
+    assert "best 0.9877 (" in line
+    display = SearchDisplay(4, steps_per_generation=100, metric=ShownMetric("auc", True))
+    display.on_rivals({"ce": -0.5})
+    display.on_generation(generation(0, candidate(fitness=-0.98765)))
+    assert drawn(display)[1:3] == ["rivals        ce 0.5", "best          auc 0.9877"]
 
 
 def test_without_a_terminal_there_is_a_line_a_generation_on_standard_error(capsys):
@@ -329,7 +339,7 @@ def test_without_a_terminal_there_is_a_line_a_generation_on_standard_error(capsy
         display.on_steps("optimise", 5)
         assert capsys.readouterr() == ("", "")
         display.on_generation(generation(0, candidate(), MANY))
-        line = generation_line(generation(0, candidate(), MANY), 2)
+        line = generation_line(generation(0, candidate(), MANY), 2, ShownMetric())
         assert len(line) > 80
         assert capsys.readouterr() == ("", f"{line}\n")
         display.say("[a] sentence")
@@ -354,7 +364,7 @@ def test_what_stays_on_a_terminal_is_the_final_state(clock):
         clock[0] = 7.0
     assert drawn(display) == [
         "2 of 2 generations  " + "━" * 51 + "  0:00:07",
-        "best fitness  0.25",
+        "best          0.25",
         "best formula  (f - y)**2",
         "candidates    evaluated 2",
     ]

@@ -63,14 +63,15 @@ def test_a_lead_is_one_only_where_its_whole_interval_is():
     # Differences 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, and Student's quantile for two degrees of freedom 4.3027.
     close = final([(1.0, 1.0, 1.0)], {"mse": (1.1, 1.2, 1.3)})
     assert close.lead == pytest.approx((0.2, 4.302652729911275 * 0.1 / math.sqrt(3)))
-    assert close.verdict == "no lead over mse"
+    assert close.verdict() == "no lead over mse"
     clear = final([(1.0, 1.0, 1.0)], {"mse": (2.0, 2.01, 1.99), "mae": (1.5, 1.51, 1.49)})
-    assert clear.verdict == "leads mae by 0.5 ± 0.025 on validation"
-    assert final([(2.0, 2.0, 2.0)], {"mse": (1.0, 1.0, 1.0)}).verdict == "no lead over mse"
-    assert final([(1.0,)], {"mse": (2.0,)}).verdict == "no lead over mse", "one seed tells no lead"
+    assert clear.verdict() == "leads mae by 0.5 ± 0.025 on validation"
+    assert clear.verdict("error_rate") == "leads mae by 50.00 ± 2.48 points on validation"
+    assert final([(2.0, 2.0, 2.0)], {"mse": (1.0, 1.0, 1.0)}).verdict() == "no lead over mse"
+    assert final([(1.0,)], {"mse": (2.0,)}).verdict() == "no lead over mse", "one seed tells no lead"
     lost = final([(math.inf, 1.0)], {"mse": (2.0, 2.0)})
-    assert lost.verdict == "no lead over mse: training with it diverged"
-    assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict == "no lead over mse"
+    assert lost.verdict() == "no lead over mse: training with it diverged"
+    assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict() == "no lead over mse"
 
 
 def test_a_final_is_read_back_once_it_is_complete():

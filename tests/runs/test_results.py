@@ -75,6 +75,14 @@ def test_where_more_is_better_the_metric_is_shown_and_not_its_negative():
     assert found["final"] == "leads mse by 0.25 ± 0 on validation; `evomal compare` tells whether it does on test"
 
 
+def test_shares_are_shown_in_percent():
+    final = Final(((row(3, 0, 0.25), Scores((0.25, 0.25))),), {"ce": Scores((0.5, 0.5))})
+    found = dict(summary_lines(replace(result(final), metric="error_rate")))
+    assert found["validation"].startswith("error_rate 25.00 ± 0.00 % (mean of 2 fresh seeds), found in generation 4")
+    assert found["rivals"] == "ce 50.00 ± 0.00 % (the same seeds)"
+    assert found["final"].startswith("leads ce by 25.00 ± 0.00 points on validation")
+
+
 def test_a_printed_result_is_its_summary():
     found = replace(
         result(), history=(Generation(0, 3, {State.EVALUATED: 2, State.FAILED: 1}, None, {}),),

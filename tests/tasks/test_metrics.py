@@ -1,6 +1,7 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
 import doctest
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from evomal.tasks import loading, metrics
 from evomal.tasks.metrics import (
     METRICS,
     Metric,
+    ShownMetric,
     chosen_metric,
     metric_label,
     metric_number,
     metric_scale,
     metric_text,
     missing_class,
+    named_value,
     recorded_direction,
     shown_in_percent,
     usual_metrics,
@@ -174,6 +177,18 @@ def test_values_are_shown_in_one_way():
     assert (metric_text(0.12345, "error_rate"), metric_text(0.12345, "mse")) == ("12.35 %", "0.1235")
     assert metric_text(0.12345, "error_rate", 0.00567) == "12.35 ± 0.57 %"
     assert metric_text(1234.5, "mse", 0.0567) == "1234 ± 0.057"
+
+
+def test_a_value_in_a_sentence_has_its_metric_and_unit():
+    assert named_value(0.10567, "error_rate") == "error rate 10.57 %"
+    assert named_value(0.10567, "mse") == "mse 0.1057"
+
+
+def test_costs_are_shown_as_values_of_the_metric():
+    auroc, error_rate = ShownMetric("auroc", True), ShownMetric("error_rate")
+    assert (auroc.value(-0.5), error_rate.value(0.5)) == (0.5, 0.5)
+    assert (auroc.text(-0.98765, math.inf), error_rate.text(0.5, 0.01)) == ("0.9877", "50.00 ± 1.00 %")
+    assert [metric.text(cost) for metric, cost in ((auroc, math.inf), (error_rate, math.nan))] == ["diverged"] * 2
 
 
 def test_choosing_by_name():

@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from evomal.runs.display import ProgressDisplay
+from evomal.tasks.metrics import ShownMetric
 from evomal.verdict.comparing import compare
 from tests.engine.populations import regression
 
@@ -18,7 +19,7 @@ class Counter:
     def __init__(self):
         self.expected, self.done, self.searched = 0, 0, 0
 
-    def on_start(self, *, generations, steps, recorded):
+    def on_start(self, *, generations, steps, recorded, metric):
         self.searched += 1
 
     def on_steps(self, stage, steps):
@@ -99,7 +100,7 @@ def test_trainings_after_a_search_are_one_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with ProgressDisplay(console) as shown:
-        shown.on_start(generations=3, steps=100, recorded=[])
+        shown.on_start(generations=3, steps=100, recorded=[], metric=ShownMetric())
         shown.on_steps("evaluate", 40)
         shown.announce("training with 2 losses")
         shown.expect(500)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from evomal.figures import best_losses as module
-from evomal.figures.best_losses import best_losses
+from evomal.report import best_losses as module
+from evomal.report.best_losses import best_losses
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 
