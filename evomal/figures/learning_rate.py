@@ -2,25 +2,21 @@
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import table
-from evomal.figures.style import Band
+from evomal.figures.style import Axes, Band, Figure
 from evomal.tasks.metrics import metric_label, metric_scale
 from evomal.text import plural
 from evomal.verdict.comparison import Entry, RateCurve
 from evomal.verdict.folder import read_result
 from evomal.verdict.words import schedule_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -32,11 +28,6 @@ class RateTraining:
     seed: int
     test: float
     """NaN if it diverged."""
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the training diverged."""
-        return math.isnan(self.test)
 
 
 @dataclass(frozen=True)
@@ -50,22 +41,17 @@ class RatePoint:
     @property
     def diverged(self) -> int:
         """How many trainings diverged."""
-        return sum(training.diverged for training in self.trainings)
+        return sum(math.isnan(training.test) for training in self.trainings)
 
     @property
     def values(self) -> list[float]:
         """The results of trainings that did not diverge; for several searches, the mean of each over its seeds."""
-        by_search: dict[int, list[float]] = {}
+        found: dict[int, list[float]] = {}
         for training in self.trainings:
-            if not training.diverged:
-                by_search.setdefault(training.search, []).append(training.test)
-        if self.searches > 1:
-            return [sum(found) / len(found) for found in by_search.values()]
-        return [value for found in by_search.values() for value in found]
-
-    @property
-    def searches(self) -> int:
-        return len({training.search for training in self.trainings})
+            found.setdefault(training.search, []).extend([] if math.isnan(training.test) else [training.test])
+        if len(found) > 1:
+            return [sum(tests) / len(tests) for tests in found.values() if tests]
+        return [test for tests in found.values() for test in tests]
 
     @property
     def mean(self) -> float:
@@ -113,10 +99,10 @@ class RateCurves:
         return table(
             ("loss", "learning_rate", "search", "seed", "test", "outcome"),
             (
-                (line.name, point.rate, one.search, one.seed, one.test, "diverged" if one.diverged else "trained")
+                (line.name, at.rate, one.search, one.seed, one.test, "diverged" if math.isnan(one.test) else "trained")
                 for line in self.lines
-                for point in line.points
-                for one in point.trainings
+                for at in line.points
+                for one in at.trainings
             ),
         )
 
@@ -140,20 +126,11 @@ def rate_curves(found: RateCurve) -> RateCurves:
     if not comparisons:
         raise InputError("a comparison at several learning rates must have at least one but has none")
     first = next(iter(comparisons.values()))
-    names = list(dict.fromkeys(entry.name for one in comparisons.values() for entry in one.entries))
-    names.sort(key=lambda name: name != first.baseline)
-    lines = [
-        RateLine(
-            name,
-            tuple(
-                RatePoint(rate, _trainings(entry))
-                for rate, one in comparisons.items()
-                for entry in one.entries
-                if (entry.name, entry.variant) == (name, "plain")
-            ),
-        )
-        for name in names
-    ]
+    points: dict[str, list[RatePoint]] = {first.baseline: []}  # the baseline first
+    for rate, comparison in comparisons.items():
+        for entry in comparison.entries:
+            if entry.variant == "plain":
+                points.setdefault(entry.name, []).append(RatePoint(rate, _trainings(entry)))
     return RateCurves(
         task=first.task,
         metric=first.metric,
@@ -161,8 +138,8 @@ def rate_curves(found: RateCurve) -> RateCurves:
         steps=first.steps,
         seeds=len(first.seeds),
         searches=len(first.search_seeds),
-        lines=tuple(lines),
-        sentences=tuple(_sentence(line.name, point) for line in lines for point in line.points if _is_lacking(point)),
+        lines=tuple(RateLine(name, tuple(own)) for name, own in points.items()),
+        sentences=tuple(sentence for name, own in points.items() for sentence in _sentences(name, own)),
         milestones=first.milestones,
     )
 
@@ -176,64 +153,56 @@ def _trainings(entry: Entry) -> tuple[RateTraining, ...]:
     )
 
 
-def _is_lacking(point: RatePoint) -> bool:
-    return point.diverged > 0 or not point.trainings
-
-
-def _sentence(name: str, point: RatePoint) -> str:
-    if not point.trainings:
-        return f"{name} at {point.rate:g}: the search found no loss that passed its filters"
-    return f"{name} at {point.rate:g}: {point.diverged} of {plural(len(point.trainings), 'training')} diverged"
+def _sentences(name: str, points: Sequence[RatePoint]) -> Iterator[str]:
+    for point in points:
+        if not point.trainings:
+            yield f"{name} at {point.rate:g}: the search found no loss that passed its filters"
+        elif point.diverged:
+            yield f"{name} at {point.rate:g}: {point.diverged} of {plural(len(point.trainings), 'training')} diverged"
 
 
 _LINE_OF_MARKERS = 0.055  # of the panel's height
 
 
-def draw_rate_curves(data: RateCurves) -> "Figure":
+@style.figure_style()
+def draw_rate_curves(data: RateCurves) -> Figure:
     """Draw the mean over the trainings that did not diverge, with a cross where some did."""
     if not data.lines:
         return style.sentence_figure("; ".join(data.sentences))
     figure = style.new_figure("column", 2.8)
-    with style.figure_style():
-        axes = figure.subplots()
-        axes.set_xscale("log")
-        _set_rate_ticks(axes, data)
-        axes.set_xlabel("base learning rate")
-        axes.set_ylabel(f"test {style.figure_text(metric_label(data.metric))}")
-        style.draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
-        _make_room(axes, data)
-        for row, number in enumerate(_crossed(data)):
-            _draw_diverged(axes, data.lines[number], number, 1 - _LINE_OF_MARKERS * (row + 0.5))
-        style.add_legend(figure, axes)
-        style.add_note(figure, _note(data))
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    _set_rate_ticks(axes, data)
+    axes.set_xlabel("base learning rate")
+    axes.set_ylabel(f"test {style.figure_text(metric_label(data.metric))}")
+    style.draw_bands(axes, [_band(data, line) for line in data.lines], marker="o")
+    crossed = [number for number, line in enumerate(data.lines) if any(point.diverged for point in line.points)]
+    if any(point.values for line in data.lines for point in line.points):
+        _make_room(axes, _LINE_OF_MARKERS * (len(crossed) + 0.5) if crossed else 0.0)
+    else:
+        axes.set_yticks([])
+    for row, number in enumerate(crossed):
+        _draw_diverged(axes, data.lines[number], number, 1 - _LINE_OF_MARKERS * (row + 0.5))
+    style.add_legend(figure, axes)
+    crosses = "crosses: trainings that diverged, all or the given number" if crossed else ""
+    style.add_note(figure, f"{data.task}, {schedule_words(data.steps, data.milestones)}", _averaged(data), crosses)
     return figure
 
 
 def _band(data: RateCurves, line: RateLine) -> Band:
-    scale = metric_scale(data.metric)
-    mean, deviation = (
-        scale * np.array([getattr(point, what) for point in line.points]) for what in ("mean", "deviation")
-    )
-    return Band(line.name, [point.rate for point in line.points], mean, deviation)
+    scale, points = metric_scale(data.metric), line.points
+    means, deviations = (scale * np.array([getattr(at, what) for at in points]) for what in ("mean", "deviation"))
+    return Band(line.name, [point.rate for point in points], means, deviations)
 
 
-def _make_room(axes: "Axes", data: RateCurves) -> None:
-    """Make room above the lines for the crosses."""
-    if not any(point.values for line in data.lines for point in line.points):
-        axes.set_yticks([])
-        return
-    share = _LINE_OF_MARKERS * (len(_crossed(data)) + 0.5) if _crossed(data) else 0.0
+def _make_room(axes: Axes, share: float) -> None:
+    """Leave a share of the panel free above the lines, for the crosses."""
     low, high = axes.get_ylim()
     more = share / (1 - share)
     axes.set_ylim(low, high * (high / low) ** more if axes.get_yscale() == "log" else high + (high - low) * more)
 
 
-def _crossed(data: RateCurves) -> list[int]:
-    """The numbers of the lines that diverged somewhere."""
-    return [number for number, line in enumerate(data.lines) if any(point.diverged for point in line.points)]
-
-
-def _draw_diverged(axes: "Axes", line: RateLine, number: int, height: float) -> None:
+def _draw_diverged(axes: Axes, line: RateLine, number: int, height: float) -> None:
     """Crosses near the top edge, one height per line, with the number of trainings if not all diverged."""
     colour, _ = style.line_style(number)
     across = axes.get_xaxis_transform()
@@ -250,7 +219,7 @@ def _draw_diverged(axes: "Axes", line: RateLine, number: int, height: float) -> 
             )  # fmt: skip
 
 
-def _set_rate_ticks(axes: "Axes", data: RateCurves) -> None:
+def _set_rate_ticks(axes: Axes, data: RateCurves) -> None:
     rates = sorted({point.rate for line in data.lines for point in line.points})
     span = math.log10(rates[-1] / rates[0]) or 1.0
     axes.set_xlim(rates[0] / 10 ** (0.06 * span), rates[-1] * 10 ** (0.1 * span))
@@ -260,15 +229,8 @@ def _set_rate_ticks(axes: "Axes", data: RateCurves) -> None:
         axes.set_xticks([], minor=True)
 
 
-def _note(data: RateCurves) -> str:
-    parts = [f"{data.task}, {schedule_words(data.steps, data.milestones)}"]
+def _averaged(data: RateCurves) -> str:
     if data.searches > 1:
-        parts.append(
-            f"mean of {data.seeds} seeds (methods: of {data.searches} searches, each by its mean), band: ±1 standard "
-            "deviation"
-        )
-    else:
-        parts.append(plural(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else ""))
-    if _crossed(data):
-        parts.append("crosses: trainings that diverged, all or the given number")
-    return "; ".join(parts)
+        over = f"mean of {data.seeds} seeds (methods: of {data.searches} searches, each by its mean)"
+        return f"{over}, band: ±1 standard deviation"
+    return plural(data.seeds, "seed") + (", mean and ±1 standard deviation" if data.seeds > 1 else "")

@@ -116,6 +116,12 @@ def _fall(line: Line, rungs: FloatArray, spread: float) -> tuple[FloatArray, Flo
 _AT_THE_GOAL, _UNNOTICED = 0.01, 5e-4  # units of the error
 _FLAT = 1e-6  # of the larger gradients
 _SHOWN_PLACES = 3
+_GOALS: dict[Kind, str] = {"regression": "f = y", "multilabel": "p = y", "classification": "p = 1"}
+_RANGES: dict[Kind, str] = {
+    "regression": "f - y from -3 to 3 at y = -1, 0 and 1",
+    "multilabel": "p from 0.001 to 0.999 at y = 1 and 0",
+    "classification": "p from 0.001 to 0.999 with {classes} classes",
+}
 
 
 @dataclass(frozen=True)
@@ -127,104 +133,107 @@ class Property:
     sentence: str
 
 
+_Judgement = tuple[bool, str]
+"""Whether a property holds, and the sentence that says so."""
+
+
 def properties_of(kind: Kind, classes: int, scans: Sequence[Scan]) -> Iterator[Property]:
     """Return the properties that scans show; if a line is finite nowhere, only the first can be judged."""
-    words = _Words(kind, classes)
-    yield _finiteness(words, scans)
-    judged = [_boundedness, _sign, _minimum, _gradient]
-    judged += [_symmetry, _dependence] if kind == "regression" else [_monotony]
-    unknown = words.together([("finite nowhere", scan) for scan in scans if np.isnan(scan.lowest)], scans)
-    for judge in judged:
-        found = judge(words, scans)
-        yield Property(found.name, False, f"cannot be judged: {unknown[0]}") if unknown else found
+    loss = _ScannedLoss(kind, scans)
+    yield Property("finite", *_finiteness(loss, _RANGES[kind].format(classes=classes)))
+    judges: dict[str, Callable[[_ScannedLoss], _Judgement]] = {
+        "bounded below": _boundedness,
+        "non-negative": _sign,
+        f"minimum at {_GOALS[kind]}": _minimum,
+        "gradient never vanishes": _gradient,
+    }
+    if kind == "regression":
+        judges |= {"symmetric in the error": _symmetry, "depends on the error alone": _dependence}
+    else:
+        judges["monotone in p"] = _monotony
+    unknown = loss.together([("finite nowhere", scan) for scan in scans if np.isnan(scan.lowest)])
+    for name, judge in judges.items():
+        yield Property(name, *((False, f"cannot be judged: {unknown[0]}") if unknown else judge(loss)))
 
 
 @dataclass(frozen=True)
-class _Words:
-    kind: Kind
-    classes: int
+class _ScannedLoss:
+    """The scans of all lines, and how sentences name lines and positions."""
 
-    @property
-    def range(self) -> str:
-        if self.kind == "regression":
-            return "f - y from -3 to 3 at y = -1, 0 and 1"
-        among = f"with {self.classes} classes" if self.kind == "classification" else "at y = 1 and 0"
-        return f"p from 0.001 to 0.999 {among}"
+    kind: Kind
+    scans: Sequence[Scan]
 
     def place(self, place: float) -> str:
-        if self.kind == "regression":
-            return f"f - y = {_number(place)}"
-        return f"p = {self.coordinate(place)}" if abs(place) < WIDE else f"log-odds of {_number(place)}"
+        if self.kind != "regression" and abs(place) >= WIDE:
+            return f"log-odds of {_number(place)}"
+        return self.near(place)
 
     def near(self, place: float) -> str:
         """A position up to the ends of the wide range, where p is 0 or 1 in double precision."""
-        return self.place(place) if self.kind == "regression" else f"p = {self.coordinate(place)}"
+        return f"{'f - y' if self.kind == 'regression' else 'p'} = {self.coordinate(place)}"
 
     def coordinate(self, place: float) -> str:
         # The logistic function in the form that never overflows.
         return _number(place if self.kind == "regression" else (1 + math.tanh(place / 2)) / 2)
+
+    def stretch(self, scan: Scan, start: int, stop: int) -> str:
+        return f"from {self.place(scan.places[start])} to {self.coordinate(scan.places[stop])}"
 
     def of(self, *scans: Scan) -> str:
         if self.kind == "classification":
             return ""
         return f" (y = {', '.join(scan.line.name.removeprefix('y = ') for scan in scans)})"
 
-    def together(self, findings: Sequence[tuple[str, Scan]], scans: Sequence[Scan]) -> list[str]:
+    def together(self, findings: Sequence[tuple[str, Scan]]) -> list[str]:
         """Each finding once, followed by the lines it was made on unless those are all lines."""
         about: dict[str, list[Scan]] = {}
         for finding, scan in findings:
             about.setdefault(finding, []).append(scan)
-        return [finding + (self.of(*where) if len(where) < len(scans) else "") for finding, where in about.items()]
+        return [text + (self.of(*where) if len(where) < len(self.scans) else "") for text, where in about.items()]
 
 
-def _finiteness(words: _Words, scans: Sequence[Scan]) -> Property:
+def _finiteness(loss: _ScannedLoss, tested: str) -> _Judgement:
     broken = [
         (scan, place)
-        for scan in scans
+        for scan in loss.scans
         for place in scan.places[~np.isfinite(scan.values) | ~np.isfinite(scan.gradients)]
     ]
     if not broken:
-        return Property("finite", True, f"value and gradient are finite for {words.range}")
+        return True, f"value and gradient are finite for {tested}"
     scan, place = broken[0]
-    total = sum(len(scan.places) for scan in scans)
-    first = f"{words.place(place)}{words.of(scan)}"
-    return Property("finite", False, f"no finite value or gradient at {len(broken)} of {total} places, first {first}")
+    total = sum(len(scan.places) for scan in loss.scans)
+    first = f"{loss.place(place)}{loss.of(scan)}"
+    return False, f"no finite value or gradient at {len(broken)} of {total} places, first {first}"
 
 
-def _boundedness(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "bounded below"
-    falling = [scan for scan in scans if scan.fall is not None]
+def _boundedness(loss: _ScannedLoss) -> _Judgement:
+    falling = [(scan, scan.fall) for scan in loss.scans if scan.fall is not None]
     if not falling:
-        ends = f"{words.place(-LADDER[-1])} or {_number(LADDER[-1])}"
-        return Property(name, True, f"does not keep falling towards {ends}")
-    assert falling[0].fall is not None
-    rungs, values = falling[0].fall
-    way = " and ".join(
-        f"{_number(value)} at {words.place(rung)}" for rung, value in zip(rungs[-2:], values[-2:], strict=True)
-    )
-    others = f"; so too{words.of(*falling[1:])}" if falling[1:] else ""
-    return Property(name, False, f"keeps falling: {way}{words.of(falling[0])}{others}")
+        return True, f"does not keep falling towards {loss.place(-LADDER[-1])} or {_number(LADDER[-1])}"
+    (first, (rungs, values)), *others = falling
+    last = zip(rungs[-2:], values[-2:], strict=True)
+    way = " and ".join(f"{_number(value)} at {loss.place(rung)}" for rung, value in last)
+    also = f"; so too{loss.of(*(scan for scan, _ in others))}" if others else ""
+    return False, f"keeps falling: {way}{loss.of(first)}{also}"
 
 
-def _sign(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "non-negative"
-    falling = [("keeps falling, so it is negative in the end", scan) for scan in scans if scan.fall is not None]
+def _sign(loss: _ScannedLoss) -> _Judgement:
+    falling = [("keeps falling, so it is negative in the end", scan) for scan in loss.scans if scan.fall is not None]
     if falling:
-        return Property(name, False, words.together(falling, scans)[0])
-    scan = min(scans, key=lambda scan: scan.lowest)
-    where = f"{_number(scan.lowest)} at {words.near(scan.lowest_at)}{words.of(scan)}"
+        return False, loss.together(falling)[0]
+    scan = min(loss.scans, key=lambda scan: scan.lowest)
     holds = scan.lowest >= -ROUNDING * scan.spread
-    return Property(name, holds, f"lowest value {where}" if holds else f"falls to {where}")
+    where = f"{_number(scan.lowest)} at {loss.near(scan.lowest_at)}{loss.of(scan)}"
+    return holds, f"{'lowest value' if holds else 'falls to'} {where}"
 
 
-def _minimum(words: _Words, scans: Sequence[Scan]) -> Property:
-    goal = {"regression": "f = y", "multilabel": "p = y", "classification": "p = 1"}[words.kind]
-    holds = all(scan.fall is None and _is_at_goal(words.kind, scan) for scan in scans)
-    if holds and (words.kind != "regression" or all(abs(scan.lowest_at) < _UNNOTICED for scan in scans)):
-        return Property(f"minimum at {goal}", True, f"lowest at {goal}")
-    found = ", ".join(words.together([(_lowest_words(words, scan), scan) for scan in scans], scans))
-    back = ", so it pushes p back beyond" if words.kind == "classification" and not scans[0].leaves_the_range else ""
-    return Property(f"minimum at {goal}", holds, f"lowest {found}{back}")
+def _minimum(loss: _ScannedLoss) -> _Judgement:
+    holds = all(scan.fall is None and _is_at_goal(loss.kind, scan) for scan in loss.scans)
+    if holds and (loss.kind != "regression" or all(abs(scan.lowest_at) < _UNNOTICED for scan in loss.scans)):
+        return True, f"lowest at {_GOALS[loss.kind]}"
+    found = ", ".join(loss.together([(_lowest_words(loss, scan), scan) for scan in loss.scans]))
+    is_inside = loss.kind == "classification" and not loss.scans[0].leaves_the_range
+    return holds, f"lowest {found}{', so it pushes p back beyond' if is_inside else ''}"
 
 
 def _is_at_goal(kind: Kind, scan: Scan) -> bool:
@@ -234,30 +243,27 @@ def _is_at_goal(kind: Kind, scan: Scan) -> bool:
     return towards_goal >= float(np.abs(scan.places).max())
 
 
-def _lowest_words(words: _Words, scan: Scan) -> str:
+def _lowest_words(loss: _ScannedLoss, scan: Scan) -> str:
     if scan.fall is not None:
         return "nowhere, as it keeps falling"
-    if words.kind == "regression":
-        return f"{'towards' if scan.leaves_the_range else 'at'} {words.place(scan.lowest_at)}"
-    return f"at p* = {words.coordinate(scan.lowest_at)}"
+    if loss.kind == "regression":
+        return f"{'towards' if scan.leaves_the_range else 'at'} {loss.place(scan.lowest_at)}"
+    return f"at p* = {loss.coordinate(scan.lowest_at)}"
 
 
-def _gradient(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "gradient never vanishes"
-    if not any((np.abs(scan.gradients) > 0).any() for scan in scans):
-        return Property(name, False, "zero everywhere, so nothing can be learned from it")
+def _gradient(loss: _ScannedLoss) -> _Judgement:
+    if not any((np.abs(scan.gradients) > 0).any() for scan in loss.scans):
+        return False, "zero everywhere, so nothing can be learned from it"
     findings = []
-    for scan in scans:
-        for start, stop in _flat_stretches(scan):
-            ends = f"{words.place(scan.places[start])} to {words.coordinate(scan.places[stop])}"
-            findings.append((f"next to zero from {ends}", scan))
-        findings += [(f"changes sign at {words.place(place)}", scan) for place in _turns(scan)]
+    for scan in loss.scans:
+        findings += [(f"next to zero {loss.stretch(scan, *ends)}", scan) for ends in _flat_stretches(scan)]
+        findings += [(f"changes sign at {loss.place(place)}", scan) for place in _turns(scan)]
     if not findings:
-        return Property(name, True, "no flat stretch, and no change of sign but at the minimum")
-    found = words.together(findings, scans)
+        return True, "no flat stretch, and no change of sign but at the minimum"
+    found = loss.together(findings)
     hidden = len(found) - _SHOWN_PLACES
     more = f"; {hidden} more such place{'s' * (hidden > 1)}" if hidden > 0 else ""
-    return Property(name, False, "; ".join(found[:_SHOWN_PLACES]) + more)
+    return False, "; ".join(found[:_SHOWN_PLACES]) + more
 
 
 def _flat_stretches(scan: Scan) -> Iterator[tuple[int, int]]:
@@ -292,47 +298,43 @@ def _turns(scan: Scan) -> Iterator[float]:
             yield float(np.round(left - before * (right - left) / (after - before), 12))
 
 
-def _monotony(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "monotone in p"
-    for scan in scans:
+def _monotony(loss: _ScannedLoss) -> _Judgement:
+    for scan in loss.scans:
         if scan.spread == 0:
-            return Property(name, False, f"does not change with p{words.of(scan)}")
+            return False, f"does not change with p{loss.of(scan)}"
         wanted = -float(np.sign(scan.line.goal))
         against = np.diff(scan.values) * wanted < -ROUNDING * scan.spread
         if against.any():
             start = int(against.argmax())
             stop = start + int(np.append(~against[start:], True).argmax())
-            ends = f"{words.place(scan.places[start])} to {words.coordinate(scan.places[stop])}"
-            return Property(name, False, f"{'rises' if wanted < 0 else 'falls'} from {ends}{words.of(scan)}")
+            return False, f"{'rises' if wanted < 0 else 'falls'} {loss.stretch(scan, start, stop)}{loss.of(scan)}"
     falls = {"classification": "falls all the way as p grows", "multilabel": "falls at y = 1 and rises at y = 0"}
-    return Property(name, True, falls[words.kind])
+    return True, falls[loss.kind]
 
 
-def _symmetry(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "symmetric in the error"
-    gaps = np.nan_to_num([scan.values - scan.values[::-1] for scan in scans])
+def _symmetry(loss: _ScannedLoss) -> _Judgement:
+    gaps = np.nan_to_num([scan.values - scan.values[::-1] for scan in loss.scans])
     row, column = (int(index) for index in np.unravel_index(gaps.argmax(), gaps.shape))
-    scan = scans[row]
+    scan = loss.scans[row]
     if gaps[row, column] <= SAME * scan.spread:
-        return Property(name, True, "errors of either sign cost the same")
+        return True, "errors of either sign cost the same"
     one, other = (
         f"of {_number(scan.places[index])} costs {_number(scan.values[index])}" for index in (column, -1 - column)
     )
-    return Property(name, False, f"an error {one} and one {other}{words.of(scan)}")
+    return False, f"an error {one} and one {other}{loss.of(scan)}"
 
 
-def _dependence(words: _Words, scans: Sequence[Scan]) -> Property:
-    name = "depends on the error alone"
-    values = np.stack([scan.values for scan in scans])
+def _dependence(loss: _ScannedLoss) -> _Judgement:
+    values = np.stack([scan.values for scan in loss.scans])
     gaps = np.nan_to_num(np.ptp(values, axis=0))
     column = int(gaps.argmax())
-    if gaps[column] <= SAME * max(scan.spread for scan in scans):
-        return Property(name, True, "the same at y = -1, 0 and 1")
+    if gaps[column] <= SAME * max(scan.spread for scan in loss.scans):
+        return True, "the same at y = -1, 0 and 1"
     least, most = (
-        f"{_number(values[row, column])} at {scans[row].line.name}"
+        f"{_number(values[row, column])} at {loss.scans[row].line.name}"
         for row in (int(values[:, column].argmin()), int(values[:, column].argmax()))
     )
-    return Property(name, False, f"an error of {_number(scans[0].places[column])} costs {least} and {most}")
+    return False, f"an error of {_number(loss.scans[0].places[column])} costs {least} and {most}"
 
 
 def _number(number: float) -> str:

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,23 +13,24 @@ from evomal.checks import whole_number
 from evomal.figures import style
 from evomal.figures.data import single_precision, with_gradient
 from evomal.figures.loss_properties import Line, Property, properties_of, scanned
-from evomal.figures.style import GREY, FloatArray
+from evomal.figures.style import GREY, Axes, Figure, FloatArray
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_TARGETS = (-1.0, 0.0, 1.0)
+_GOALS: dict[Kind, dict[int, float]] = {
+    "regression": {-1: 0.0, 0: 0.0, 1: 0.0},
+    "multilabel": {1: np.inf, 0: -np.inf},
+    "classification": {1: np.inf},
+}
+"""The targets y at which a loss is sampled, and where it should be lowest: by the error, or by the log-odds of p."""
 _LARGEST_ERROR = 3.0
 _SMALLEST_PROBABILITY = 1e-3
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A loss along the positions of a shape."""
+    """A loss and its gradient at the positions of a shape."""
 
     name: str
     value: FloatArray
@@ -110,7 +111,15 @@ def loss_curves(loss: Loss, positions: FloatArray, *, classes: int = 10) -> tupl
     """Return the curves of a shape and those of single outputs, without the properties, which take far longer."""
     places = _places(loss.kind, positions)
     curves = tuple(Curve(line.name, *line.evaluated(places)) for line in _lines(loss, classes))
-    return curves, _outputs(loss, positions)
+    if loss.kind != "classification" or not loss.is_learned:
+        return curves, ()
+    outputs = {"target's output": 1, "another output": 0}
+    return curves, tuple(output_curve(name, loss, y, positions, classes=2) for name, y in outputs.items())
+
+
+def output_curve(name: str, loss: Loss, y: int, probabilities: FloatArray, *, classes: int) -> Curve:
+    """Return what one output adds to a loss for classification, over its probability and with the gradient by it."""
+    return Curve(name, *with_gradient(lambda p: loss.output_cost(p, y, classes), probabilities))
 
 
 def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
@@ -133,75 +142,52 @@ def _places(kind: Kind, positions: FloatArray) -> FloatArray:
 
 
 def _lines(loss: Loss, classes: int) -> list[Line]:
-    if loss.kind == "regression":
-        return [Line(f"y = {y:g}", _regression(loss, y), goal=0.0) for y in _TARGETS]
-    if loss.kind == "multilabel":
-        return [Line(f"y = {bit}", _binary(loss, bit), goal=np.inf if bit else -np.inf) for bit in (1, 0)]
-    return [Line("sample", _classification(loss, classes), goal=np.inf)]
+    return [
+        Line("sample" if loss.kind == "classification" else f"y = {y}", _loss_of_sample(loss, y, classes), goal)
+        for y, goal in _GOALS[loss.kind].items()
+    ]
 
 
-def _references(kind: Kind, classes: int, places: FloatArray) -> tuple[Curve, ...]:
-    if kind == "regression":
-        anywhere = _lines(SquaredErrorLoss(), classes)[0]
-        return (Curve("squared error", *anywhere.evaluated(places)),)
-    names = {"classification": ["cross-entropy"], "multilabel": ["cross-entropy, y = 1", "cross-entropy, y = 0"]}[kind]
-    lines = _lines(CrossEntropyLoss(kind=kind), classes)
-    return tuple(Curve(name, *line.evaluated(places)) for name, line in zip(names, lines, strict=True))
+def _loss_of_sample(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
+    """The loss as a function of the error, or of the log-odds."""
 
-
-def _classification(loss: Loss, classes: int) -> Callable[[Tensor], Tensor]:
-    def loss_at(log_odds: Tensor) -> Tensor:
+    def loss_at(place: Tensor) -> Tensor:
+        if loss.kind == "regression":
+            return loss.of_values(place + y, torch.full_like(place, y))
+        if loss.kind == "multilabel":
+            return loss.of_bits(place, torch.full_like(place, y, dtype=torch.int64))
         # The others' logits are 0, so that together they weigh as much as one logit of log(C - 1).
-        target = log_odds.unsqueeze(1) + np.log(classes - 1)
-        logits = torch.cat((target, torch.zeros(len(log_odds), classes - 1, dtype=log_odds.dtype)), dim=1)
-        return loss.of_classes(logits, torch.zeros(len(log_odds), dtype=torch.int64), None)
+        target = place.unsqueeze(1) + np.log(classes - 1)
+        logits = torch.cat((target, torch.zeros(len(place), classes - 1, dtype=place.dtype)), dim=1)
+        return loss.of_classes(logits, torch.zeros(len(place), dtype=torch.int64), None)
 
     return loss_at
 
 
-def _binary(loss: Loss, bit: int) -> Callable[[Tensor], Tensor]:
-    return lambda log_odds: loss.of_bits(log_odds, torch.full_like(log_odds, bit, dtype=torch.int64))
-
-
-def _regression(loss: Loss, target: float) -> Callable[[Tensor], Tensor]:
-    return lambda error: loss.of_values(error + target, torch.full_like(error, target))
-
-
-def _outputs(loss: Loss, probabilities: FloatArray) -> tuple[Curve, ...]:
-    if loss.kind != "classification" or not loss.is_learned:
-        return ()
-    targets = {"target's output": 1, "another output": 0}
-    return tuple(Curve(name, *with_gradient(_output(loss, y), probabilities)) for name, y in targets.items())
-
-
-def _output(loss: Loss, target: int) -> Callable[[Tensor], Tensor]:
-    return lambda probability: loss.output_cost(probability, target, 2)
+def _references(kind: Kind, classes: int, places: FloatArray) -> tuple[Curve, ...]:
+    lines = _lines(SquaredErrorLoss() if kind == "regression" else CrossEntropyLoss(kind=kind), classes)
+    if kind == "multilabel":
+        return tuple(Curve(f"cross-entropy, {line.name}", *line.evaluated(places)) for line in lines)
+    name = "squared error" if kind == "regression" else "cross-entropy"  # the same at any y
+    return (Curve(name, *lines[0].evaluated(places)),)
 
 
 _HEIGHT = 2.5
 _UNLIKE = 10.0  # times: from here on one of the two lines would look flat beside the other
 _FAR_OFF = 2.0  # times the loss's span
-
-_POSITION = {
-    "classification": "probability $p$ of the target class",
-    "multilabel": "probability $p$ of the label",
-    "regression": "error $f - y$ (units of $y$)",
-}
-_VALUE = {
-    "classification": "loss of a sample",
-    "multilabel": "loss of a label",
-    "regression": "loss of a sample",
-}
-_GRADIENT = {
-    "classification": "gradient by the target's logit",
-    "multilabel": "gradient by the label's logit",
-    "regression": "gradient by $f$ (per unit of $y$)",
-}
-_UNITS = "standardised"
+_LABELS: dict[Kind, tuple[str, str, str]] = {
+    "classification": (
+        "probability $p$ of the target class", "loss of a sample", "gradient by the target's logit",
+    ),
+    "multilabel": ("probability $p$ of the label", "loss of a label", "gradient by the label's logit"),
+    "regression": ("error $f - y$ (units of $y$)", "loss of a sample", "gradient by $f$ (per unit of $y$)"),
+}  # fmt: skip
+"""What position, value and gradient are."""
 _REFERENCE_STYLES: tuple[tuple[str, Any], ...] = ((GREY, "-"), (GREY, (0, (4, 1.6))))
 
 
-def draw_loss(shape: LossShape) -> "Figure":
+@style.figure_style()
+def draw_loss(shape: LossShape) -> Figure:
     """Draw a loss and its gradient beside the task loss.
 
     Args:
@@ -216,38 +202,61 @@ def draw_loss(shape: LossShape) -> "Figure":
     """
     figure = style.new_figure("page", _HEIGHT)
     learned, scale = _distinct(shape), _reference_scale(shape)
-    references = [
-        Curve(_scaled(curve.name, scale), curve.value * scale, curve.gradient * scale) for curve in shape.references
-    ]
-    with style.figure_style():
-        of_value, of_gradient = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
-        of_value.set_ylabel(_VALUE[shape.kind])
-        of_gradient.set_ylabel(_in_units(_GRADIENT[shape.kind], shape))
-        for axes in (of_value, of_gradient):
-            axes.set_xlabel(_in_units(_POSITION[shape.kind], shape))
-        _draw(of_value, shape, "value", _lowered([*learned, *shape.outputs], _largest_span(learned)), references)
-        _draw(of_gradient, shape, "gradient", learned, references)
-        handles, labels = of_value.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    times = "" if scale == 1 else f" × $10^{{{round(math.log10(scale))}}}$"
+    references = [Curve(f"{one.name}{times}", one.value * scale, one.gradient * scale) for one in shape.references]
+    lowered = _lowered([*learned, *shape.outputs], _largest_span(learned))
+    position, *labels = _LABELS[shape.kind]
+    if shape.is_standardised:
+        position, labels[1] = position.replace("units of $y$", "standardised"), "gradient by $f$ (standardised)"
+    of_value, of_gradient = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
+    draw_curves(of_value, shape.positions, "value", lowered, references)
+    draw_curves(of_gradient, shape.positions, "gradient", learned, references)
+    for axes, label in zip((of_value, of_gradient), labels, strict=True):
+        axes.set_xlabel(position)
+        axes.set_ylabel(label)
+    names = of_value.get_legend_handles_labels()
+    figure.legend(*names, loc="outside upper center", ncols=len(names[1]))
     return figure
 
 
-def _in_units(label: str, shape: LossShape) -> str:
-    return label.replace("per unit of $y$", _UNITS).replace("units of $y$", _UNITS) if shape.is_standardised else label
+def draw_curves(
+    axes: Axes,
+    positions: FloatArray,
+    quantity: str,
+    curves: Sequence[Curve],
+    references: Sequence[Curve],
+    *,
+    styles: Sequence[tuple[str, Any]] = style.LINE_STYLES,
+    inner: tuple[float, float] = (0.02, 0.98),
+    **options: Any,
+) -> None:
+    """Draw the values or the gradients of curves over those of references, within limits that spikes do not move.
+
+    `inner` are the quantiles of `axis_limits`; further options are those of `Axes.plot`.
+    """
+    drawn = []
+    styled = (*zip(curves, styles, strict=False), *zip(references, _REFERENCE_STYLES, strict=False))
+    for curve, (colour, dashes) in styled:
+        drawn.append(single_precision(getattr(curve, quantity)))
+        label = curve.name.replace("y = ", "$y$ = ").replace("= -", "= −") or "this loss"
+        order = 1 + (colour != GREY)  # references lie below, though the legend names them last
+        axes.plot(positions, drawn[-1], color=colour, linestyle=dashes, label=label, zorder=order, **options)
+    axes.axhline(0, color=GREY, linewidth=0.4, zorder=0)
+    axes.set_xlim(np.round(positions[0], 2), np.round(positions[-1], 2))
+    axes.set_ylim(*style.axis_limits(np.concatenate(drawn), inner))
+    if not np.any(drawn):
+        axes.set_yticks([0])
+        axes.text(0.5, 0.6, "zero everywhere", ha="center", color=GREY, fontsize=7, transform=axes.transAxes)
 
 
 def _distinct(shape: LossShape) -> list[Curve]:
     """The curves under their names in the legend; a single one if all are equal."""
     first = shape.curves[0]
     if len(shape.curves) == 1:
-        return [Curve("this loss", first.value, first.gradient)]
+        return [replace(first, name="this loss")]
     if are_equal(shape.curves):
-        return [Curve("this loss, any $y$", first.value, first.gradient)]
-    names = [curve.name.replace("y = ", "$y$ = ").replace("-", "−") for curve in shape.curves]
-    return [
-        Curve(f"this loss, {name}", curve.value, curve.gradient)
-        for name, curve in zip(names, shape.curves, strict=True)
-    ]
+        return [replace(first, name="this loss, any $y$")]
+    return [replace(curve, name=f"this loss, {curve.name}") for curve in shape.curves]
 
 
 def _reference_scale(shape: LossShape) -> float:
@@ -270,32 +279,10 @@ def _lowered(curves: Sequence[Curve], span: float) -> list[Curve]:
     return moved
 
 
-def _scaled(name: str, scale: float) -> str:
-    name = name.replace("y = ", "$y$ = ")
-    return name if scale == 1 else f"{name} × $10^{{{round(math.log10(scale))}}}$"
-
-
-def _draw(axes: "Axes", shape: LossShape, quantity: str, curves: Sequence[Curve], references: Sequence[Curve]) -> None:
-    drawn = []
-    styled = (*zip(curves, style.LINE_STYLES, strict=False), *zip(references, _REFERENCE_STYLES, strict=False))
-    for curve, (colour, dashes) in styled:
-        drawn.append(single_precision(getattr(curve, quantity)))
-        # References lie below, though the legend names them last.
-        axes.plot(
-            shape.positions, drawn[-1], color=colour, linestyle=dashes, label=curve.name, zorder=1 + (colour != GREY)
-        )
-    axes.axhline(0, color=GREY, linewidth=0.4, zorder=0)
-    axes.set_xlim(np.round(shape.positions[0], 2), np.round(shape.positions[-1], 2))
-    axes.set_ylim(*style.axis_limits(np.concatenate(drawn)))
-
-
 def _largest_span(curves: Sequence[Curve]) -> float:
-    return max(_span(curve.value) for curve in curves)
-
-
-def _span(values: FloatArray) -> float:
-    finite = _finite(values)
-    return float(np.ptp(np.quantile(finite, (0.02, 0.98)))) if finite.size else 0.0
+    """The largest span of values without the outer quantiles."""
+    found = [_finite(curve.value) for curve in curves]
+    return max(float(np.ptp(np.quantile(finite, (0.02, 0.98)))) if finite.size else 0.0 for finite in found)
 
 
 def _finite(values: FloatArray) -> FloatArray:

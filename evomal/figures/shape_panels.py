@@ -3,35 +3,25 @@
 Besides single losses there are families: one hand-made loss at several values of one option (EvoMAL, figures 9 to 17).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import sympy
 import torch
-from torch import Tensor
 
 from evomal.checks import unknown_name, whole_number
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import single_precision, table, with_gradient
-from evomal.figures.loss_shape import Curve, are_equal, loss_curves, shape_positions
-from evomal.figures.style import BLUE, GREEN, GREY, INK, ORANGE, SKY, VERMILLION, FloatArray
+from evomal.figures.loss_shape import Curve, are_equal, draw_curves, loss_curves, output_curve, shape_positions
+from evomal.figures.style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, Axes, Figure, FloatArray
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _LETTERS = {"phi0": "φ0", "phi1": "φ1", "smoothing": "ξ", "gamma": "γ"}
-OPTION_SYMBOLS: dict[str, Any] = {
-    option: sympy.Symbol({"smoothing": "xi"}.get(option, option), positive=True) for option in _LETTERS
-}
-"""The options of hand-made losses as formulas name them."""
 
 
 @dataclass(frozen=True)
@@ -180,49 +170,43 @@ def _common_kind(losses: Mapping[str, Loss], families: Sequence[str]) -> Kind:
 
 def _row(title: str, losses: Mapping[str, Loss], positions: FloatArray, classes: int) -> Row:
     """One loss beside the task loss, or a family, which has the task loss among its members."""
-    kind = next(iter(losses.values())).kind
-    if kind == "regression":
-        curves, _ = loss_curves(losses[""], positions)
-        if are_equal(curves):
-            curves = (Curve("", curves[0].value, curves[0].gradient),)
+    first = next(iter(losses.values()))
+    names = _PANEL_NAMES[first.kind]
+    if first.kind == "regression":
+        curves, _ = loss_curves(first, positions)
+        curves = (replace(curves[0], name=""),) if are_equal(curves) else curves
         squared = Curve("squared error", *with_gradient(torch.square, positions))
-        return Row(title, (Panel(_PANEL_NAMES[kind][0], curves, (squared,)),))
-    references: dict[str, Loss] = {} if len(losses) > 1 else {"cross-entropy": CrossEntropyLoss(kind=kind)}
-    panels = []
-    for name, y in zip(_PANEL_NAMES[kind], (1, 0), strict=True):
-        curves, beside = (
-            tuple(Curve(label, *with_gradient(_output(loss, y, classes), positions)) for label, loss in group.items())
-            for group in (losses, references)
-        )
-        panels.append(Panel(name, curves, beside))
-    return Row(title, tuple(panels))
+        return Row(title, (Panel(names[0], curves, (squared,)),))
+    references: dict[str, Loss] = {} if len(losses) > 1 else {"cross-entropy": CrossEntropyLoss(kind=first.kind)}
+    return Row(
+        title,
+        tuple(
+            Panel(name, *(_output_curves(group, y, positions, classes) for group in (losses, references)))
+            for name, y in zip(names, (1, 0), strict=True)
+        ),
+    )
 
 
-def _output(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
-    """The loss of one output, as a function of its probability."""
-    if loss.kind == "multilabel":
-        return lambda p: loss.of_bits(torch.logit(p), torch.full_like(p, y, dtype=torch.int64))
-    return lambda p: loss.output_cost(p, y, classes)
+def _output_curves(losses: Mapping[str, Loss], y: int, f: FloatArray, classes: int) -> tuple[Curve, ...]:
+    """The loss of one output over its probability, for each loss."""
 
+    def curve(name: str, loss: Loss) -> Curve:
+        if loss.kind == "classification":
+            return output_curve(name, loss, y, f, classes=classes)
+        bits = torch.full((len(f),), y)
+        return Curve(name, *with_gradient(lambda p: loss.of_bits(torch.logit(p), bits), f))
 
-@dataclass(frozen=True)
-class Surface:
-    """A regression loss over target and output."""
-
-    name: str
-    value: FloatArray
-    """Indexed by f, then y."""
-    gradient: FloatArray
-    """The derivative by f."""
+    return tuple(curve(name, loss) for name, loss in losses.items())
 
 
 @dataclass(frozen=True)
 class Surfaces:
-    """Several surfaces over the same square."""
+    """Several regression losses over the same square of target and output."""
 
     positions: FloatArray
     """The values of y, and of f."""
-    surfaces: tuple[Surface, ...]
+    surfaces: tuple[Curve, ...]
+    """Values, and gradients by f, indexed by f, then y."""
     is_standardised: bool = False
     """Whether f and y are in standardised units, because a loss was learned in them."""
 
@@ -250,7 +234,7 @@ def loss_surfaces(losses: Mapping[str, Loss], *, points: int = 61) -> Surfaces:
         if loss.kind != "regression":
             raise InputError(f"a surface over y and f needs a regression loss, but {name} is for {loss.kind}")
         sampled = with_gradient(lambda output, loss=loss: loss.of_values(output, target), f)  # type: ignore[misc]
-        surfaces.append(Surface(name, *(values.reshape(points, points) for values in sampled)))
+        surfaces.append(Curve(name, *(values.reshape(points, points) for values in sampled)))
     return Surfaces(positions, tuple(surfaces), _is_standardised(losses))
 
 
@@ -271,28 +255,32 @@ _IN_ORDER: tuple[tuple[str, Any], ...] = (
 )
 
 
-def draw_shape_panels(shapes: ShapePanels) -> "Figure":
+@style.figure_style()
+def draw_shape_panels(shapes: ShapePanels) -> Figure:
     """Draw one row of panels per loss or family: losses on the left, gradients on the right."""
     if not shapes.rows:
         return style.sentence_figure("there is no loss to draw", "page")
     height = _ROW_HEIGHT * len(shapes.rows) + _FOOT
     figure = style.new_figure("page", height)
-    with style.figure_style():
-        figure.set_layout_engine("constrained", h_pad=_BETWEEN, rect=(0, 0, 1, 1 - _ABOVE / height))
-        grid = figure.subplots(len(shapes.rows), 2 * len(shapes.rows[0].panels), squeeze=False, sharex=True)
-        for line, row in zip(grid, shapes.rows, strict=True):
-            _draw_row(line, row, shapes)
-        units = "standardised" if shapes.is_standardised else "units of $y$"
-        for last in grid[-1]:
-            last.set_xlabel(f"error $f - y$ ({units})" if shapes.kind == "regression" else "output $f$")
+    figure.set_layout_engine("constrained", h_pad=_BETWEEN, rect=(0, 0, 1, 1 - _ABOVE / height))
+    grid = figure.subplots(len(shapes.rows), 2 * len(shapes.rows[0].panels), squeeze=False, sharex=True)
+    for line, row in zip(grid, shapes.rows, strict=True):
+        _draw_row(line, row, shapes)
+    units = "standardised" if shapes.is_standardised else "units of $y$"
+    for last in grid[-1]:
+        last.set_xlabel(f"error $f - y$ ({units})" if shapes.kind == "regression" else "output $f$")
     return figure
 
 
-def _draw_row(line: Sequence["Axes"], row: Row, shapes: ShapePanels) -> None:
+def _draw_row(line: Sequence[Axes], row: Row, shapes: ShapePanels) -> None:
     count = len(row.panels)
     for place, (axes, panel) in enumerate(zip(line, (*row.panels, *row.panels), strict=True)):
         quantity, words = ("value", "loss") if place < count else ("gradient", "gradient by $f$")
-        _draw_panel(axes, panel, quantity, shapes)
+        is_family = shapes.kind != "regression" and len(panel.curves) > 1
+        styles = _IN_ORDER if is_family else style.LINE_STYLES
+        draw_curves(
+            axes, shapes.positions, quantity, panel.curves, panel.references, styles=styles, inner=_INNER, linewidth=1.2
+        )
         axes.set_title(words if shapes.kind == "regression" else f"{panel.name}: {words}", fontsize=7, pad=3)
     # Out of the layout, which would otherwise make the first panel as wide as its title.
     line[0].annotate(
@@ -302,38 +290,19 @@ def _draw_row(line: Sequence["Axes"], row: Row, shapes: ShapePanels) -> None:
     line[-1].legend(loc="upper left", bbox_to_anchor=(1.02, 1.05), borderaxespad=0)
 
 
-def _draw_panel(axes: "Axes", panel: Panel, quantity: str, shapes: ShapePanels) -> None:
-    is_family = shapes.kind != "regression" and len(panel.curves) > 1
-    styles = _IN_ORDER if is_family else style.LINE_STYLES
-    drawn: list[FloatArray] = []
-    for curve, (colour, dashes), order in (
-        *((curve, styles[place % len(styles)], 2) for place, curve in enumerate(panel.curves)),
-        *((curve, (GREY, "-"), 1) for curve in panel.references),
-    ):
-        drawn.append(single_precision(getattr(curve, quantity)))
-        label = curve.name.replace("y = ", "$y$ = ").replace("-1", "−1") or "this loss"
-        axes.plot(shapes.positions, drawn[-1], color=colour, linestyle=dashes, label=label, zorder=order, linewidth=1.2)
-    axes.axhline(0, color=GREY, linewidth=0.4, zorder=0)
-    axes.set_xlim(np.round(shapes.positions[0], 2), np.round(shapes.positions[-1], 2))
-    axes.set_ylim(*style.axis_limits(np.concatenate(drawn), _INNER))
-    if not np.any(drawn):
-        axes.set_yticks([0])
-        axes.text(0.5, 0.6, "zero everywhere", ha="center", color=GREY, fontsize=7, transform=axes.transAxes)
-
-
-def draw_surfaces(data: Surfaces) -> "Figure":
+@style.figure_style()
+def draw_surfaces(data: Surfaces) -> Figure:
     """Draw one panel per regression loss, with the target across, the output upwards and the loss as colour."""
     if not data.surfaces:
         return style.sentence_figure("there is no loss to draw", "page")
-    with style.figure_style():
-        count = len(data.surfaces)
-        figure, grid = style.panels(count, most=3, height=2.9 if count == 1 else 2.2, rest=0.0)
-        for axes, surface in zip(grid, data.surfaces, strict=True):
-            _draw_surface(axes, surface, data)
+    count = len(data.surfaces)
+    figure, grid = style.panels(count, most=3, height=2.9 if count == 1 else 2.2, rest=0.0)
+    for axes, surface in zip(grid, data.surfaces, strict=True):
+        _draw_surface(axes, surface, data)
     return figure
 
 
-def _draw_surface(axes: "Axes", surface: Surface, data: Surfaces) -> None:
+def _draw_surface(axes: Axes, surface: Curve, data: Surfaces) -> None:
     positions, units = data.positions, " (standardised)" if data.is_standardised else ""
     values = np.ma.masked_invalid(single_precision(surface.value))
     axes.set_title(style.figure_text(surface.name, 30), loc="left", fontweight="bold")

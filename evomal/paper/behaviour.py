@@ -31,7 +31,6 @@ from evomal.expression.operators import CONSTANTS, PREDICTION
 from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, is_readable, rounded
 from evomal.figures import style
 from evomal.figures.data import table
-from evomal.figures.shape_panels import OPTION_SYMBOLS
 from evomal.figures.style import BLUE, GREY, VERMILLION
 from evomal.losses.loss import Loss
 
@@ -46,6 +45,11 @@ How = Literal["substitution", "limit", "numeric"]
 REGIMES: tuple[Regime, ...] = ("null epoch", "zero error")
 OUTPUTS: tuple[Output, ...] = ("other", "target")
 
+OPTION_SYMBOLS: dict[str, Any] = {
+    option: sympy.Symbol(name, positive=True)
+    for option, name in {"phi0": "phi0", "phi1": "phi1", "smoothing": "xi", "gamma": "gamma"}.items()
+}
+"""The options of hand-made losses as formulas name them."""
 EPSILON_SYMBOL = sympy.Symbol("epsilon", positive=True)
 _EXPONENTS = (-20, -40, -80)
 """Distances to a limit, as powers of ten; each is the square of the one before, as `limit_of_values` needs."""

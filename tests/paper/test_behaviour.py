@@ -12,7 +12,6 @@ from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.operators import EPSILON
 from evomal.expression.symbolic import CLASSES_SYMBOL as C
 from evomal.expression.symbolic import PREDICTION_SYMBOL
-from evomal.figures.shape_panels import OPTION_SYMBOLS as SYMBOLS
 from evomal.losses import (
     AbsoluteCrossEntropyLoss,
     CrossEntropyLoss,
@@ -28,6 +27,7 @@ from evomal.losses import (
     starting_weights,
 )
 from evomal.paper.behaviour import EPSILON_SYMBOL, OUTPUTS, REGIMES, behaviours, limit_of_values, output_form
+from evomal.paper.behaviour import OPTION_SYMBOLS as SYMBOLS
 from evomal.randomness import generator
 
 xi, phi0, gamma = SYMBOLS["smoothing"], SYMBOLS["phi0"], SYMBOLS["gamma"]
