@@ -12,5 +12,9 @@ class InputError(EvomalError, ValueError):
     """
 
 
+class UserCodeError(EvomalError):
+    """The user's own code raised: the sentence has its error, file and line, and `__cause__` is the error itself."""
+
+
 class StoppedError(EvomalError):
     """A person stopped the work; the sentence says how to go on with it. Exit code 130."""

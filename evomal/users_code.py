@@ -1,13 +1,62 @@
-"""Which code is the user's own, and where in it an error was raised."""
+"""Code of the user's own: models, metrics, losses, task files, listeners. What it raises becomes one sentence."""
 
+import contextlib
 import functools
 import os
 import site
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
+from evomal.errors import EvomalError, UserCodeError
+from evomal.text import one_line
+
 _TYPED = ("<stdin>", "<string>", "<ipython")  # names of code that was typed in, without a file
+
+
+@contextlib.contextmanager
+def users_code(what: str, kind: type[EvomalError] = UserCodeError) -> Iterator[None]:
+    """A context for a call of the user's code, which may raise anything or exit.
+
+    Args:
+        what: What is called, as the beginning of the sentence: "the metric hits".
+        kind: What to raise instead; its cause is the error of the user's code.
+    """
+    try:
+        yield
+    except EvomalError:
+        raise  # a sentence already, which may have come from an inner context of this kind
+    except (Exception, SystemExit) as error:
+        raise kind(f"{what} failed: {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """Type and message of an error on one line, with the place in the user's code if there is one."""
+    place = place_of_error(error)
+    try:
+        message = one_line(error)
+    except Exception:  # its own text may be code of the user's, too
+        message = type(error).__name__
+    name = type(error).__name__
+    return (name if message == name else f"{name}: {message}") + (f" ({place})" if place else "")
+
+
+class GuardedCalls:
+    """An object of the user's: what its methods raise is reported as by `users_code`."""
+
+    def __init__(self, guarded: object, what: str) -> None:
+        self._guarded, self._what = guarded, what
+
+    def __getattr__(self, name: str) -> Any:
+        with users_code(self._what):
+            method = getattr(self._guarded, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            with users_code(self._what):
+                return method(*arguments, **options)
+
+        return call
 
 
 @functools.cache
@@ -19,6 +68,8 @@ def own_folder(file: str) -> str | None:
 
 def place_of_error(error: BaseException) -> str:
     """File and line of the innermost call in the user's own code, or nothing where there is none."""
+    if isinstance(error, SyntaxError) and error.filename is not None and own_folder(error.filename) is not None:
+        return f"{error.filename}, line {error.lineno}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith(_TYPED) or (
             not frame.filename.startswith("<") and own_folder(frame.filename) is not None

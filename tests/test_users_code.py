@@ -3,9 +3,11 @@
 import json
 import sys
 
+import pytest
 import torch
 
-from evomal.users_code import own_folder, place_of_error, place_of_function
+from evomal.errors import EvomalError, InputError, UserCodeError
+from evomal.users_code import GuardedCalls, own_folder, place_of_error, place_of_function, users_code
 
 
 def raising():
@@ -37,3 +39,48 @@ def test_where_a_function_is():
     assert place_of_function(raising) == f"{__file__}, line {raising.__code__.co_firstlineno}"
     assert place_of_function(json.dumps) == ""
     assert place_of_function(len) == ""
+
+
+class WordlessError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def test_what_the_user_s_code_raises_is_one_sentence_with_its_cause():
+    line = raising.__code__.co_firstlineno + 1
+    with pytest.raises(UserCodeError) as caught, users_code("the metric hits"):
+        raising()
+    assert str(caught.value) == f"the metric hits failed: ZeroDivisionError ({__file__}, line {line})"
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(SystemExit(3), "SystemExit: 3"), (WordlessError(), "WordlessError"), (ValueError("a\n\nb"), "ValueError: a b")],
+)
+def test_whatever_is_raised_is_reported(error, text):
+    with pytest.raises(InputError, match=f"^it failed: {text} \\("), users_code("it", InputError):
+        raise error
+
+
+@pytest.mark.parametrize("error", [EvomalError("a sentence"), KeyboardInterrupt()])
+def test_sentences_and_interruptions_pass(error):
+    with pytest.raises(type(error)) as caught, users_code("it"):
+        raise error
+    assert caught.value is error
+
+
+def test_guarded_calls_report_what_methods_raise():
+    class Listener:
+        def works(self, x):
+            return x + 1
+
+        def fails(self):
+            raise ZeroDivisionError
+
+    guarded = GuardedCalls(Listener(), "the listener")
+    assert guarded.works(1) == 2
+    with pytest.raises(UserCodeError, match="the listener failed: ZeroDivisionError"):
+        guarded.fails()
+    with pytest.raises(UserCodeError, match=r"the listener failed: AttributeError: .*no attribute 'lacks'"):
+        guarded.lacks()

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
@@ -10,8 +11,10 @@ import typer
 from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.text import printable
+from evomal.users_code import described, place_of_error
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+_DEBUG = "--debug"
 _MISUSE: Any = typer.BadParameter.__base__
 """The class of all errors of Typer about the command line; it has no public name."""
 
@@ -24,7 +27,19 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; an error is printed as one sentence and sets the exit code, without a traceback."""
+    """Run the command; an error is printed as one sentence and sets the exit code, with a traceback for `--debug`."""
+    is_debugging = _DEBUG in sys.argv[1:]
+    sys.argv[1:] = [word for word in sys.argv[1:] if word != _DEBUG]  # it may stand anywhere
+    try:
+        _run_command()
+    except SystemExit as end:
+        if is_debugging and end.__context__ is not None:
+            lines = "".join(traceback.format_exception(end.__context__)).splitlines()
+            typer.echo("\n".join(map(printable, lines)), err=True)
+        raise
+
+
+def _run_command() -> None:
     try:
         code = app(prog_name="evomal", standalone_mode=False)
     except StoppedError as error:
@@ -37,6 +52,10 @@ def main() -> None:
         _fail(_misuse_sentence(error), BAD_INPUT)
     except typer.Abort:  # Typer raises this when the input ends
         _fail("input ended", FAILED)
+    except Exception as error:
+        if not place_of_error(error):
+            raise  # a defect, which must be seen
+        _fail(f"your code failed: {described(error)}", FAILED)
     if code == INTERRUPTED:  # Typer returns this after Ctrl-C without a message
         _fail("interrupted", INTERRUPTED)
     sys.exit(code)
@@ -75,6 +94,7 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[bool, typer.Option(_DEBUG, help="Print the traceback of an error; works anywhere.")] = False,
 ) -> None:
     pass
 

@@ -24,6 +24,7 @@ from evomal.expression import Expression
 from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
+from evomal.users_code import users_code
 
 
 class Engine:
@@ -234,6 +235,7 @@ class Engine:
     def _context(self) -> Iterator[None]:
         # A caller may be in the middle of an evaluation, without gradients.
         with (
+            users_code(f"training on {', '.join(task.name for task in self.tasks)}"),
             deterministic_kernels(self.settings.deterministic, self.device),  # must come before CUDA is first used
             torch.inference_mode(False),
             torch.enable_grad(),

@@ -13,6 +13,7 @@ from evomal.engine.functional_model import FunctionalModel, PullBack
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
+from evomal.users_code import described
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
         try:
             outputs, pull = model.linearised(model.parameters, samples)
             pull(torch.zeros_like(outputs))
-        except Exception as error:  # a user's model may raise anything
-            raise InputError(f"this model cannot be differentiated as a function of its parameters: {error}") from None
+        except (Exception, SystemExit) as error:  # a user's model may raise anything
+            raise InputError(
+                f"this model cannot be differentiated as a function of its parameters: {described(error)}"
+            ) from error
         if outputs.dim() != 2 or len(outputs) != len(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
         is_random = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))

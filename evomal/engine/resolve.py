@@ -12,6 +12,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Recipe, Task
+from evomal.users_code import described, users_code
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -74,7 +75,11 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     if isinstance(reuse, ZooModel):
         model: nn.Module = reuse
     else:
-        with isolated_torch(seed, "model", *purpose), isolated_numpy(seed, "model", *purpose):
+        with (
+            users_code(f"the model factory of {task.name}"),
+            isolated_torch(seed, "model", *purpose),
+            isolated_numpy(seed, "model", *purpose),
+        ):
             model = task.model()
     if not isinstance(model, nn.Module):
         raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
@@ -118,9 +123,9 @@ def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
     try:
         with torch.no_grad(), isolated_torch(0, "trial", device=device):
             outputs = model.eval()(samples)
-    except Exception as error:  # a user's model may raise anything
+    except (Exception, SystemExit) as error:  # a user's model may raise anything
         shape = list(samples.shape[1:])
-        raise InputError(f"the model cannot take the task's inputs of shape {shape}: {error}") from None
+        raise InputError(f"the model cannot take the task's inputs of shape {shape}: {described(error)}") from error
     finally:
         model.train(was_training)
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != len(samples):

@@ -128,4 +128,8 @@ def score_of(
     validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
     if test is None:
         return Score(math.nan, validation, {}, **common)  # type: ignore[arg-type]
-    return Score(task.metric(*test), validation, usual_metrics(task.kind, *test), **common)  # type: ignore[arg-type]
+    value = task.metric(*test)
+    if not math.isfinite(value):
+        sentence = f"the test {task.metric.name} was {value} though the model's outputs are finite"
+        return Score(worst, worst, {}, outcome="diverged", sentence=sentence, **common)  # type: ignore[arg-type]
+    return Score(value, validation, usual_metrics(task.kind, *test), **common)  # type: ignore[arg-type]

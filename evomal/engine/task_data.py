@@ -19,6 +19,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task
+from evomal.users_code import users_code
 
 _KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond are drawn again in each generation
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
@@ -65,7 +66,9 @@ class TaskData:
         self, task: Task, recipe: Recipe, settings: EngineSettings, *, seed: int, device: torch.device
     ) -> None:
         self.task, self.recipe, self.inner_steps = task, recipe, settings.inner_steps
-        if task.model() is task.model():
+        with users_code(f"the model factory of {task.name}"):
+            is_one_model = task.model() is task.model()
+        if is_one_model:
             raise InputError("a task's model must make a fresh model at each call but made the same one twice")
         check_targets(task)
         module = initial_model(task, seed, "meta step", 0)

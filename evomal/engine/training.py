@@ -29,6 +29,7 @@ from evomal.randomness import derived_seed, isolated_torch, reseed_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Recipe, Task
+from evomal.users_code import users_code
 
 _STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
 _STEPS_BETWEEN_REPORTS = 10
@@ -281,6 +282,7 @@ def train(
     scores = []
     for setup, criterion in trainings:
         with (
+            users_code(f"training on {setup.task.name}"),
             torch.inference_mode(False),
             torch.enable_grad(),
             isolated_torch(seed, device=where),

@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import os
 import sys
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.tasks.task import ModelFactory, Recipe, Task
+from evomal.users_code import users_code
 
 _VALIDATION_SHARE = 0.1  # of the training images
 _TABLES = Recipe()
@@ -185,24 +185,12 @@ def task_from_file(spec: str) -> Task:
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # so that it can import its neighbours; last, so that they hide nothing
-    try:
+    with users_code(spec, InputError):
         module_spec.loader.exec_module(module)
         make = getattr(module, function, None)
         if not callable(make):
             raise InputError(f"{spec}: {path} has no function {function!r}")
         task = make()
-    except InputError:
-        raise
-    except Exception as error:  # a user's file may raise anything
-        raise InputError(f"{spec}: {_place(error, file)}{type(error).__name__}: {error}") from None
     if not isinstance(task, Task):
         raise InputError(f"{spec}: {function} must return a Task but returned a {type(task).__name__}")
     return task
-
-
-def _place(error: Exception, file: Path) -> str:
-    """Return the last line of the file on the way to the error, as the beginning of a message."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f"line {error.lineno}: "
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-    return f"line {lines[-1]}: " if lines else ""

@@ -13,7 +13,7 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
 from evomal.text import shorten
-from evomal.users_code import place_of_function
+from evomal.users_code import place_of_function, users_code
 
 Measure = Callable[[Tensor, Tensor], Any]
 POINTS = "points"
@@ -58,10 +58,13 @@ class Metric:
             object.__setattr__(self, "name", _name_of(self.function))
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
-        value = self.function(outputs, targets)
+        with users_code(f"the metric {self.name}"):
+            value = self.function(outputs, targets)
         try:
+            if isinstance(value, (str, bytes)):  # which Python would read as a number
+                raise TypeError
             return float(value)
-        except (TypeError, ValueError, RuntimeError):
+        except (TypeError, ValueError, RuntimeError, OverflowError):
             place = place_of_function(self.function)
             raise InputError(
                 f"the metric {self.name}{f' ({place})' if place else ''} must return one number but returned "

@@ -12,6 +12,7 @@ from evomal.engine.resolve import initial_model
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Task
+from evomal.users_code import users_code
 from evomal.verdict.comparison import cost_of
 from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.trials import Trial, Trials
@@ -87,7 +88,7 @@ def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     batches = Batches(len(task.train), task.recipe.batch_size, seed=seed, purpose="gradient norm")
     norms = []
-    with torch.enable_grad(), isolated_torch(seed, "gradient norm"):
+    with users_code(f"training on {task.name}"), torch.enable_grad(), isolated_torch(seed, "gradient norm"):
         for index in range(_BATCHES):
             rows = batches[index]
             value = loss(model(task.train.inputs[rows].float()), task.train.targets[rows])

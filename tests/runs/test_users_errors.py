@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evomal.engine import Engine
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, UserCodeError
 from evomal.methods import Failure, Raised
 from evomal.methods.candidates import State
 from evomal.methods.evaluation import RaisedInWorkerError
@@ -139,8 +139,18 @@ def test_what_a_watcher_raises_is_no_failure_of_a_candidate():
         def on_steps(self, stage, steps):
             raise OddError("enough")
 
-    with pytest.raises(OddError, match="enough"):
+    with pytest.raises(UserCodeError, match="the listener failed: OddError: enough") as caught:
         search(regression(), seed=1, listener=SearchListener(), **SHORT)
+    assert isinstance(caught.value.__cause__, OddError)
+
+
+def test_what_a_callback_raises_is_one_sentence():
+    def callback(generation):
+        raise SystemExit("enough")
+
+    with pytest.raises(UserCodeError) as caught:
+        search(regression(), seed=1, callback=callback, **SHORT)
+    assert str(caught.value) == f"the callback failed: SystemExit: enough ({line_of(callback, 1)})"
 
 
 def test_a_failure_can_be_sent_to_another_process():

@@ -9,9 +9,14 @@ from evomal.tasks import task_from_file
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("def task(:\n", r"line 1: SyntaxError"),
-        ("import nothing_of_that_name\n", r"line 1: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("x = 1\ndef task():\n    raise KeyError('k')\n", r"line 3: KeyError: 'k'"),
+        ("def task(:\n", r"failed: SyntaxError: .* \(.*mine_bad\.py, line 1\)"),
+        (
+            "import nothing_of\n",
+            r"failed: ModuleNotFoundError: No module named 'nothing_of' \(.*mine_bad\.py, line 1\)",
+        ),
+        ("x = 1\ndef task():\n    raise KeyError('k')\n", r"failed: KeyError: 'k' \(.*mine_bad\.py, line 3\)"),
+        ("import sys\nsys.exit(0)\n", r"failed: SystemExit: 0 \(.*mine_bad\.py, line 2\)"),
+        ("x = b'\\0'.decode('nothing')\n", r"failed: LookupError: .* \(.*mine_bad\.py, line 1\)"),
         ("def other(): pass\n", "has no function 'task'"),
         ("def task(): return 3\n", "task must return a Task but returned a int"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from evomal.engine import Engine
-from evomal.errors import EvomalError
+from evomal.errors import EvomalError, UserCodeError
 from evomal.methods import Failure, Raised, Stage
 from evomal.progress import StageStepsDone
 from evomal.runs.executors.backlog import units
@@ -19,6 +19,8 @@ _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "STATUS
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the machine was too small at that moment, rather than the program wrong."""
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        error = error.__cause__
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
@@ -50,7 +52,7 @@ class LocalExecutor:
         try:
             return self._tried(stage, columns, given, smaller=[self._units[stage] or len(columns[0]), 1])
         except _EndedError as end:
-            raise end.error from None
+            raise end.error from end.error.__cause__
 
     def _tried(
         self, stage: Stage, columns: Sequence[Sequence[Any]], options: dict[str, Any], *, smaller: Sequence[int]
@@ -58,9 +60,11 @@ class LocalExecutor:
         """The results of all at once; where that raises, in parts as small as the first of `smaller`, and so on."""
         try:
             results: list[Any] = getattr(self._engine, stage)(*columns, **options)
-        except EvomalError:
-            raise  # the settings are to blame, not a candidate
-        except Exception as error:
+        except Exception as raised:
+            # What the user's code raised may be due to a candidate; for other sentences the settings are to blame.
+            error = raised.__cause__ if isinstance(raised, UserCodeError) and raised.__cause__ else raised
+            if isinstance(error, EvomalError):
+                raise
             place = place_of_error(error)
             if not (isinstance(error, _CAUSED_BY_CANDIDATES) or place):
                 raise

@@ -94,11 +94,11 @@ class Worker:
                     "machine": socket.gethostname(),
                 }
             )
-        except EvomalError as error:
-            return _refused(error)
         except Exception as error:  # a user's code may raise anything, and may miss what is not installed here
             if is_out_of_memory(error):
                 return Answer(is_out_of_memory=True)
+            if isinstance(error, EvomalError):
+                return _refused(error)
             return Answer(error=f"a worker could not begin: {type(error).__name__}: {one_line(error)}")
 
     def work(self, order: bytes) -> Answer:
@@ -106,12 +106,12 @@ class Worker:
         assert self._ability is not None
         try:
             return Answer(self._ability.work(unpacked(order)))
-        except EvomalError as error:
-            return _refused(error)
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise  # a defect, which must be seen
-            return Answer(is_out_of_memory=True)
+        except (MemoryError, RuntimeError, EvomalError) as error:
+            if is_out_of_memory(error):
+                return Answer(is_out_of_memory=True)
+            if isinstance(error, EvomalError):
+                return _refused(error)
+            raise  # a defect, which must be seen
 
 
 def _refused(error: EvomalError) -> Answer:
