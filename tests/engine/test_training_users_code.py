@@ -42,8 +42,6 @@ def test_a_loss_that_cannot_be_differentiated(outcome):
 
 def test_what_only_torch_raises_is_one_sentence_too():
     """Batch norm cannot train on one sample, which no check on two samples notices."""
-    task = regression(
-        lambda: torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
-    )
+    task = regression(lambda: torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)))
     with pytest.raises(UserCodeError, match="Expected more than 1 value per channel when training"):
         train(task, "mse", steps=3, batch_size=1, device="cpu")
