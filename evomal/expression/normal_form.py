@@ -29,7 +29,7 @@ class UndefinedLimitError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Atom:
-    """A variable, or a function that no rule resolves: abs, log, tanh, sign, min or max of forms."""
+    """A variable, or an operator over forms that no rule resolves."""
 
     name: str
     arguments: tuple["Form", ...] = ()
@@ -50,10 +50,6 @@ class Form:
     def is_number(self) -> bool:
         """Whether no variable is left."""
         return not self.terms
-
-    def uses(self, variable: str) -> bool:
-        """Whether the variable occurs in it."""
-        return any(_base_uses(base, variable) for monomial, _ in self.terms for base, _ in monomial)
 
     def factors(self) -> tuple[float, Monomial]:
         """The form as one product: a sum's common factors are taken out, the rest is a base of its own."""
@@ -82,14 +78,8 @@ class Form:
 def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Form:
     """The normal form of a tree, with each edge's weight as a factor when weights are given.
 
-    Args:
-        tokens: The tree in prefix order.
-        weights: One number per non-root node in prefix order, or None for all ones.
-        epsilon: Protects log and sqrt; 0 gives the limit without protection.
-
-    Raises:
-        OutOfRangeError: If a number overflows, or underflows to zero.
-        UndefinedLimitError: If `epsilon` is 0 and something of the size of ε is protected by it.
+    `epsilon` protects log and sqrt; 0 gives the limit without protection, or UndefinedLimitError. An operator without a
+    rule stays as it is.
     """
     rules: dict[str, Callable[..., Form]] = {
         "add": _add,
@@ -109,16 +99,13 @@ def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsil
     leaves |= {token: Form(value) for token, value in CONSTANTS.items()}
 
     def visit(position: int, token: str, arguments: Sequence[Form]) -> Form:
-        value = rules[token](*arguments) if arguments else leaves[token]
+        if token in rules:
+            value = rules[token](*arguments)
+        else:
+            value = _of_atom(Atom(token, tuple(arguments))) if arguments else leaves[token]
         return value if weights is None or position == 0 else _scaled(value, float(weights[position - 1]))
 
     return fold(tokens, visit)
-
-
-def _base_uses(base: Atom | Form, variable: str) -> bool:
-    if isinstance(base, Form):
-        return base.uses(variable)
-    return base.name == variable or any(argument.uses(variable) for argument in base.arguments)
 
 
 def _checked(number: float, *sources: float) -> float:
@@ -231,14 +218,13 @@ def _absolute(form: Form) -> Form:
     signed = frozenset(
         (base, exponent) for base, exponent in monomial if not (_is_even(exponent) or _is_nonnegative_base(base))
     )
-    kept = monomial - signed
+    absolute: Monomial = frozenset()
     if len(signed) == 1:
         ((base, exponent),) = signed
-        factor, result = _merged(kept, frozenset({(_absolute_base(base), exponent)}))
-    else:
-        factor, result = 1.0, kept
-        if signed:
-            factor, result = _merged(kept, frozenset({(Atom("abs", (_of_factors(1.0, signed),)), Fraction(1))}))
+        absolute = frozenset({(_absolute_base(base), exponent)})
+    elif signed:
+        absolute = frozenset({(Atom("abs", (_of_factors(1.0, signed),)), Fraction(1))})
+    factor, result = _merged(monomial - signed, absolute)
     return _of_factors(_checked(abs(coefficient) * factor, coefficient, factor), result)
 
 
@@ -326,12 +312,9 @@ def _written(base: Atom | Form) -> str:
 
 def _is_nonnegative(form: Form) -> bool:
     return form.constant >= 0 and all(
-        value > 0 and _is_nonnegative_monomial(monomial) for monomial, value in form.terms
+        value > 0 and all(_is_even(exponent) or _is_nonnegative_base(base) for base, exponent in monomial)
+        for monomial, value in form.terms
     )
-
-
-def _is_nonnegative_monomial(monomial: Monomial) -> bool:
-    return all(_is_even(exponent) or _is_nonnegative_base(base) for base, exponent in monomial)
 
 
 def _is_nonnegative_base(base: Atom | Form) -> bool:

@@ -4,10 +4,10 @@ SymPy only holds and prints what `normal_form` has simplified: its own evaluatio
 time, so every object here is made with `evaluate=False`.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 
@@ -25,13 +25,16 @@ _LARGEST, _HIGHEST = 60, 16
 _EXACT_WHOLE = 2.0**53
 
 
-def _unevaluated(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments: make(*arguments, evaluate=False)
+class _Unevaluated:
+    """The namespace of the operator table over SymPy: its functions and classes, which do not evaluate."""
+
+    _NAMES: ClassVar = {"abs": "Abs", "minimum": "Min", "maximum": "Max"}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(getattr(sympy, self._NAMES.get(name, name)), evaluate=False)
 
 
-_FUNCTIONS = {
-    "abs": sympy.Abs, "sign": sympy.sign, "log": sympy.log, "tanh": sympy.tanh, "min": sympy.Min, "max": sympy.Max,
-}  # fmt: skip
+_NODES = _Unevaluated()
 _LEAVES = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
 
 
@@ -43,14 +46,8 @@ def is_readable(tokens: Tokens) -> bool:
 def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
     """Returns the SymPy form of a tree in the real symbols y and f, in time proportional to its size.
 
-    Args:
-        tokens: The tree in prefix order.
-        weights: One number per non-root node in prefix order, or None for all ones.
-        epsilon: Protects log and sqrt; 0 gives the unprotected limit, for reading.
-
-    Returns:
-        The normal form of the tree; a tree that is too large to be read, or has numbers beyond the range of floats, is
-        translated node by node.
+    That is its normal form; a tree that is too large to be read, or has numbers beyond the range of floats, is
+    translated node by node. `epsilon` protects log and sqrt; 0 gives the unprotected limit, for reading.
     """
     if is_readable(tokens):
         try:
@@ -82,8 +79,7 @@ def rounded(form: Any, digits: int = 4) -> Any:
 def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> Any:
     """Returns the simplified SymPy form for people: weights rounded, without ε if there is a limit without it.
 
-    Returns:
-        The form, or None if the tree is too large to be read or has numbers beyond the range of floats.
+    None if the tree is too large to be read or has numbers beyond the range of floats.
     """
     if not is_readable(tokens):
         return None
@@ -92,12 +88,13 @@ def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: i
             form = normal_form(tokens, weights, epsilon=0)
         except UndefinedLimitError:
             form = normal_form(tokens, weights)
+        shown = _in_sympy(form, lambda number: _rounded_number(number, digits))
         # log(|−1| + ε) is ε, not 0: where the limit is free of f, ε is all that the loss has to learn by.
-        if PREDICTION in tokens and not form.uses(PREDICTION):
-            form = normal_form(tokens, weights)
+        if PREDICTION in tokens and PREDICTION_SYMBOL not in shown.free_symbols:
+            shown = _in_sympy(normal_form(tokens, weights), lambda number: _rounded_number(number, digits))
     except OutOfRangeError:
         return None
-    return _in_sympy(form, lambda number: _rounded_number(number, digits))
+    return shown
 
 
 def _in_sympy(form: Form, number: Callable[[float], Any]) -> Any:
@@ -131,7 +128,10 @@ def _sum(form: Form, number: Callable[[float], Any]) -> Any:
 def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
     if not atom.arguments:
         return _LEAVES[atom.name]
-    return _FUNCTIONS[atom.name](*(_in_sympy(argument, number) for argument in atom.arguments), evaluate=False)
+    arguments = [_in_sympy(argument, number) for argument in atom.arguments]
+    # The form of log holds ε already, and nested extrema were joined.
+    joined = {"log": _NODES.log, "min": _NODES.minimum, "max": _NODES.maximum}
+    return joined[atom.name](*arguments) if atom.name in joined else OPERATORS[atom.name].value(_NODES, *arguments)
 
 
 def exact_number(number: float) -> Any:
@@ -147,18 +147,9 @@ def _rounded_number(number: float, digits: int) -> Any:
     return sympy.Float(short, digits)
 
 
-_NODES = SimpleNamespace(
-    abs=_unevaluated(sympy.Abs),
-    sign=_unevaluated(sympy.sign),
-    tanh=_unevaluated(sympy.tanh),
-    minimum=_unevaluated(sympy.Min),
-    maximum=_unevaluated(sympy.Max),
-)
-
-
 def _node_by_node(tokens: Tokens, weights: Sequence[float] | None, epsilon: float) -> Any:
     """Each node as one unevaluated SymPy object."""
-    add, multiply, power = (_unevaluated(make) for make in (sympy.Add, sympy.Mul, sympy.Pow))
+    add, multiply, power = _NODES.Add, _NODES.Mul, _NODES.Pow
     half, two, one = sympy.Rational(1, 2), sympy.Integer(2), sympy.Integer(1)
 
     def protected(a: Any) -> Any:
@@ -171,7 +162,7 @@ def _node_by_node(tokens: Tokens, weights: Sequence[float] | None, epsilon: floa
         "mul": multiply,
         "aq": lambda a, b: multiply(a, power(add(one, power(b, two)), -half)),
         "square": lambda a: power(a, two),
-        "log": lambda a: _unevaluated(sympy.log)(protected(a)),
+        "log": lambda a: _NODES.log(protected(a)),
         "sqrt": lambda a: power(protected(a), half),
     }
     leaves = _LEAVES | {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}

@@ -15,28 +15,25 @@ SymPy only differentiates smooth functions and puts in the point. At a tie the r
 and min and max share the derivative equally.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 import sympy
-import torch
 
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.operators import CONSTANTS, PREDICTION
 from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, is_readable, rounded
 from evomal.figures import style
-from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREY, VERMILLION
+from evomal.figures.data import table, with_gradient
+from evomal.figures.style import BLUE, GREY, VERMILLION, Axes, Figure
 from evomal.losses.loss import Loss
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Regime = Literal["null epoch", "zero error"]
 Output = Literal["target", "other"]
@@ -44,11 +41,11 @@ How = Literal["substitution", "limit", "numeric"]
 
 REGIMES: tuple[Regime, ...] = ("null epoch", "zero error")
 OUTPUTS: tuple[Output, ...] = ("other", "target")
+_POINTS = tuple(itertools.product(REGIMES, OUTPUTS))
 
-OPTION_SYMBOLS: dict[str, Any] = {
-    option: sympy.Symbol(name, positive=True)
-    for option, name in {"phi0": "phi0", "phi1": "phi1", "smoothing": "xi", "gamma": "gamma"}.items()
-}
+OPTION_SYMBOLS: dict[str, Any] = dict(
+    zip(("phi0", "phi1", "smoothing", "gamma"), sympy.symbols("phi0 phi1 xi gamma", positive=True), strict=True)
+)
 """The options of hand-made losses as formulas name them."""
 EPSILON_SYMBOL = sympy.Symbol("epsilon", positive=True)
 _EXPONENTS = (-20, -40, -80)
@@ -101,7 +98,6 @@ class Behaviour:
     """The pushes of one loss at both points."""
 
     name: str
-    classes: int
     deltas: tuple[Delta, ...]
 
     def at(self, regime: Regime, output: Output) -> Delta:
@@ -181,14 +177,8 @@ def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
     for name, loss in losses.items():
         if loss.kind != "classification":
             raise InputError(f"{name} is for {loss.kind}, but δ at f = 1/C is about classification")
-    points = [(regime, output) for regime in REGIMES for output in OUTPUTS]
-    return Behaviours(
-        classes,
-        tuple(
-            Behaviour(name, classes, tuple(_delta(loss, classes, *point) for point in points))
-            for name, loss in losses.items()
-        ),
-    )
+    found = (Behaviour(name, tuple(_delta(loss, classes, *at) for at in _POINTS)) for name, loss in losses.items())
+    return Behaviours(classes, tuple(found))
 
 
 def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
@@ -214,7 +204,7 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
 
     `sign` returns the sign that a SymPy form has at the point.
     """
-    functions = _smooth_functions(sign)
+    functions = _SmoothFunctions(sign)
     y = int(output == "target")
     tree = loss.tree()
     if tree is not None:
@@ -227,31 +217,35 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
     return loss.cost(functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, SimpleNamespace(**options))
 
 
-def _smooth_functions(sign: Callable[[Any], int]) -> SimpleNamespace:
+class _SmoothFunctions:
     """The functions of the operator table over SymPy, without those that have a kink."""
 
-    def minimum(a: Any, b: Any) -> Any:
-        order = sign(a - b)
+    def __init__(self, sign: Callable[[Any], int]) -> None:
+        self._sign = sign
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sympy, name)
+
+    def sign(self, a: Any) -> Any:
+        return sympy.Integer(self._sign(a))
+
+    def abs(self, a: Any) -> Any:
+        return a * self._sign(a)
+
+    def minimum(self, a: Any, b: Any) -> Any:
+        order = self._sign(a - b)
         return (a + b) / 2 if order == 0 else (a if order < 0 else b)
 
-    return SimpleNamespace(
-        abs=lambda a: a * sign(a),
-        sign=lambda a: sympy.Integer(sign(a)),
-        sqrt=sympy.sqrt,
-        log=sympy.log,
-        tanh=sympy.tanh,
-        minimum=minimum,
-        maximum=lambda a, b: -minimum(-a, -b),
-    )
+    def maximum(self, a: Any, b: Any) -> Any:
+        return -self.minimum(-a, -b)
 
 
-def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, functions: SimpleNamespace) -> Any:
+def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, functions: _SmoothFunctions) -> Any:
     leaves = {PREDICTION: PREDICTION_SYMBOL, **{token: sympy.Integer(int(n)) for token, n in CONSTANTS.items()}}
-    protected = {"log": sympy.log, "sqrt": sympy.sqrt}
 
     def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
-        if token in protected:
-            form = protected[token](functions.abs(*arguments) + EPSILON_SYMBOL)
+        if token in ("log", "sqrt"):  # protected
+            form = getattr(sympy, token)(functions.abs(*arguments) + EPSILON_SYMBOL)
         elif token in OPERATORS:
             form = OPERATORS[token].value(functions, *arguments)
         else:
@@ -344,12 +338,9 @@ def _shortest(form: Any) -> Any:
 
 
 def _push_by_autograd(loss: Loss, classes: int, regime: Regime, output: Output) -> float:
-    place = 1 / classes if regime == "null epoch" else _NEAR[output]
-    with torch.enable_grad():
-        prediction = torch.tensor([place], dtype=torch.float64, requires_grad=True)
-        value = loss.output_cost(prediction, int(output == "target"), classes)
-        (gradient,) = torch.autograd.grad(value.sum(), prediction)
-    return -float(gradient) + 0.0
+    place = np.array([1 / classes if regime == "null epoch" else _NEAR[output]])
+    _, gradients = with_gradient(lambda f: loss.output_cost(f, int(output == "target"), classes), place)
+    return -float(gradients[0]) + 0.0
 
 
 def _agree(a: float, b: float, tolerance: float) -> bool:
@@ -363,41 +354,40 @@ _NAME_WIDTH, _CELL_WIDTH = 1.5, 1.0  # relative
 _LONGEST_NAME, _LONGEST_FORMULA = 28, 24
 _TINT, _PALE_INK = 0.16, "#555555"
 _HEADINGS = {"other": "non-target", "target": "target"}
-_POINTS = {"null epoch": "null epoch, $f = 1/C$", "zero error": "near zero training error"}
+_REGIME_NAMES = {"null epoch": "null epoch, $f = 1/C$", "zero error": "near zero training error"}
 
 
-def draw_behaviour(data: Behaviours) -> "Figure":
+@style.figure_style()
+def draw_behaviour(data: Behaviours) -> Figure:
     """Draw a table with one row per loss: blue cells push an output up, vermillion ones down."""
     if not data.losses:
         return style.sentence_figure("there is no loss to draw", "page")
     figure = style.new_figure("page", _HEAD + _ROW_HEIGHT * len(data.losses))
-    cases = [(regime, output) for regime in REGIMES for output in OUTPUTS]
-    with style.figure_style():
-        axes = figure.subplots()
-        axes.set_xlim(0, _NAME_WIDTH + _CELL_WIDTH * len(cases))
-        axes.set_ylim(len(data.losses), -_HEAD / _ROW_HEIGHT)
-        axes.set_axis_off()
-        _draw_headings(axes, data.classes)
-        for place, loss in enumerate(data.losses):
-            axes.axhline(place, color=GREY, linewidth=0.4)
-            axes.text(0.02, place + 0.5, style.figure_text(loss.name, _LONGEST_NAME), va="center", fontsize=7.5)
-            for column, (regime, output) in enumerate(cases):
-                _draw_cell(axes, _NAME_WIDTH + column * _CELL_WIDTH, place, loss.at(regime, output))
-        axes.axhline(len(data.losses), color=GREY, linewidth=0.4)
+    axes = figure.subplots()
+    axes.set_xlim(0, _NAME_WIDTH + _CELL_WIDTH * len(_POINTS))
+    axes.set_ylim(len(data.losses), -_HEAD / _ROW_HEIGHT)
+    axes.set_axis_off()
+    _draw_headings(axes, data.classes)
+    for place, loss in enumerate(data.losses):
+        axes.axhline(place, color=GREY, linewidth=0.4)
+        axes.text(0.02, place + 0.5, style.figure_text(loss.name, _LONGEST_NAME), va="center", fontsize=7.5)
+        for column, point in enumerate(_POINTS):
+            _draw_cell(axes, _NAME_WIDTH + column * _CELL_WIDTH, place, loss.at(*point))
+    axes.axhline(len(data.losses), color=GREY, linewidth=0.4)
     return figure
 
 
-def _draw_headings(axes: "Axes", classes: int) -> None:
+def _draw_headings(axes: Axes, classes: int) -> None:
     axes.text(0.02, -0.3, rf"push $\delta = -\partial L / \partial f$ at $C$ = {classes}", va="bottom")
     for half, regime in enumerate(REGIMES):
         left = _NAME_WIDTH + 2 * half * _CELL_WIDTH
-        axes.text(left + _CELL_WIDTH, -1.0, _POINTS[regime], ha="center", va="bottom", fontweight="bold")
+        axes.text(left + _CELL_WIDTH, -1.0, _REGIME_NAMES[regime], ha="center", va="bottom", fontweight="bold")
         axes.plot([left + 0.05, left + 2 * _CELL_WIDTH - 0.05], [-0.9, -0.9], color=GREY, linewidth=0.4)
         for column, output in enumerate(OUTPUTS):
             axes.text(left + (column + 0.5) * _CELL_WIDTH, -0.3, _HEADINGS[output], ha="center", va="bottom")
 
 
-def _draw_cell(axes: "Axes", left: float, top: float, delta: Delta) -> None:
+def _draw_cell(axes: Axes, left: float, top: float, delta: Delta) -> None:
     from matplotlib.patches import Rectangle
 
     value = delta.value

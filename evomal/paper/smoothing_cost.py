@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +22,11 @@ from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import table
-from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION
+from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION, Figure
 from evomal.losses import LabelSmoothingLoss, SparseLabelSmoothingLoss
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
 from evomal.threads import thread_count
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Run = Callable[[], object]
 
@@ -231,30 +228,27 @@ _STYLES = {
 }
 
 
-def draw_smoothing_cost(cost: SmoothingCost) -> "Figure":
+@style.figure_style()
+def draw_smoothing_cost(cost: SmoothingCost) -> Figure:
     """Draw the medians, with quartiles as bands: with log-softmax on the left, without on the right."""
     if not cost.timings:
         return style.sentence_figure("nothing was timed", "page")
     figure = style.new_figure("page", _HEIGHT)
-    with style.figure_style():
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, part in zip(panels, (WITH, WITHOUT), strict=True):
-            for name in cost.names(part):
-                line, (colour, marker) = cost.line(part, name), _STYLES[name]
-                classes = [timing.classes for timing in line]
-                lower, median, upper = (
-                    [_MICRO * getattr(timing, bound) for timing in line] for bound in ("lower", "median", "upper")
-                )
-                axes.fill_between(classes, lower, upper, color=colour, alpha=0.2, linewidth=0)
-                axes.plot(classes, median, color=colour, marker=marker, markersize=3, label=name)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.set_xlabel("classes $C$")
-            axes.set_title(part, loc="left")
-        panels[0].set_ylabel("forward and backward (µs)")
-        said = f"batch {BATCH}, float32, median of {cost.rounds} rounds in turns, band: quartiles; {cost.hardware}"
-        figure.supxlabel("\n".join(textwrap.wrap(style.figure_text(said), 110)), fontsize=7, x=0.01, ha="left")
-        found = [axes.get_legend_handles_labels() for axes in panels]
-        entries = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
-        figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries), fontsize=7)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, part in zip(panels, (WITH, WITHOUT), strict=True):
+        for name in cost.names(part):
+            line, (colour, marker) = cost.line(part, name), _STYLES[name]
+            classes = [timing.classes for timing in line]
+            lower, median, upper = _MICRO * np.array([(one.lower, one.median, one.upper) for one in line]).T
+            axes.fill_between(classes, lower, upper, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(classes, median, color=colour, marker=marker, markersize=3, label=name)
+        axes.loglog()
+        axes.set_xlabel("classes $C$")
+        axes.set_title(part, loc="left")
+    panels[0].set_ylabel("forward and backward (µs)")
+    said = f"batch {BATCH}, float32, median of {cost.rounds} rounds in turns, band: quartiles; {cost.hardware}"
+    figure.supxlabel("\n".join(textwrap.wrap(style.figure_text(said), 110)), fontsize=7, x=0.01, ha="left")
+    found = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels]
+    entries = {label: handle for pairs in found for handle, label in pairs}
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries), fontsize=7)
     return figure

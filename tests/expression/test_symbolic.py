@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomal.expression import Expression, full, grow
+from evomal.expression import OPERATORS, Expression, Operator, full, grow
 from evomal.expression.operators import EPSILON
-from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL, _node_by_node, rounded, shown_form
+from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL, _node_by_node, rounded, shown_form, to_sympy
 from evomal.losses.expression_loss import evaluate
 from evomal.randomness import generator
 from tests.strategies import fragments, seeds
@@ -229,3 +229,12 @@ def test_formulas_do_not_depend_on_the_hash_seed():
 def test_a_loss_that_learns_by_epsilon_alone_is_not_shown_as_zero():
     assert Expression.parse("aq(log(-1), add(f, y))").formula() == "1.0e-7/sqrt((f + y)**2 + 1)"
     assert Expression.parse("mul(sub(1, 1), mul(y, f))").formula() == "0"  # which it is
+
+
+def test_an_operator_without_a_rule_is_shown_by_its_row_of_the_table(monkeypatch):
+    cosine = Operator("cos", 1, lambda xp, a: xp.cos(a), OPERATORS["tanh"].latex, OPERATORS["tanh"].code)
+    monkeypatch.setitem(OPERATORS, "cos", cosine)
+    tokens = ("add", "cos", "mul", "f", "f", "square", "cos", "y")
+    assert str(shown_form(tokens)) == "cos(f**2) + cos(y)**2"
+    for form in (to_sympy(tokens), _node_by_node(tokens, None, EPSILON)):
+        assert values_of(form) == pytest.approx([math.cos(f * f) + math.cos(y) ** 2 for f, y in POINTS])
