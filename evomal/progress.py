@@ -16,6 +16,8 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from evomal.text import printable
+
 Item = TypeVar("Item")
 Announce = Callable[[str], None]
 """Called with one sentence per stage."""
@@ -72,7 +74,7 @@ class StageBar:
 
     def announce(self, sentence: str) -> None:
         """Say which stage comes next: in front of the bar, or in a line of its own where there is none."""
-        self._sentence = sentence
+        self._sentence = sentence = printable(sentence)
         if self._progress is None or self._row is None:
             self.say(sentence)
         else:
@@ -81,7 +83,7 @@ class StageBar:
     def say(self, sentence: str) -> None:
         """Write a line, above the bar where it is shown."""
         console = self._console if self._progress is None else self._progress.console
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Remove the bar; another `expect` begins a new one."""

@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 from typing import Any
 
 LONGEST_FORMULA = 1_200
@@ -33,8 +34,26 @@ def one_line(error: BaseException, length: int = 300) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns the text on one line, with a question mark for each character that a terminal or a page would obey."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    r"""Returns the text on one line, with an escape sequence for each character that a terminal or a page would obey.
+
+    These are control characters, line breaks, characters that change the direction of writing, those that are not
+    visible, and halves of characters. All text from files and from users' code goes through here before it is shown.
+
+    Example:
+        >>> print(printable("red: \x1b[31m"))
+        red: \x1b[31m
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    if unicodedata.category(character) == "Zs":
+        return " "  # a space of another width
+    return character.encode("unicode_escape").decode()
 
 
 def escape_html(text: str) -> str:
@@ -43,8 +62,10 @@ def escape_html(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Returns the text for one line, or one cell of a table, in Markdown."""
-    return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", printable(text))
+    """Returns the text for one line, one item of a list, or one cell of a table, in Markdown."""
+    escaped = re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", printable(text).strip())
+    # Markers of lists and headings count only at the beginning.
+    return re.sub(r"^(\d*)([-+=#]+|(?<=\d)[.)])(?=\s|$)", r"\1\\\2", escaped)
 
 
 def markdown_to_html(text: str | None, otherwise: str) -> str:
@@ -65,9 +86,10 @@ def embed_markdown(text: str | None, otherwise: str) -> str:
     """
     if text is None:
         return escape_markdown(otherwise)
-    lines = _with_lower_headings(text).replace("<", "&lt;").replace("[", "\\[").splitlines()
+    # What is escaped already stays as it is: another backslash would escape the first one and free the bracket.
+    escaped = re.sub(r"(\\.)|([\[\]<])", lambda found: found[1] or f"\\{found[2]}", _with_lower_headings(text))
     # A code fence would include the text that follows, and an underline turns the line above it into a heading.
-    return "\n".join(re.sub(r"^ {0,3}(?=`{3}|~{3}|=+ *$|-+ *$)", r"\\", line) for line in lines)
+    return "\n".join(re.sub(r"^ {0,3}(?=`{3}|~{3}|=+ *$|-+ *$)", r"\\", line) for line in escaped.splitlines())
 
 
 def _with_lower_headings(text: str) -> str:

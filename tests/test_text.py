@@ -1,6 +1,7 @@
 """Texts of strangers come out as text, letter for letter."""
 
 import pytest
+from markdown_it import MarkdownIt
 
 from evomal.text import (
     embed_markdown,
@@ -15,8 +16,12 @@ from evomal.text import (
 )
 
 
-def test_characters_that_do_something_become_question_marks():
-    assert printable("a\x1b[2J\nb\r\u202ec\x00 \ud800") == "a?[2J?b??c? ?"
+def test_characters_that_do_something_are_shown_as_escape_sequences():
+    assert printable("a\x1b[2J\nb\r\u202ec\x00 \ud800") == r"a\x1b[2J\nb\r\u202ec\x00 \ud800"
+    assert printable("\x7f\x85\x9b \u2066\u2069 \u200b\ufeff \u2028\U000e0041") == (
+        r"\x7f\x85\x9b \u2066\u2069 \u200b\ufeff \u2028\U000e0041"
+    )
+    assert printable("a\xa0b\u2009c") == "a b c"
     assert printable("損失 ∂θ² £") == "損失 ∂θ² £"
 
 
@@ -26,11 +31,26 @@ def test_a_text_is_cut_only_where_it_is_longer():
 
 
 def test_a_text_in_html_can_neither_open_an_element_nor_leave_an_attribute():
-    assert escape_html("<a b=\"c\" d='e'>&\x07") == "&lt;a b=&quot;c&quot; d=&#x27;e&#x27;&gt;&amp;?"
+    assert escape_html("<a b=\"c\" d='e'>&\x07") == "&lt;a b=&quot;c&quot; d=&#x27;e&#x27;&gt;&amp;\\x07"
 
 
 def test_a_text_in_markdown_stays_in_its_cell():
-    assert escape_markdown("a|b_c*[d](e)<f>`g`$h$\n&\\") == r"a\|b\_c\*\[d\](e)\<f\>\`g\`\$h\$?\&\\"
+    assert escape_markdown("a|b_c*[d](e)<f>`g`$h$\n&\\") == r"a\|b\_c\*\[d\](e)\<f\>\`g\`\$h\$\\n\&\\"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("# a", r"\# a"), ("- a", r"\- a"), ("+ a", r"\+ a"), ("1. a", r"1\. a"), ("12) a", r"12\) a"),
+        ("---", r"\---"),
+        ("===", r"\==="), ("  - a", r"\- a"), ("+0.5", "+0.5"), ("-0.5 to 1", "-0.5 to 1"), ("1.5 a", "1.5 a"),
+        ("#a", "#a"),
+    ],
+)  # fmt: skip
+def test_a_line_of_markdown_begins_no_list_and_no_heading(text, escaped):
+    assert escape_markdown(text) == escaped
+    shown = MarkdownIt().render(f"- {escape_markdown(text)}")
+    assert shown == f"<ul>\n<li>{text.strip()}</li>\n</ul>\n"
 
 
 @pytest.mark.parametrize(
@@ -39,17 +59,27 @@ def test_a_text_in_markdown_stays_in_its_cell():
         (None, "<p>none &lt;yet&gt;</p>", r"none \<yet\>"),
         ("# Title\n\n**b**", "<p><strong>b</strong></p>\n", "**b**"),
         ("first\n\n# head", "<p>first</p>\n<h3>head</h3>\n", "first\n\n### head"),
-        ("[l](http://e.vil)", "<p>[l](http://e.vil)</p>\n", r"\[l](http://e.vil)"),
-        ("![i](http://e.vil)", "<p>![i](http://e.vil)</p>\n", r"!\[i](http://e.vil)"),
-        ("[r]: http://e.vil", "<p>[r]: http://e.vil</p>\n", r"\[r]: http://e.vil"),
+        ("[l](http://e.vil)", "<p>[l](http://e.vil)</p>\n", r"\[l\](http://e.vil)"),
+        ("![i](http://e.vil)", "<p>![i](http://e.vil)</p>\n", r"!\[i\](http://e.vil)"),
+        ("[r]: http://e.vil", "<p>[r]: http://e.vil</p>\n", r"\[r\]: http://e.vil"),
         ("a\n\n```\nb", "<p>a</p>\n<p>```\nb</p>\n", "a\n\n\\```\nb"),
         ("a\n===", "<p>a\n===</p>\n", "a\n\\==="),
-        ("<b>\x1b", "<p>&lt;b&gt;?</p>\n", "&lt;b>?"),
+        ("<b>\x1b", "<p>&lt;b&gt;\\x1b</p>\n", r"\<b>\x1b"),
     ],
 )
 def test_markdown_of_a_stranger_is_included_without_what_reaches_beyond_it(text, in_page, in_text):
     assert markdown_to_html(text, "none <yet>") == in_page
     assert embed_markdown(text, "none <yet>") == in_text
+
+
+@pytest.mark.parametrize("before", ["", "\\", "\\\\", "`\\`", "`a\\", "\\`", "`\\\\`", "a\\\\\\"])
+@pytest.mark.parametrize(
+    "link", ["[x](http://e.vil)", "![x](http://e.vil)", "<http://e.vil>", "<b>x</b>", "[r]\n\n[r]: http://e.vil"]
+)
+def test_no_backslash_frees_a_link(before, link):
+    page = MarkdownIt("commonmark").render(embed_markdown(f"{before}{link}", ""))
+    for element in ("<a", "<img", "<b>"):
+        assert element not in page
 
 
 def test_counts_take_the_plural_unless_they_are_one():

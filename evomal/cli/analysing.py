@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from evomal.cli.options import WIDTH, AsJson, Classes, Device, FigureFolder, RunFolder, RunFolders, echo_json
+from evomal.cli.options import WIDTH, AsJson, Classes, Device, FigureFolder, RunFolder, RunFolders, echo, echo_json
 from evomal.errors import InputError
 from evomal.files import create_folder
 from evomal.text import printable
@@ -48,9 +48,9 @@ def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], 
         return
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        typer.echo("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=indent)))
+        echo(*textwrap.wrap(line, WIDTH, subsequent_indent=indent))
     for path in files:
-        typer.echo(f"wrote {path}")
+        echo(f"wrote {path}")
 
 
 def show_shapes(

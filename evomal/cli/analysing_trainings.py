@@ -18,12 +18,12 @@ from evomal.cli.options import (
     Model,
     Steps,
     TaskName,
+    echo,
     split_losses,
     split_rates,
 )
 from evomal.cli.task_specs import task_from_spec
 from evomal.errors import InputError
-from evomal.text import printable
 
 if TYPE_CHECKING:
     from evomal.figures.data import TrainingOptions
@@ -171,7 +171,7 @@ def _options(
         "steps": steps,
         "milestones": tuple(milestones) if milestones else None,
         "device": device,
-        "announce": lambda sentence: typer.echo(printable(sentence), err=True),
+        "announce": lambda sentence: echo(sentence, err=True),
     }
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
+from evomal.cli.options import echo
 from evomal.errors import EvomalError, InputError, StoppedError
-from evomal.text import printable
 from evomal.users_code import described, place_of_error
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -35,7 +35,7 @@ def main() -> None:
     except SystemExit as end:
         if is_debugging and end.__context__ is not None:
             lines = "".join(traceback.format_exception(end.__context__)).splitlines()
-            typer.echo("\n".join(map(printable, lines)), err=True)
+            echo(*lines, err=True)
         raise
 
 
@@ -79,13 +79,13 @@ def _given_command() -> list[str]:
 
 
 def _fail(reason: object, code: int) -> NoReturn:
-    typer.echo(printable(f"evomal: {reason}"), err=True)
+    echo(f"evomal: {reason}", err=True)
     sys.exit(code)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"evomal {importlib.metadata.version('evomal')}")
+        echo(f"evomal {importlib.metadata.version('evomal')}")
         raise typer.Exit
 
 

@@ -16,6 +16,7 @@ from evomal.cli.options import (
     GpusPerWorker,
     Model,
     Workers,
+    echo,
     echo_json,
     executor_settings,
     preset_from_options,
@@ -159,9 +160,10 @@ def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:
         echo_json(result.to_dict())
         return
     for name, comparison in comparisons_of(result).items():
-        typer.echo(f"{name}\n{comparison_text(comparison)}" if name else comparison_text(comparison), nl=bool(name))
+        lines = comparison_text(comparison).rstrip("\n").split("\n")
+        echo(*([name, *lines, ""] if name else lines))
     if files:
-        typer.echo(f"files: {', '.join(map(str, files))}")
+        echo(f"files: {', '.join(map(str, files))}")
 
 
 def _methods(names: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from evomal.cli.options import AsJson, DataFolder, echo_json
+from evomal.cli.options import AsJson, DataFolder, echo, echo_json
 from evomal.text import plural, printable, shorten
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def list_methods(as_json: AsJson = False) -> None:
         echo_json(rows)
         return
     for name, method in METHODS.items():
-        typer.echo(f"{name}\n    {method.purpose}")
+        echo(name, f"    {method.purpose}")
 
 
 def list_runs(
@@ -113,9 +113,9 @@ def list_runs(
         echo_json([_run_data(run) for run in runs])
         return
     for line in (line for run in runs for line in _run_lines(run)):  # a record may contain anything
-        typer.echo(printable(shorten(line, _LONGEST_LINE)))
+        echo(shorten(printable(line), _LONGEST_LINE))
     if not runs:
-        typer.echo(f"there is no run in {folder}")
+        echo(f"there is no run in {folder}")
 
 
 def _run_data(run: "Run") -> dict[str, Any]:
@@ -155,7 +155,7 @@ def fetch_data(
     from evomal.tasks.datasets import data_folder, fetch
 
     fetch(name, data)
-    typer.echo(f"{name} is in {data_folder(data) / name}")
+    echo(f"{name} is in {data_folder(data) / name}")
 
 
 def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = None, data: DataFolder = None) -> None:
@@ -163,7 +163,7 @@ def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = N
     from evomal.tasks.datasets import data_folder, dataset_named
 
     folder = data_folder(data)
-    typer.echo(folder if name is None else folder / dataset_named(name).name)
+    echo(folder if name is None else folder / dataset_named(name).name)
 
 
 def _indented(text: str) -> str:

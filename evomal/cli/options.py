@@ -10,6 +10,7 @@ import typer
 
 from evomal.errors import InputError
 from evomal.settings import SearchSettings, preset_of_file
+from evomal.text import printable
 
 if TYPE_CHECKING:
     from evomal.tasks import Task
@@ -100,6 +101,14 @@ def executor_settings(
     """Returns the options of the executor as settings, `key=value`."""
     given = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
     return [f"{key}={value}" for key, value in given.items() if value is not None]
+
+
+def echo(*lines: object, err: bool = False) -> None:
+    """Print each argument on one line, with escape sequences for what a terminal would obey.
+
+    All commands print by this function: a line may quote a file or the error of a user's code.
+    """
+    typer.echo("\n".join(printable(str(line)) for line in lines), err=err)
 
 
 def echo_json(content: Any) -> None:

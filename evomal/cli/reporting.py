@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evomal.cli.options import AsJson, echo_json
+from evomal.cli.options import AsJson, echo, echo_json
 from evomal.errors import InputError
 from evomal.files import create_folder, write_atomically
 
@@ -30,7 +30,7 @@ def show_card(
         echo_json({**card.as_data(), "files": [str(path) for path in files]})
         return
     for line in (*terminal_lines(card), *(f"wrote {path}" for path in files)):
-        typer.echo(line)
+        echo(line)
 
 
 def _written(card: "Card", folder: Path) -> list[Path]:
@@ -75,9 +75,9 @@ def export_loss(
     if as_json:
         echo_json({"format": to, "file": None if out is None else str(out), "text": content.decode()})
     elif out is None:
-        typer.echo(content.decode(), nl=False)
+        echo(*content.decode().rstrip("\n").split("\n"))
     else:
-        typer.echo(f"wrote {out} ({len(content)} bytes)")
+        echo(f"wrote {out} ({len(content)} bytes)")
 
 
 def _text(exported: object) -> str:
@@ -105,4 +105,4 @@ def write_report(
     if as_json:
         echo_json({**report.as_data(), "files": [str(page)]})
     else:
-        typer.echo(f"wrote {page} ({len(content) / 1000:.0f} kB)")
+        echo(f"wrote {page} ({len(content) / 1000:.0f} kB)")

@@ -22,6 +22,7 @@ from evomal.cli.options import (
     Outliers,
     TaskNames,
     Workers,
+    echo,
     echo_json,
     executor_settings,
     preset_from_options,
@@ -83,7 +84,8 @@ def _row(label: str, text: str) -> None:
     lines = textwrap.wrap(
         text, _WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False, subsequent_indent=" " * _LABEL
     )
-    typer.echo(f"{label:<{_LABEL}}" + "\n".join(lines))
+    first, *others = lines or [""]
+    echo(f"{label:<{_LABEL}}{first}", *others)
 
 
 def _plain(value: Any) -> str:
@@ -253,7 +255,7 @@ def _run(
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
         echo_json({**about, **_result_data(result)})
     else:
-        typer.echo(result.summary())
+        echo(*result.summary().split("\n"))
 
 
 def _options_to_resume(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:

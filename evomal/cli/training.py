@@ -18,6 +18,7 @@ from evomal.cli.options import (
     Outliers,
     Steps,
     TaskNames,
+    echo,
     echo_json,
 )
 from evomal.cli.task_specs import task_from_spec
@@ -90,16 +91,16 @@ def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettin
         score = train(task, loss, **settings)
         scores.append(score)
         if shown:
-            typer.echo(f"{task.name}, seed {seed}: {_scored(score, task.metric.name)}")
+            echo(f"{task.name}, seed {seed}: {_scored(score, task.metric.name)}")
     trained = [score.test for score in scores if not score.diverged]
     if shown and trained:
         metric, deviation = task.metric.name, statistics.stdev(trained) if len(trained) > 1 else None
         average = metric_text(statistics.mean(trained), metric, deviation)
-        typer.echo(f"{task.name}: test {metric} {average} over {plural(len(trained), 'seed')}")
+        echo(f"{task.name}: test {metric} {average} over {plural(len(trained), 'seed')}")
     if shown and len(trained) < seeds:
-        typer.echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
+        echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
     if shown and (copies := task.record.get("equal_rows_across_splits")):
-        typer.echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
+        echo(f"{task.name}: {copies} rows of validation and test have an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
     return {**record, "scores": [score.to_dict() for score in scores]}
 

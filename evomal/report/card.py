@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -296,7 +297,8 @@ def _markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) ->
 def _words_of(markdown: str | None) -> list[str]:
     """The lines of a text without its headings and its tables, which are wider than a terminal."""
     lines = (markdown or "").splitlines()
-    return [line for line in lines if line.strip() and not line.lstrip().startswith(("|", "#"))]
+    words = [line for line in lines if line.strip() and not line.lstrip().startswith(("|", "#"))]
+    return [re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", line) for line in words]  # without the escapes of Markdown
 
 
 def _row(label: str, *paragraphs: str, label_width: int = _LABEL) -> Iterator[str]:

@@ -156,7 +156,7 @@ class SearchDisplay:
         for index, line in enumerate(_folded(entries, width - _LABEL_WIDTH - _ROOM_FOR_ECHO)):
             yield _row("" if index else "candidates", line)
         if self._note and not self._is_over:
-            yield Text(self._note, style="yellow", no_wrap=True, overflow="ellipsis")
+            yield Text(printable(self._note), style="yellow", no_wrap=True, overflow="ellipsis")
 
     def _best_text(self, best: Candidate) -> str:
         return f"{self._metric.name} {self._metric.text(best.fitness)}".strip()
@@ -208,7 +208,7 @@ class SearchDisplay:
         return max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
 
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(printable(line)), soft_wrap=True)
 
 
 def generation_line(generation: Generation, generations: int, metric: ShownMetric) -> str:
@@ -231,7 +231,7 @@ def shown_formula(candidate: Candidate) -> str:
 
 def _row(label: str, value: str, style: str = "") -> Text:
     return Text.assemble(
-        (f"{label:<{_LABEL_WIDTH}}", "dim"), (value, style), no_wrap=True, overflow="ellipsis"
+        (f"{label:<{_LABEL_WIDTH}}", "dim"), (printable(value), style), no_wrap=True, overflow="ellipsis"
     )  # fmt: skip
 
 

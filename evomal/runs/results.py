@@ -14,7 +14,7 @@ from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
 from evomal.tasks.metrics import ShownMetric
-from evomal.text import plural, shorten
+from evomal.text import plural, printable, shorten
 from evomal.units import Units
 
 
@@ -189,7 +189,7 @@ class SearchResult(Displayed):
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         lines = [] if self.best is not None else [f"nothing survived: {counts}"]
         lines += [f"{label:<{_LABEL_WIDTH}}{text}" for label, text in self._facts(counts)]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _facts(self, counts: str) -> list[tuple[str, str]]:
         facts = summary_lines(self)

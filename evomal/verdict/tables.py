@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from evomal.tasks.metrics import difference_unit, metric_number, metric_text
-from evomal.text import plural
+from evomal.text import escape_markdown, plural, printable
 from evomal.verdict.comparison import Comparison, Entry
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words
@@ -29,17 +29,22 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True) -> str
         rates = comparison.rates
         span = f" from {rates[0]:g} to {rates[-1]:g}" if rates[0] < rates[-1] else ""
         head += f"; tuned: the best of {plural(len(rates), 'learning rate')}{span} on validation, for every loss"
-    lines = [f"{head}.", "", f"| {' | '.join(_COLUMNS)} | all seeds |", "|---" * (len(_COLUMNS) + 1) + "|"]
+    lines = [
+        f"{escape_markdown(head)}.",
+        "",
+        f"| {' | '.join(_COLUMNS)} | all seeds |",
+        "|---" * (len(_COLUMNS) + 1) + "|",
+    ]
     for entry in comparison.entries:
-        cells = [cell.replace("|", "\\|") for cell in (*_cells(entry, comparison), _all_seeds(entry, comparison))]
+        cells = map(escape_markdown, (*_cells(entry, comparison), _all_seeds(entry, comparison)))
         lines.append(f"| {' | '.join(cells)} |")
     sentences = [*_verdict_sentences(comparison), *_notes(comparison)] if verdicts else _notes(comparison)
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)]) + "\n"
+    return "\n".join([*lines, "", *(f"- {escape_markdown(sentence)}" for sentence in sentences)]) + "\n"
 
 
 def comparison_text(comparison: Comparison) -> str:
     """The same for a terminal, without the column of all seeds."""
-    rows = [_COLUMNS, *(_cells(entry, comparison) for entry in comparison.entries)]
+    rows = [_COLUMNS, *(tuple(map(printable, _cells(entry, comparison))) for entry in comparison.entries)]
     lines = _aligned(rows)
     if max(map(len, lines)) > _WIDTH:  # long names get lines of their own
         values = _aligned([row[1:] for row in rows])
@@ -47,10 +52,10 @@ def comparison_text(comparison: Comparison) -> str:
     schedule = schedule_words(comparison.steps, comparison.milestones)
     about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}"
     wrapped = [
-        textwrap.fill(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+        textwrap.fill(printable(sentence), _WIDTH, initial_indent="- ", subsequent_indent="  ")
         for sentence in [*_verdict_sentences(comparison), *_notes(comparison)]
     ]
-    return "\n".join([textwrap.fill(about, _WIDTH), *lines, "", *wrapped]) + "\n"
+    return "\n".join([textwrap.fill(printable(about), _WIDTH), *lines, "", *wrapped]) + "\n"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

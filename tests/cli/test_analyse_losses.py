@@ -172,7 +172,7 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
          "for regression"),
         (["shapes", "--surface"], "--surface needs the names or files of regression losses, and takes no --family"),
         (["shapes", "ce", "--surface"], "a surface over y and f needs a regression loss, but ce is for classification"),
-        (["shapes", "{folder}"], "{folder}: is a folder, but a loss file was expected"),
+        (["shapes", "{folder}"], "{folder}: must be a regular file but is a folder"),
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
         (["behaviour", "--classes", "1"], "classes must be at least 2 but got 1"),
         (["smoothing-cost", "--classes", "3,x"], "classes must be whole numbers, comma-separated, but got '3,x'"),

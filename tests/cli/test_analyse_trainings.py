@@ -190,4 +190,4 @@ def test_a_stranger_s_record_does_nothing_to_the_terminal(run, tmp_path):  # noq
     code, out, err = run("analyse", "learning-rate", tmp_path, "--out", tmp_path / "figures")
     assert (code, err) == (0, "")
     assert "\x1b" not in out
-    assert out.splitlines()[1] == "?[2J$\\frac{: best at 0.1, 0.5"
+    assert out.splitlines()[1] == r"\x1b[2J$\frac{: best at 0.1, 0.5"

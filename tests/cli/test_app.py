@@ -182,7 +182,7 @@ def test_version(run):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["{folder}"], "{folder}: is a folder, but a loss file was expected"),
+        (["{folder}"], "{folder}: must be a regular file but is a folder"),
         (["{folder}/none.json"], "{folder}/none.json: there is no such file"),
         (["{bad}"], "{bad}: a loss must use both y and f, but abs(f) does not use y"),
         (["{file}", "--to", "java"], "a loss is exported to one of python, latex, sympy, onnx, jax but got 'java'"),
@@ -242,4 +242,4 @@ def test_losses_named_in_the_catalogue_are_public():
 def test_an_error_is_one_line_whatever_a_file_is_called(run, tmp_path):
     code, out, err = run("card", tmp_path / "two\nlines\x1b[31m.json")
     assert (code, out) == (2, "")
-    assert err == f"evomal: {tmp_path}/two?lines?[31m.json: there is no such file\n"
+    assert err == f"evomal: {tmp_path}/two\\nlines\\x1b[31m.json: there is no such file\n"

@@ -289,7 +289,7 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
         ("focal", (), "focal"),
         ("[bold red]f[/bold red] :smile:", (), "[bold red]f[/bold red] :smile:"),
         ("[/]", (), "[/]"),
-        ("a\x1b[31mb\nc", (), "a?[31mb?c"),
+        ("a\x1b[31mb\nc", (), r"a\x1b[31mb\nc"),
         ("x" * 100_000, (), "x" * 1000),
     ],
 )

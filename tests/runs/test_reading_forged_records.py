@@ -181,7 +181,7 @@ def test_texts_of_a_stranger_do_nothing_to_the_terminal(run, tmp_path):  # noqa:
     code, out, _ = run("runs", folder)
     assert code == 0
     assert "\x1b" not in out
-    assert [line[:30] for line in out.splitlines()][1] == "    planted, ?[2Jevomal?xxxxxx"
+    assert [line[:30] for line in out.splitlines()][1] == r"    planted, \x1b[2Jevomal\nxx"
     assert max(map(len, out.splitlines())) <= 1000
 
 
