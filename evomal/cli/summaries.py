@@ -221,15 +221,16 @@ def representation_lines(found: Representations) -> Iterator[str]:
 
 def rate_lines(found: RateCurves) -> Iterator[str]:
     if found.lines:
-        schedule = schedule_words(found.steps, found.milestones)
-        yield f"test {found.metric} after {schedule} on {found.task}, {plural(found.seeds, 'seed')} at each rate"
-    for line in found.lines:
-        best = found.best(line)
+        first = found.first
+        schedule, seeds = schedule_words(first.steps, first.milestones), plural(len(first.seeds), "seed")
+        yield f"test {first.metric} after {schedule} on {first.task}, {seeds} at each rate"
+    for name in found.lines:
+        best = found.best(name)
         if best is None:
-            yield f"{_loss_name(line.name)}: at every rate something diverged, or nothing was found"
+            yield f"{_loss_name(name)}: at every rate something diverged, or nothing was found"
         else:
-            value = _metric_with_deviation(best.mean, best.deviation, found.metric)
-            yield f"{_loss_name(line.name)}: best at {best.rate:g}, {value}"
+            value = _metric_with_deviation(best.mean, best.deviation, first.metric)
+            yield f"{_loss_name(name)}: best at {best.rate:g}, {value}"
     yield from found.sentences
 
 

@@ -42,29 +42,29 @@ def recorded(tmp_path, content):
 
 def test_a_record_is_read_with_known_means(tmp_path):
     found = recorded(tmp_path, RECORD)
-    base, mine = found.lines
-    assert (base.name, mine.name) == ("mse", "mine")
-    assert [point.rate for point in base.points] == [point.rate for point in mine.points] == [0.01, 0.1, 1.0]
-    assert [point.mean for point in base.points[:2]] == [5.0, 2.0]
-    assert base.points[1].deviation == pytest.approx(math.sqrt(2))
-    assert (base.points[2].values, base.points[2].diverged) == ([], 2)
+    assert list(found.lines) == ["mse", "mine"]
+    base, mine = found.lines.values()
+    assert [point.rate for point in base] == [point.rate for point in mine] == [0.01, 0.1, 1.0]
+    assert [point.mean for point in base[:2]] == [5.0, 2.0]
+    assert base[1].deviation == pytest.approx(math.sqrt(2))
+    assert (base[2].values, base[2].diverged) == ([], 2)
     # Of searches each counts by its mean: 1 of one seed, and 4 of two.
-    assert (mine.points[0].values, mine.points[0].diverged, mine.points[0].mean) == ([1.0, 4.0], 3, 2.5)
-    assert (mine.points[1].values, mine.points[1].mean) == ([2.0, 5.0], 3.5)
-    assert math.isnan(mine.points[2].mean)
-    assert (found.task, found.metric, found.steps, found.seeds, found.searches) == ("own", "mse", 30, 2, 3)
-    assert found.sentences == (
+    assert (mine[0].values, mine[0].diverged, mine[0].mean) == ([1.0, 4.0], 3, 2.5)
+    assert (mine[1].values, mine[1].mean) == ([2.0, 5.0], 3.5)
+    assert math.isnan(mine[2].mean)
+    assert found.first == RECORD.comparisons[0.01]
+    assert found.sentences == [
         "mse at 1: 2 of 2 trainings diverged",
         "mine at 0.01: 3 of 6 trainings diverged",
         "mine at 1: the search found no loss that passed its filters",
-    )
+    ]
 
 
 def test_the_best_rate_is_one_at_which_nothing_diverged(tmp_path):
     found = recorded(tmp_path, RECORD)
     assert [found.best(line).rate for line in found.lines] == [0.1, 0.1]
     turned = record(higher_is_better=True)
-    assert recorded(tmp_path, turned).best(recorded(tmp_path, turned).lines[0]).rate == 0.01
+    assert recorded(tmp_path, turned).best("mse").rate == 0.01
     nowhere = recorded(tmp_path, RateCurve({1.0: RECORD.comparisons[1.0]}, search_each=False))
     assert [nowhere.best(line) for line in nowhere.lines] == [None, None]
 
@@ -83,22 +83,22 @@ def test_what_is_computed_now_is_what_would_be_recorded():
         regression(), rates=[0.05, 1e6, 0.01], losses=["mae"], seeds=2, device="cpu", final_steps=20
     )  # fmt: skip
     found = rate_curves(curve)
-    assert [line.name for line in found.lines] == ["mse", "mae"]
-    for line in found.lines:
-        assert [point.rate for point in line.points] == [0.01, 0.05, 1e6]
-        for point in line.points[:2]:
-            (trained,) = curve.comparisons[point.rate].entry(line.name).losses
+    assert list(found.lines) == ["mse", "mae"]
+    for name, points in found.lines.items():
+        assert [point.rate for point in points] == [0.01, 0.05, 1e6]
+        for point in points[:2]:
+            (trained,) = curve.comparisons[point.rate].entry(name).losses
             assert point.values == [score.test for score in trained.scores]
-    assert found.lines[0].points[2].diverged == 2
+    assert found.lines["mse"][2].diverged == 2
     assert found.sentences[0] == "mse at 1e+06: 2 of 2 trainings diverged"
 
 
 def test_an_unfinished_comparison_is_said_to_be_one(tmp_path):
     (tmp_path / "lr-0.1").mkdir()
     found = recorded_rate_curves(tmp_path)
-    assert found.lines == ()
+    assert found.lines == {}
     expected = f"{tmp_path}: the comparison is not complete; give the same evomal compare again to resume it"
-    assert found.sentences == (expected,)
+    assert found.sentences == [expected]
 
 
 def test_bad_folders_and_files(tmp_path):

@@ -5,25 +5,28 @@ import math
 import numpy as np
 import pytest
 
-from evomal.figures.learning_rate import RateCurves, RateLine, RatePoint, RateTraining, draw_rate_curves
+from evomal.figures.learning_rate import RateCurves, draw_rate_curves
 from evomal.figures.style import save_figure
-
-NAN = math.nan
+from tests.verdict.results import comparison, entry
 
 
 def line(name, **tests):
+    """The results of a loss at the rates low, middle and high; None for a training that diverged."""
+    return name, tests
+
+
+def data(*lines, metric="error_rate", searches=0):
     rates = {"low": 0.01, "middle": 0.1, "high": 1.0}
-    return RateLine(
-        name,
-        tuple(
-            RatePoint(rates[key], tuple(RateTraining(0, seed, test) for seed, test in enumerate(values)))
-            for key, values in tests.items()
-        ),
-    )
-
-
-def data(*lines, metric="error_rate", searches=0, sentences=()):
-    return RateCurves("own", metric, True, 30, 2, searches, lines, sentences)
+    return RateCurves(
+        {
+            rate: comparison(
+                *(entry(name, "plain", rate, tests[key]) for name, tests in lines if key in tests),
+                metric=metric, baseline=lines[0][0], search_seeds=tuple(range(searches)),
+            )
+            for key, rate in rates.items()
+            if key in lines[0][1]
+        }
+    )  # fmt: skip
 
 
 def crosses(axes):
@@ -53,9 +56,9 @@ def test_lines_are_means_over_the_rates(tmp_path):
 def test_diverged_points_are_crosses_at_the_top_edge(low):
     figure = draw_rate_curves(
         data(
-            line("mse", low=[low, low], middle=[0.5, 0.5], high=[NAN, NAN]),
+            line("mse", low=[low, low], middle=[0.5, 0.5], high=[None, None]),
             line("mae", low=[1.0, 1.0], middle=[0.5, 0.6], high=[2.0, 2.0]),
-            line("mine", low=[1.0, 1.0], middle=[0.5, NAN], high=[NAN, NAN]),
+            line("mine", low=[1.0, 1.0], middle=[0.5, None], high=[None, None]),
             metric="mse",
         )
     )
@@ -75,7 +78,7 @@ def test_diverged_points_are_crosses_at_the_top_edge(low):
 
 
 def test_a_figure_of_crosses_alone_can_be_drawn():
-    figure = draw_rate_curves(data(line("mse", low=[NAN, NAN])))
+    figure = draw_rate_curves(data(line("mse", low=[None, None])))
     assert len(crosses(figure.axes[0])) == 1
     figure.draw_without_rendering()
 
@@ -88,5 +91,5 @@ def test_searches_are_said():
 
 
 def test_the_sentence_stands_where_there_is_nothing():
-    figure = draw_rate_curves(data(sentences=("not finished",)))
+    figure = draw_rate_curves(RateCurves({}, "not finished"))
     assert [text.get_text() for text in figure.texts] == ["not finished"]
