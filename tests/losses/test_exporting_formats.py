@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -286,3 +288,11 @@ def test_bad_requests(arguments, sentence):
         evomal.export(HuberLoss(), to="onnx", probabilities=True)
     with pytest.raises(InputError, match="classes must be at least 2 but got 1"):
         evomal.export(FocalLoss(), to="onnx", classes=1)
+
+
+@pytest.mark.parametrize("loss", [FocalLoss(), evomal.ExpressionLoss("abs(log(mul(y, f)))"), HuberLoss()])
+def test_an_onnx_file_has_no_path_of_this_machine(loss):
+    content = evomal.export(loss, to="onnx")
+    folders = {os.path.dirname(evomal.__file__), os.path.dirname(torch.__file__), os.path.expanduser("~/"), sys.prefix}
+    assert not [folder for folder in folders if folder.encode() in content]
+    assert not re.findall(rb"[\w/.-]+\.py\b", content)

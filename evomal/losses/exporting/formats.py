@@ -5,7 +5,7 @@ import copy
 import importlib.util
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -75,7 +75,19 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
         )
     if program is None:
         raise InputError("the ONNX exporter returned no graph")
-    return bytes(program.model_proto.SerializeToString())
+    model = program.model_proto
+    _strip(model)
+    return bytes(model.SerializeToString())
+
+
+def _strip(message: Any) -> None:
+    """Remove doc strings and metadata: the exporter writes stack traces with paths of this machine there."""
+    for field, value in list(message.ListFields()):
+        if field.name in ("doc_string", "metadata_props"):
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for part in value if isinstance(value, Sequence) else [value]:
+                _strip(part)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,10 @@
-"""Downloading: the public addresses of the files with their checksums, and `fetch`."""
+"""Downloading by https only: the public addresses of the files, the SHA-256 of each file and member, and `fetch`."""
 
 import contextlib
 import fcntl
 import gzip
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -11,7 +12,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 import pooch  # type: ignore[import-untyped]
 from rich.console import Console
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16
+_SCHEMES = ("https",)
+
+
+class Member(NamedTuple):
+    """A file inside an archive: the name that it gets in the dataset's folder, and its checksum."""
+
+    name: str
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -36,15 +46,23 @@ class Source:
 
     Args:
         file: The name under which the download is stored.
-        urls: Addresses, tried in this order.
-        checksum: "algorithm:hexadecimal digest".
-        members: For an archive, the names inside it and the names that these files get in the dataset's folder.
+        urls: Addresses that begin with https, tried in this order.
+        checksum: "sha256:hexadecimal digest".
+        members: For an archive, the files to unpack by their names inside it.
+
+    Raises:
+        InputError: If a checksum is not a SHA-256.
     """
 
     file: str
     urls: tuple[str, ...]
     checksum: str
-    members: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for checksum in (self.checksum, *(member.checksum for member in self.members.values())):
+            if not re.fullmatch("sha256:[0-9a-f]{64}", checksum):
+                raise InputError(f"{self.file}: a checksum must be sha256:… with 64 digits but is {checksum!r}")
 
 
 _MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
@@ -54,13 +72,26 @@ _MNIST_SHA256 = (
     "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 )
-# The authors of SVHN publish by plain HTTP only: the checksum alone tells whether a file is theirs.
-_SVHN = "http://ufldl.stanford.edu/housenumbers/"
+# The page of the authors links to plain HTTP. Where their server does not answer by https, put the files there by hand.
+_SVHN = "https://ufldl.stanford.edu/housenumbers/"
+_CALIFORNIA_SHA256 = "a2b44dcc7e1c9091b43c4f458b25cbd1f7e8068d08edd26bc4703108d3fa6214"
+_CIFAR10_SHA256 = (
+    "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+)
+_CIFAR100_SHA256 = (
+    "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
+    "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
+)
 
 
-def _cifar(file: str, sha256: str, members: tuple[str, ...]) -> Source:
-    url = f"https://www.cs.toronto.edu/~kriz/{file}"
-    return Source(file, (url,), f"sha256:{sha256}", {name: name for name in members})
+def _cifar(file: str, sha256: str, names: tuple[str, ...], of_members: tuple[str, ...]) -> Source:
+    members = {name: Member(name, f"sha256:{of_one}") for name, of_one in zip(names, of_members, strict=True)}
+    return Source(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"sha256:{sha256}", members)
 
 
 SOURCES: dict[str, tuple[Source, ...]] = {
@@ -71,7 +102,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             "cal_housing.tgz",
             ("https://ndownloader.figshare.com/files/5976036",),
             "sha256:aaa5c9a6afe2225cc2aed2723682ae403280c4a3695a2ddda4ffb5d8215ea681",
-            {"CaliforniaHousing/cal_housing.data": CALIFORNIA_FILE},
+            {"CaliforniaHousing/cal_housing.data": Member(CALIFORNIA_FILE, f"sha256:{_CALIFORNIA_SHA256}")},
         ),
     ),
     "mnist": tuple(
@@ -83,6 +114,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             "cifar-10-binary.tar.gz",
             "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             CIFAR10_FILES,
+            _CIFAR10_SHA256,
         ),
     ),
     "cifar100": (
@@ -90,6 +122,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             "cifar-100-binary.tar.gz",
             "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
             CIFAR100_FILES,
+            _CIFAR100_SHA256,
         ),
     ),
     "svhn": tuple(Source(file, (_SVHN + file,), checksum) for file, checksum in SVHN_CHECKSUMS.items()),
@@ -140,7 +173,9 @@ def fetch(
 def _obtain(source: Source, home: Path, progress: bool) -> None:
     """Make sure that the files of one source are in the dataset's folder."""
     file = home / source.file
-    if source.members and all((home / name).is_file() for name in source.members.values()):
+    if source.members and all((home / member.name).is_file() for member in source.members.values()):
+        for member in source.members.values():
+            verify(home / member.name, member.checksum)
         return
     if file.exists():
         verify(file, source.checksum)
@@ -181,9 +216,11 @@ def _download(source: Source, workspace: Path, home: Path, progress: bool) -> Pa
             chunk_size=_CHUNK,
             headers={"Accept-Encoding": "identity"},
             timeout=TIMEOUT,
+            hooks={"response": _refuse_downgrade},
         )
         for url in source.urls:
             try:
+                _require_https(url)
                 stored = Path(pooch.retrieve(url, source.checksum, source.file, workspace, downloader=downloader))
             except requests.RequestException as error:
                 failures.append(f"{url}: {_reason(error)}")
@@ -202,6 +239,8 @@ def _reason(error: "requests.RequestException") -> str:
     """Say in a few words what failed; requests' own text is a paragraph of nested objects."""
     import requests
 
+    if isinstance(error, requests.exceptions.InvalidSchema):
+        return f"only addresses that begin with https are used, not {error}"
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
@@ -211,6 +250,19 @@ def _reason(error: "requests.RequestException") -> str:
     if isinstance(error, requests.ConnectionError):
         return "no connection"
     return f"not a usable address ({type(error).__name__})"
+
+
+def _require_https(url: str) -> None:
+    import requests
+
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise requests.exceptions.InvalidSchema(url)
+
+
+def _refuse_downgrade(response: "requests.Response", *_: Any, **__: Any) -> None:
+    """Raise if the server sends us to an address without https."""
+    if response.is_redirect:
+        _require_https(urljoin(response.url, response.headers["location"]))
 
 
 class _Bar:
@@ -238,8 +290,8 @@ class _Bar:
         self._display.refresh()
 
 
-def _unpack(archive: Path, members: Mapping[str, str], workspace: Path, home: Path) -> None:
-    """Move the named members into the dataset's folder, none before all have been unpacked."""
+def _unpack(archive: Path, members: Mapping[str, Member], workspace: Path, home: Path) -> None:
+    """Move the named members into the dataset's folder, none before all have been unpacked and verified."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             found = [entry for entry in tar if entry.name in members and entry.isreg()]
@@ -249,9 +301,11 @@ def _unpack(archive: Path, members: Mapping[str, str], workspace: Path, home: Pa
     absent = members.keys() - {entry.name for entry in found}
     if absent:
         raise InputError(f"{archive.name}: must hold {min(absent)}, but does not")
-    for inside, name in members.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(workspace / inside, home / name)
+    for inside, member in members.items():
+        verify(workspace / inside, member.checksum)
+    for inside, member in members.items():
+        (home / member.name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(workspace / inside, home / member.name)
 
 
 @contextlib.contextmanager

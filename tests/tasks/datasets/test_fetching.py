@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from evomal.errors import InputError
-from evomal.tasks.datasets import SOURCES, Source, fetch
+from evomal.tasks.datasets import SOURCES, Source, fetch, fetching, missing_files
+from evomal.tasks.datasets.fetching import Member
 from evomal.tasks.datasets.images import CIFAR10_FILES, read_cifar10
 from tests.tasks.datasets.files import write_boston, write_cifar10
 
@@ -67,18 +68,19 @@ class Server:
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(fetching, "_SCHEMES", ("http",))  # a server with a certificate would test nothing more
     server = Server()
     server.contents["/file"] = CONTENT
     yield server
     server.close()
 
 
-def md5(content):
-    return f"md5:{hashlib.md5(content).hexdigest()}"
+def sha256(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def source(*urls, checksum=None):
-    return (Source(FILE, urls, checksum or md5(CONTENT)),)
+    return (Source(FILE, urls, checksum or sha256(CONTENT)),)
 
 
 def get(folder, sources, name="boston"):
@@ -141,10 +143,10 @@ def test_a_killed_process_leaves_no_file_of_the_set_and_its_rest_is_removed(tmp_
 
     whole_answer, server.answer = server.answer, stall
     script = (
-        "import sys; from evomal.tasks.datasets import Source, fetch;"
+        "import sys; from evomal.tasks.datasets import Source, fetch, fetching; fetching._SCHEMES = ('http',);"
         "fetch('boston', sys.argv[1], progress=False, sources=[Source(sys.argv[2], (sys.argv[3],), sys.argv[4])])"
     )
-    arguments = [str(tmp_path), FILE, server.url("/file"), md5(CONTENT)]
+    arguments = [str(tmp_path), FILE, server.url("/file"), sha256(CONTENT)]
     process = subprocess.Popen([sys.executable, "-c", script, *arguments])
     try:
         assert sent.wait(300)
@@ -165,11 +167,11 @@ def test_a_killed_process_leaves_no_file_of_the_set_and_its_rest_is_removed(tmp_
 
 
 def test_a_wrong_checksum_names_file_expected_and_received(tmp_path, server):
-    expected = "0" * 32
-    said = refused(tmp_path, source(server.url("/file"), checksum=f"md5:{expected}"))
+    expected = "0" * 64
+    said = refused(tmp_path, source(server.url("/file"), checksum=f"sha256:{expected}"))
     assert FILE in said
     assert expected in said
-    assert hashlib.md5(CONTENT).hexdigest() in said
+    assert hashlib.sha256(CONTENT).hexdigest() in said
     assert files_in(tmp_path) == []
 
 
@@ -187,8 +189,7 @@ def unreachable():
         return f"http://127.0.0.1:{probe.getsockname()[1]}/file"
 
 
-def test_an_unreachable_server_says_what_to_put_where(tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "*")
+def test_an_unreachable_server_says_what_to_put_where(tmp_path, server):
     said = refused(tmp_path, source(unreachable()))
     assert "no connection" in said
     assert f"put the file into {tmp_path / 'boston'}" in said
@@ -211,7 +212,7 @@ def test_a_damaged_file_that_is_there_is_named_and_kept(tmp_path, server):
     (tmp_path / "boston").mkdir()
     (tmp_path / WHOLE).write_bytes(b"mine")
     said = refused(tmp_path, source(server.url("/file")))
-    assert said.startswith(f"{tmp_path / WHOLE}: must have the md5 checksum")
+    assert said.startswith(f"{tmp_path / WHOLE}: must have the sha256 checksum")
     assert (tmp_path / WHOLE).read_bytes() == b"mine"
 
 
@@ -258,10 +259,10 @@ def archive(entries):
     return buffer.getvalue()
 
 
-def cifar_source(server, content):
+def cifar_source(server, content, entries):
     server.contents["/archive"] = content
-    (public,) = SOURCES["cifar10"]
-    return (Source(public.file, (server.url("/archive"),), md5(content), public.members),)
+    members = {name: Member(name, sha256(member)) for name, member in entries}
+    return (Source("cifar-10-binary.tar.gz", (server.url("/archive"),), sha256(content), members),)
 
 
 def cifar_entries(folder):
@@ -275,12 +276,30 @@ def test_an_archive_gives_its_expected_members_only(tmp_path, server):
     link = tarfile.TarInfo("cifar-10-batches-bin/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     foreign = [("../escaped", b"x"), (f"{tmp_path}/absolute", b"x"), (link, b""), ("cifar-10-batches-bin/readme", b"x")]
-    get(tmp_path / "data", cifar_source(server, archive([*foreign, *entries])), "cifar10")
+    get(tmp_path / "data", cifar_source(server, archive([*foreign, *entries]), entries), "cifar10")
     assert files_in(tmp_path / "data/cifar10") == sorted(CIFAR10_FILES)
     assert sorted(os.listdir(tmp_path)) == ["data", "made"]
     np.testing.assert_array_equal(read_cifar10(tmp_path / "data/cifar10", (20, 4)).test_images, made[5][0])
-    get(tmp_path / "data", cifar_source(server, b""), "cifar10")  # all there: nothing is asked
+    get(tmp_path / "data", cifar_source(server, b"", entries), "cifar10")  # all there: nothing is asked
     assert len(server.asked) == 1
+
+
+def test_a_damaged_member_is_named(tmp_path, server):
+    _, entries = cifar_entries(tmp_path / "made")
+    sources = cifar_source(server, archive(entries), entries)
+    get(tmp_path / "data", sources, "cifar10")
+    damaged = tmp_path / "data/cifar10" / CIFAR10_FILES[2]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    said = refused(tmp_path / "data", sources, "cifar10")
+    assert said.startswith(f"{damaged}: must have the sha256 checksum")
+
+
+def test_a_member_with_another_checksum_is_not_unpacked(tmp_path, server):
+    _, entries = cifar_entries(tmp_path / "made")
+    other = [(name, content + b"x") for name, content in entries]
+    said = refused(tmp_path / "data", cifar_source(server, archive(entries), other), "cifar10")
+    assert "must have the sha256 checksum" in said
+    assert files_in(tmp_path / "data") == []
 
 
 @pytest.mark.parametrize("damage", ["member missing", "member a link", "cut", "no archive"])
@@ -297,14 +316,14 @@ def test_a_bad_archive_leaves_nothing(tmp_path, server, damage):
         content = content[: len(content) // 2]
     else:
         content = b"<html>" * 100
-    said = refused(tmp_path / "data", cifar_source(server, content), "cifar10")
+    said = refused(tmp_path / "data", cifar_source(server, content, entries), "cifar10")
     assert "cifar-10-binary.tar.gz" in said
     assert files_in(tmp_path / "data") == []
 
 
 def test_an_archive_put_there_by_hand_is_unpacked_without_network_and_kept(tmp_path, server):
     _, entries = cifar_entries(tmp_path / "made")
-    sources = cifar_source(server, archive(entries))
+    sources = cifar_source(server, archive(entries), entries)
     home = tmp_path / "data/cifar10"
     home.mkdir(parents=True)
     (home / "cifar-10-binary.tar.gz").write_bytes(server.contents["/archive"])
@@ -316,8 +335,9 @@ def test_an_archive_put_there_by_hand_is_unpacked_without_network_and_kept(tmp_p
 def test_the_published_archive_of_california_is_renamed(tmp_path, server):
     server.contents["/archive"] = archive([("CaliforniaHousing/cal_housing.data", b"1,2\n")])
     (public,) = SOURCES["california"]
-    checksum = "sha256:" + hashlib.sha256(server.contents["/archive"]).hexdigest()
-    home = get(tmp_path, (Source(public.file, (server.url("/archive"),), checksum, public.members),), "california")
+    members = {inside: Member(member.name, sha256(b"1,2\n")) for inside, member in public.members.items()}
+    checksum = sha256(server.contents["/archive"])
+    home = get(tmp_path, (Source(public.file, (server.url("/archive"),), checksum, members),), "california")
     assert files_in(home) == ["cal_housing.data"]
 
 
@@ -329,3 +349,40 @@ def test_a_download_shows_its_progress_on_a_terminal(tmp_path, server, monkeypat
     fetch("boston", tmp_path, sources=source(server.url("/file")))
     assert FILE[:10] in terminal.getvalue()
     assert Path(tmp_path / WHOLE).exists()
+
+
+def test_every_public_file_and_member_has_a_sha256_and_an_https_address():
+    for sources in SOURCES.values():
+        for one in sources:
+            assert all(url.startswith("https://") for url in one.urls)
+            assert all(member.checksum.startswith("sha256:") for member in one.members.values())
+    with pytest.raises(InputError, match="a checksum must be sha256:"):
+        Source(FILE, (), f"md5:{'0' * 32}")
+
+
+def test_an_address_without_https_is_not_asked(tmp_path, server, monkeypatch):
+    monkeypatch.setattr(fetching, "_SCHEMES", ("https",))
+    said = refused(tmp_path, source(server.url("/file")))
+    assert f"only addresses that begin with https are used, not {server.url('/file')}" in said
+    assert f"put the file into {tmp_path / 'boston'}" in said
+    assert server.asked == []
+
+
+def test_a_redirection_to_an_address_without_https_is_not_followed(tmp_path, server):
+    def answer(request):
+        request.send_response(302)
+        request.send_header("Location", "ftp://127.0.0.1/file")
+        request.end_headers()
+
+    server.answer = answer
+    said = refused(tmp_path, source(server.url("/file")))
+    assert "only addresses that begin with https are used, not ftp://127.0.0.1/file" in said
+
+
+@pytest.mark.parametrize("name", ["california", "cifar10", "mnist"])
+def test_the_published_files_have_these_checksums(name):
+    """The published files themselves, where they are at hand."""
+    folder = os.environ.get("EVOMAL_DATA")
+    if not folder or missing_files(name, folder):
+        pytest.skip(f"EVOMAL_DATA names no folder with the files of {name}")
+    assert fetch(name, folder, progress=False) == Path(folder) / name
