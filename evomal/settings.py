@@ -160,11 +160,11 @@ class SearchSettings(BaseModel):
 
     training_steps: _Count = Field(500, description="Training steps that measure the fitness of a candidate.")
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser of the trainings.")
-    lr: _Positive | None = Field(None, description="Learning rate of the trainings; none: the task's own.")
-    momentum: _NotNegative | None = Field(None, description="Momentum of the trainings; none: the task's own.")
-    nesterov: bool | None = Field(None, description="Whether the momentum is Nesterov's; none: as in the task.")
-    weight_decay: _NotNegative | None = Field(None, description="Weight decay of the trainings; none: the task's own.")
-    batch_size: _Count | None = Field(None, description="Samples per training step; none: the task's own.")
+    lr: _Positive | None = Field(None, description="Learning rate of the trainings; by default the task's.")
+    momentum: _NotNegative | None = Field(None, description="Momentum of the trainings; by default the task's.")
+    nesterov: bool | None = Field(None, description="Whether the momentum is Nesterov's; by default as in the task.")
+    weight_decay: _NotNegative | None = Field(None, description="Weight decay of the trainings; by default the task's.")
+    batch_size: _Count | None = Field(None, description="Samples per training step; by default the task's.")
 
     filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
     filter_samples: _Count = Field(100, description="Samples on which the filters look at a candidate.")
@@ -173,10 +173,10 @@ class SearchSettings(BaseModel):
         "identity", description="Function that is applied to the output of an expression."
     )
     metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = Field(
-        None, description="Metric that fitness is made of; none: the task's own."
+        None, description="Metric that fitness is made of; by default the task's."
     )
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = Field(
-        (), description="Losses with which the first generation begins: names or loss files."
+        (), description="Losses that the first generation begins with: names or loss files, comma-separated."
     )
     finalists: Annotated[int, Field(ge=0, le=10**9)] = Field(
         0,
@@ -185,12 +185,12 @@ class SearchSettings(BaseModel):
     )
     final_seeds: _Count = Field(3, description="Number of fresh seeds for each finalist and rival.")
     final_steps: _Count | None = Field(
-        None, description="Training steps of comparisons; none: those of the task's recipe."
+        None, description="Training steps of comparisons; by default those of the task's recipe."
     )
     milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = Field(
         None,
-        description="Steps at which the learning rate of a comparison's trainings is divided by ten; none: those of "
-        "the task's recipe, at the same fractions of final_steps. Does not affect the trainings of a search.",
+        description="Steps at which the learning rate of a comparison's trainings is divided by ten; by default those "
+        "of the task's recipe, at the same fractions of final_steps. Does not affect the trainings of a search.",
     )
 
     device: Annotated[str, Field(pattern=r"^(auto|(cpu|cuda|mps)(:[0-9]{1,3})?)$")] = Field(
@@ -199,42 +199,46 @@ class SearchSettings(BaseModel):
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="Precision of the trainings.")
     channels_last: bool = Field(False, description="Whether images use the channels-last memory format.")
     population_mode: Literal["auto", "stacked", "looped"] = Field(
-        "auto", description="Whether candidates are trained together or one after the other; auto: by a fixed rule."
+        "auto",
+        description="Whether candidates are trained together or one after the other; auto: chosen by a fixed rule.",
     )
-    chunk: _Count | None = Field(None, description="Candidates that are trained together; none: by a fixed rule.")
+    chunk: _Count | None = Field(
+        None, description="Candidates that are trained together; by default chosen by a fixed rule."
+    )
     threads: _Count | None = Field(
-        None, description="Threads of each computing process; none: all, and one for a worker of Ray."
+        None, description="Threads of each computing process; by default all, or one for a Ray worker."
     )
     deterministic: bool = Field(False, description="Whether CUDA uses deterministic algorithms only, which are slower.")
 
     executor: Literal["local", "ray"] = Field("local", description="Where candidates are computed.")
     address: Annotated[str, AfterValidator(_cluster)] | None = Field(
-        None, description="Address of a Ray cluster as HOST:PORT, or auto; none: start a cluster on this machine."
+        None,
+        description="Address of a Ray cluster as HOST:PORT, or auto; by default a cluster is started on this machine.",
     )
     workers: _Count | None = Field(
-        None, description="Number of workers of Ray; none: as many as the cluster has room for."
+        None, description="Number of Ray workers; by default as many as the cluster has room for."
     )
     gpus_per_worker: _NotNegative | None = Field(
         None,
-        description="GPUs of each worker of Ray; a fraction such as 0.5 is shared. None: one if the cluster has GPUs "
-        "and the device is not cpu.",
+        description="GPUs of each Ray worker; with 0.5, two workers share one. By default one if the cluster has "
+        "GPUs and the device is not cpu.",
     )
     worker_timeout: _Time | None = Field(
         None,
-        description="Seconds that a candidate may take in one stage before its worker of Ray is given up, or a text "
+        description="Time that a candidate may take in one stage before its Ray worker is given up: seconds, or a text "
         "such as 15m.",
     )
     retries: Annotated[int, Field(ge=0, le=100)] = Field(
-        2, description="How often a candidate is tried again whose worker of Ray was lost."
+        2, description="How often a candidate is computed again after its Ray worker was lost."
     )
 
     max_time: _Time | None = Field(
         None,
-        description="Seconds after which no further generation is begun, or a text such as 90s, 15m, 2h; the final "
-        "takes place in any case.",
+        description="Time after which no further generation begins: seconds, or a text such as 90s, 15m or 2h; the "
+        "final takes place in any case.",
     )
     max_evaluations: _Count | None = Field(
-        None, description="Number of trained candidates after which no further generation is begun."
+        None, description="Number of trained candidates after which no further generation begins."
     )
     patience: _Count | None = Field(
         None, description="Number of generations without a better candidate after which the search ends."

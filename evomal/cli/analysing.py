@@ -24,9 +24,9 @@ _ANALYSED = (
     "focal-sparse-label-smoothing",
 )  # fmt: skip
 
-Losses = Annotated[
+LossNames = Annotated[
     list[str] | None,
-    typer.Argument(help='Loss files or names, such as "focal" or "focal:gamma=1".', show_default=False),
+    typer.Argument(help='Names of losses or loss files, such as "focal:gamma=1".', show_default=False),
 ]
 
 
@@ -54,7 +54,7 @@ def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], 
 
 
 def show_shapes(
-    losses: Losses = None,
+    losses: LossNames = None,
     family: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,12 +62,12 @@ def show_shapes(
             "may be repeated."
         ),
     ] = None,
-    surface: Annotated[bool, typer.Option("--surface", help="Regression losses over target and output.")] = False,
+    surface: Annotated[bool, typer.Option("--surface", help="Draw regression losses over target and output.")] = False,
     classes: Classes = 10,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """Losses and their gradients, over the probability of an output or the error; by default all families."""
+    """Draw losses and their gradients over the output or the error; by default all families."""
     from evomal.cli import summaries
     from evomal.figures.shape_panels import FAMILIES, draw_shape_panels, draw_surfaces, loss_surfaces, shape_panels
 
@@ -85,9 +85,9 @@ def show_shapes(
 
 
 def show_behaviour(
-    losses: Losses = None, classes: Classes = 10, out: FigureFolder = FIGURES, as_json: AsJson = False
+    losses: LossNames = None, classes: Classes = 10, out: FigureFolder = FIGURES, as_json: AsJson = False
 ) -> None:
-    """How losses push outputs at the beginning and at the end of training, derived symbolically."""
+    """Draw how losses push outputs at the beginning and at the end of training, derived symbolically."""
     from evomal.cli.summaries import behaviour_lines
     from evomal.paper.behaviour import behaviours, draw_behaviour
 
@@ -100,12 +100,12 @@ def show_smoothing_cost(
     classes: Annotated[
         str | None, typer.Option(help="Numbers of classes, comma-separated (default: from 3 to 10000).")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 15,
-    threads: Annotated[int | None, typer.Option(help="Threads of the processor (default: all).")] = None,
+    rounds: Annotated[int, typer.Option(help="Number of rounds; the result is their median.")] = 15,
+    threads: Annotated[int | None, typer.Option(help="Number of CPU threads (default: all).")] = None,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """Run time of label smoothing against sparse label smoothing, over the number of classes."""
+    """Draw the run time of label smoothing and of sparse label smoothing over the number of classes."""
     from evomal.cli.summaries import cost_lines
     from evomal.paper.smoothing_cost import CLASSES, draw_smoothing_cost, smoothing_cost
 
@@ -118,7 +118,7 @@ def show_smoothing_cost(
 
 
 def show_curves(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
-    """The best value so far against generations and evaluations, one line per method."""
+    """Draw the best value so far over generations and evaluations, one line per method."""
     from evomal.cli.summaries import curve_lines
     from evomal.figures.search_curves import draw_search_curves, search_curves
 
@@ -129,12 +129,12 @@ def show_curves(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJso
 def show_filters(
     folders: RunFolders,
     across_tasks: Annotated[
-        bool, typer.Option("--across-tasks", help="Average over all tasks, as the paper's figure does.")
+        bool, typer.Option("--across-tasks", help="Average over all tasks, as in the paper.")
     ] = False,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """The outcomes of candidates, by generation."""
+    """Draw what became of the candidates of each generation."""
     from evomal.cli.summaries import filter_lines
     from evomal.figures.filter_shares import draw_filter_shares, filter_shares
 
@@ -143,7 +143,7 @@ def show_filters(
 
 
 def show_runtime(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
-    """The time that searches took, by method and stage."""
+    """Draw the time that searches took, by method and stage."""
     from evomal.cli.summaries import time_lines
     from evomal.figures.run_times import draw_run_times, run_times
 
@@ -152,7 +152,7 @@ def show_runtime(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJs
 
 
 def show_front(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
-    """Size against fitness of every loss that a run trained."""
+    """Draw fitness over size for every loss that a run trained."""
     from evomal.cli.summaries import front_lines
     from evomal.figures.front import draw_front, front
 
@@ -161,7 +161,7 @@ def show_front(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson =
 
 
 def show_ancestry(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
-    """How the best formula of a run was found."""
+    """Draw the ancestors of the best loss of a run."""
     from evomal.cli.summaries import ancestry_lines
     from evomal.figures.ancestry import ancestry, draw_ancestry
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evomal.cli.analysing import FIGURES, show
-from evomal.cli.comparing import Seeds
 from evomal.cli.options import (
+    TRAININGS,
     AsJson,
     DataFolder,
     Device,
     FigureFolder,
-    LossNames,
     Milestones,
     Model,
+    Seeds,
     Steps,
     TaskName,
     echo,
@@ -29,8 +29,17 @@ if TYPE_CHECKING:
     from evomal.figures.data import TrainingOptions
     from evomal.tasks import Task
 
+LossNames = Annotated[
+    str | None,
+    typer.Option(
+        "--losses",
+        help='Names of losses or loss files, comma-separated (default: the task\'s own loss and "strong", the usual '
+        "rivals).",
+    ),
+]
 FirstSeed = Annotated[
-    int | None, typer.Option(help="The first evaluation seed (default: that of evomal compare).", min=0)
+    int | None,
+    typer.Option(help="The first evaluation seed (default: that of evomal compare).", min=0, rich_help_panel=TRAININGS),
 ]
 
 
@@ -42,19 +51,19 @@ def show_landscape(
     seed: FirstSeed = None,
     steps: Steps = None,
     milestones: Milestones = None,
-    two_d: Annotated[bool, typer.Option("--two-d", help="Along two directions, as contours.")] = False,
-    points: Annotated[int, typer.Option(help="Points along a direction, an odd number.")] = 41,
-    radius: Annotated[float, typer.Option(help="How far to go, in norms of the weights' filters.")] = 1.0,
+    two_d: Annotated[bool, typer.Option("--two-d", help="Go along two directions, and draw contours.")] = False,
+    points: Annotated[int, typer.Option(help="Number of points along a direction; must be odd.")] = 41,
+    radius: Annotated[float, typer.Option(help="Distance to go, relative to the norm of each filter.")] = 1.0,
     of: Annotated[
-        str, typer.Option(help="The height: task (the task's loss) or training (each model's own).")
+        str, typer.Option(help="What to draw: task (the task's loss) or training (the loss of the training).")
     ] = "task",
-    samples: Annotated[int, typer.Option(help="Training rows to average over.")] = 1000,
+    samples: Annotated[int, typer.Option(help="Number of training samples to average over.")] = 1000,
     device: Device = "auto",
     data: DataFolder = None,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """Loss landscapes around trained weights, along random filter-wise normalised directions (Li et al., 2018)."""
+    """Draw loss landscapes around trained weights, along random filter-normalised directions (Li et al., 2018)."""
     from evomal.cli.summaries import landscape_lines
     from evomal.figures.landscape import draw_landscapes, landscapes
 
@@ -75,13 +84,13 @@ def show_training(
     seed: FirstSeed = None,
     steps: Steps = None,
     milestones: Milestones = None,
-    points: Annotated[int, typer.Option(help="Points of a curve.", min=1)] = 50,
+    points: Annotated[int, typer.Option(help="Number of points on a curve.", min=1)] = 50,
     device: Device = "auto",
     data: DataFolder = None,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """Training curves of several losses: validation metric and training loss, step by step."""
+    """Draw training curves of several losses: the validation metric and the training loss over steps."""
     from evomal.cli.summaries import training_lines
     from evomal.figures.training_curves import draw_training_curves, training_curves
 
@@ -95,9 +104,12 @@ def show_representation(
     task: TaskName,
     losses: LossNames = None,
     model: Model = None,
-    samples: Annotated[int, typer.Option(help="Test rows to lay out.")] = 1000,
+    samples: Annotated[int, typer.Option(help="Number of test samples to draw.")] = 1000,
     seed: Annotated[
-        int | None, typer.Option(help="The evaluation seed (default: the first of evomal compare).", min=0)
+        int | None,
+        typer.Option(
+            help="The evaluation seed (default: the first of evomal compare).", min=0, rich_help_panel=TRAININGS
+        ),
     ] = None,
     steps: Steps = None,
     milestones: Milestones = None,
@@ -106,7 +118,7 @@ def show_representation(
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """The test rows as the last layer of trained models sees them, by t-SNE; one picture per loss."""
+    """Draw the inputs of the last layer for test samples, arranged by t-SNE, with one panel per loss."""
     from evomal.cli.summaries import representation_lines
     from evomal.paper.representations import draw_representations, representations
 
@@ -119,20 +131,25 @@ def show_representation(
 def show_learning_rate(
     source: Annotated[
         str,
-        typer.Argument(metavar="DIR|TASK", help="A folder of evomal compare --rates; with --rates, a task."),
+        typer.Argument(
+            metavar="FOLDER|TASK", help="The --out folder of evomal compare --rates; or with --rates, a task."
+        ),
     ],
-    rates: Annotated[str | None, typer.Option(help="Learning rates, comma-separated: train now.")] = None,
+    rates: Annotated[str | None, typer.Option(help="Learning rates to train with now, comma-separated.")] = None,
     losses: LossNames = None,
     model: Model = None,
     seeds: Seeds = 5,
-    steps: Annotated[int | None, typer.Option(help="Training steps (default: those of evomal compare).")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Number of training steps (default: that of evomal compare).", rich_help_panel=TRAININGS),
+    ] = None,
     milestones: Milestones = None,
     device: Device = "auto",
     data: DataFolder = None,
     out: FigureFolder = FIGURES,
     as_json: AsJson = False,
 ) -> None:
-    """Error against base learning rate, for the task's own loss and others."""
+    """Draw the test metric over learning rates, for the task's own loss and others."""
     from evomal.cli.summaries import rate_lines
     from evomal.figures.learning_rate import draw_rate_curves, rate_curves, recorded_rate_curves
     from evomal.verdict.comparing import rate_curve

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
-from evomal.cli.options import echo
+from evomal.cli.options import echo, settings_help
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.users_code import described, place_of_error
 
@@ -115,11 +115,11 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "methods": listing.list_methods,
 }
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "analyse": ("Draw a figure from runs, losses or tasks.", analysing.KINDS | analysing_trainings.KINDS),
+    "analyse": ("Draw a figure of losses, runs or trainings.", analysing.KINDS | analysing_trainings.KINDS),
     "data": ("Download datasets and find their files.", {"fetch": listing.fetch_data, "path": listing.data_path}),
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name, epilog=settings_help() if _name == "search" else None)(_command)
 for _name, (_help, _commands) in _GROUPS.items():
     _group = typer.Typer(help=_help, no_args_is_help=True)
     app.add_typer(_group, name=_name)

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evomal.cli.options import (
+    TRAININGS,
     Address,
     AsJson,
+    Changes,
+    Config,
     DataFolder,
-    ExecutorName,
+    Executor,
     GpusPerWorker,
+    LabelNoise,
+    Losses,
     Model,
+    Outliers,
+    Preset,
+    SearchDevice,
+    Seeds,
+    TaskName,
     Workers,
     echo,
     echo_json,
@@ -31,46 +41,58 @@ if TYPE_CHECKING:
     from evomal.cli.display import TerminalDisplay
     from evomal.verdict.folder import Result
 
-Methods = Annotated[str | None, typer.Option(help="Methods to search with, comma-separated, or all.")]
-Seeds = Annotated[int, typer.Option(help="Number of evaluation seeds.", min=1)]
+Methods = Annotated[
+    str | None, typer.Option(help='Methods to search with, comma-separated (see evomal methods), or "all".')
+]
 SearchSeeds = Annotated[int, typer.Option(help="Number of searches of each method.", min=1)]
-TuneRates = Annotated[int, typer.Option("--tune-lr", help="Number of learning rates to try for every loss.", min=0)]
-Rescale = Annotated[bool, typer.Option(help="Also train with each loss rescaled to the baseline's gradient.")]
-Preset = Annotated[str | None, typer.Option(help="quick or paper (default quick).")]
-Config = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
-Out = Annotated[Path | None, typer.Option(help="Folder to record in; an interrupted command resumes from it.")]
+TuneRates = Annotated[
+    int,
+    typer.Option(
+        "--tune-lr",
+        help="Number of learning rates to try for each loss; 0 for the task's only.",
+        min=0,
+        rich_help_panel=TRAININGS,
+    ),
+]
+Rescale = Annotated[
+    bool,
+    typer.Option(help="Also train with each loss scaled to the gradient of the baseline.", rich_help_panel=TRAININGS),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for results and records; the same command resumes from it if interrupted.")
+]
 
 
 def compare_losses(
-    task: Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)],
+    task: TaskName,
     model: Model = None,
     methods: Methods = None,
-    losses: Annotated[
-        str | None, typer.Option(help="Losses by name or file, comma-separated; strong: the usual rivals.")
-    ] = None,
+    losses: Losses = None,
     seeds: Seeds = 5,
     search_seeds: SearchSeeds = 1,
     tune_lr: TuneRates = 0,
     rescale: Rescale = True,
-    rates: Annotated[str | None, typer.Option(help="Learning rates, comma-separated: compare at each of them.")] = None,
-    search_each: Annotated[bool, typer.Option("--search-each", help="Search at each of the rates.")] = False,
+    rates: Annotated[
+        str | None, typer.Option(help="Learning rates to compare at, comma-separated.", rich_help_panel=TRAININGS)
+    ] = None,
+    search_each: Annotated[
+        bool, typer.Option("--search-each", help="Repeat the searches at each of the --rates.")
+    ] = False,
     preset: Preset = None,
     config: Config = None,
     changes: Changes = None,
-    device: Device = None,
-    executor: ExecutorName = None,
+    device: SearchDevice = None,
+    executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
     out: Out = None,
-    label_noise: Annotated[float, typer.Option(help="Share of wrong training labels.")] = 0.0,
-    outliers: Annotated[float, typer.Option(help="Share of training targets thrown far off.")] = 0.0,
+    label_noise: LabelNoise = 0.0,
+    outliers: Outliers = 0.0,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare losses, given or searched for, over the same seeds; the test split is used once, at the end."""
+    """Compare losses, given or found by searches, with the task's own loss over the same seeds."""
     from evomal.tasks import Hardships
     from evomal.verdict.comparing import compare, rate_curve
 
@@ -95,11 +117,13 @@ def compare_losses(
 
 
 def transfer_losses(
-    to: Annotated[str, typer.Option("--to", help="The target task, on which losses are compared.")],
-    loss: Annotated[str | None, typer.Option(help="Losses by name or file, comma-separated.")] = None,
-    source: Annotated[str | None, typer.Option("--from", help="The source task, on which losses are learned.")] = None,
+    to: Annotated[str, typer.Option("--to", help="The task to compare on: built-in, or file.py:function.")],
+    loss: Losses = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="The task to learn losses on first, instead of --loss.")
+    ] = None,
     model: Model = None,
-    source_model: Annotated[str | None, typer.Option(help="The model of the source task.")] = None,
+    source_model: Annotated[str | None, typer.Option(help="The model of the --from task.")] = None,
     methods: Methods = "evomal",
     seeds: Seeds = 5,
     search_seeds: SearchSeeds = 5,
@@ -108,8 +132,8 @@ def transfer_losses(
     preset: Preset = None,
     config: Config = None,
     changes: Changes = None,
-    device: Device = None,
-    executor: ExecutorName = None,
+    device: SearchDevice = None,
+    executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
@@ -117,7 +141,7 @@ def transfer_losses(
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare losses on a task on which they were not learned with that task's own loss."""
+    """Compare losses that were learned on another task with the task's own loss."""
     from evomal.verdict.comparing import transfer
 
     place = executor_settings(executor, address, workers, gpus_per_worker)

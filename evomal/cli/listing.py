@@ -102,10 +102,10 @@ def list_methods(as_json: AsJson = False) -> None:
 
 
 def list_runs(
-    folder: Annotated[Path, typer.Argument(help="The folder to search for runs.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="The folder to list, at any depth.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """List the runs in a folder, with the state of each."""
+    """List the runs in a folder, with their states and best results."""
     from evomal.runs import find_runs
 
     runs = find_runs(folder)
@@ -158,8 +158,10 @@ def fetch_data(
     echo(f"{name} is in {data_folder(data) / name}")
 
 
-def data_path(name: Annotated[str | None, typer.Argument(help="A dataset.")] = None, data: DataFolder = None) -> None:
-    """Print the folder that the files of a dataset are read from."""
+def data_path(
+    name: Annotated[str | None, typer.Argument(help="A dataset (default: all).")] = None, data: DataFolder = None
+) -> None:
+    """Print the folder of a dataset's files."""
     from evomal.tasks.datasets import data_folder, dataset_named
 
     folder = data_folder(data)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evomal.errors import InputError
-from evomal.settings import SearchSettings, preset_of_file
+from evomal.settings import SearchSettings, describe, preset_of_file
 from evomal.text import printable
 
 if TYPE_CHECKING:
@@ -17,45 +17,100 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 """Columns of the terminal that everything printed is made for."""
+TRAININGS, _RAY, _DATA = "Trainings", "Ray", "Training data"
+"""Headings in help texts, below which options stand together."""
+
+
+def setting_help(name: str) -> str:
+    """Returns the description of a setting with its choices, for the option that sets it."""
+    (setting,) = (setting for setting in describe() if setting.name == name)
+    choices = f" {setting.type.capitalize()}." if setting.type.startswith("one of ") else ""
+    return f"{setting.description}{choices}"
+
+
+def settings_help() -> str:
+    """Returns the settings that `--set` takes, one paragraph each, for the end of a help text."""
+    paragraphs = ["Settings for --set, with their defaults in the preset quick:"]
+    for setting in describe():
+        quick, paper = (_setting_text(setting.presets[preset]) for preset in ("quick", "paper"))
+        default = f" ({quick})" if quick == paper else f" ({quick}; paper: {paper})"
+        paragraphs.append(f"{setting.name}{'' if quick == 'none' else default}: {setting_help(setting.name)}")
+    return "\n\n".join(paragraphs)
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    return "none" if value is None else str(value).lower()
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
-RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
-RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, or of folders of runs.", show_default=False)]
-FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PDF, PNG) and its data (CSV).")]
-Classes = Annotated[int, typer.Option(help="Number of classes C.")]
-LossNames = Annotated[
-    str | None,
-    typer.Option(
-        help="Losses by name or file, comma-separated; strong: the usual rivals (default: the task's, strong)."
-    ),
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the datasets (default: $EVOMAL_DATA).")]
+Model = Annotated[
+    str | None, typer.Option(help='A model with its options, such as "mlp:hidden=64"; "paper" for the paper\'s.')
 ]
-Steps = Annotated[int | None, typer.Option(help="Training steps (default: the task's).")]
+
+# Tasks, losses and runs
+TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
+TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
+LossFile = Annotated[Path, typer.Argument(help="A loss file.", show_default=False)]
+Losses = Annotated[
+    str | None,
+    typer.Option(help='Names of losses or loss files, comma-separated; "strong" stands for the usual rivals.'),
+]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, at any depth.", show_default=False)]
+
+# Searches
+Preset = Annotated[
+    str | None, typer.Option(help="quick (the default), or paper for the paper's settings and its model of the task.")
+]
+Config = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (see evomal search --help); may be repeated."),
+]
+SearchDevice = Annotated[str | None, typer.Option(help=setting_help("device"))]
+Executor = Annotated[str | None, typer.Option(help=setting_help("executor"), rich_help_panel=_RAY)]
+Address = Annotated[str | None, typer.Option(help=setting_help("address"), rich_help_panel=_RAY)]
+Workers = Annotated[int | None, typer.Option(help=setting_help("workers"), rich_help_panel=_RAY)]
+GpusPerWorker = Annotated[float | None, typer.Option(help=setting_help("gpus_per_worker"), rich_help_panel=_RAY)]
+
+# Trainings
+Device = Annotated[str, typer.Option(help=setting_help("device"))]
+Seeds = Annotated[int, typer.Option(help="Number of evaluation seeds.", min=1, rich_help_panel=TRAININGS)]
+Steps = Annotated[
+    int | None, typer.Option(help="Number of training steps (default: the task's).", rich_help_panel=TRAININGS)
+]
 Milestones = Annotated[
     list[int] | None,
     typer.Option(
-        "--milestone", help="Step at which the learning rate is divided by ten; may be repeated (default: the task's)."
+        "--milestone",
+        metavar="STEP",
+        help="Divide the learning rate by ten at this step; may be repeated (default: the task's).",
+        rich_help_panel=TRAININGS,
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
-Model = Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64".')]
-DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the datasets (default: $EVOMAL_DATA).")]
-ExecutorName = Annotated[str | None, typer.Option("--executor", help="Where candidates are computed: local or ray.")]
-Address = Annotated[
-    str | None, typer.Option(help="Address of a Ray cluster: auto or HOST:PORT (default: start one on this machine).")
+
+# Training data made harder
+LabelNoise = Annotated[
+    float, typer.Option(help="Fraction of the training labels to replace by wrong ones.", rich_help_panel=_DATA)
 ]
-Workers = Annotated[
-    int | None, typer.Option(help="Number of Ray workers (default: as many as the cluster has room for).")
+Asymmetric = Annotated[
+    bool,
+    typer.Option("--asymmetric", help="Wrong labels are the next class, not a random one.", rich_help_panel=_DATA),
 ]
-GpusPerWorker = Annotated[
-    float | None, typer.Option(help="GPUs of each Ray worker; with 0.5, two workers share a GPU.")
+Outliers = Annotated[
+    float, typer.Option(help="Fraction of the training targets to turn into outliers.", rich_help_panel=_DATA)
 ]
-LabelNoise = Annotated[float, typer.Option(help="Share of training labels that are made wrong.")]
-Asymmetric = Annotated[bool, typer.Option(help="Make wrong labels those of the next class, not of a random one.")]
-Outliers = Annotated[float, typer.Option(help="Share of training targets that are made outliers.")]
-Imbalance = Annotated[float, typer.Option(help="Size of the rarest class over that of the commonest in training.")]
-Fraction = Annotated[float, typer.Option(help="Share of the training samples that is kept.")]
+Imbalance = Annotated[
+    float, typer.Option(help="Size of the smallest training class relative to the largest.", rich_help_panel=_DATA)
+]
+Fraction = Annotated[float, typer.Option(help="Fraction of the training samples to keep.", rich_help_panel=_DATA)]
+
+# Figures
+FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PDF, PNG) and its data (CSV).")]
+Classes = Annotated[int, typer.Option(help="Number of classes.")]
 
 
 def split_losses(names: str, task: "Task") -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evomal.cli.options import AsJson, echo, echo_json
+from evomal.cli.options import AsJson, LossFile, echo, echo_json
 from evomal.errors import InputError
 from evomal.files import create_folder, write_atomically
 
@@ -17,8 +17,8 @@ _REPORT = "report.html"
 
 
 def show_card(
-    file: Annotated[Path, typer.Argument(help="A loss file.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="Folder for the card as HTML and Markdown, with its figure.")] = None,
+    file: LossFile,
+    out: Annotated[Path | None, typer.Option(help="Folder for the card as HTML and Markdown, with a figure.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is known about a loss: formula, shape, properties, provenance, comparison and transfer."""
@@ -52,16 +52,16 @@ def _safe_file_name(name: str) -> str:
 
 
 def export_loss(
-    file: Annotated[Path, typer.Argument(help="A loss file.", show_default=False)],
-    to: Annotated[str, typer.Option(help="python, jax, onnx, latex or sympy.")] = "python",
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes of the ONNX graph (default 10).")] = None,
+    file: LossFile,
+    to: Annotated[str, typer.Option(help="The format: python, jax, onnx, latex or sympy.")] = "python",
+    out: Annotated[Path | None, typer.Option(help="File to write to (default: the terminal).")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes of an ONNX graph (default: 10).")] = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="The ONNX graph takes class probabilities as targets.")
+        bool, typer.Option("--probabilities", help="Make an ONNX graph that takes class probabilities as targets.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print a loss in a form that does not need evomal: Python, JAX, ONNX, LaTeX or SymPy."""
+    """Export a loss for use without evomal, as Python, JAX, ONNX, LaTeX or SymPy."""
     from evomal.losses import load_loss
     from evomal.losses.exporting import export
 
@@ -89,12 +89,12 @@ def _text(exported: object) -> str:
 
 def write_report(
     folder: Annotated[
-        Path, typer.Argument(help="A run, a comparison, or a folder of several runs.", show_default=False)
+        Path, typer.Argument(help="The folder of a run, of a comparison, or of several runs.", show_default=False)
     ],
-    out: Annotated[Path | None, typer.Option(help=f"The file to write (default: DIR/{_REPORT}).")] = None,
+    out: Annotated[Path | None, typer.Option(help=f"File to write to (default: {_REPORT} in the folder).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page with verdict, formula, figures, the best losses, settings, and the command that repeats the run."""
+    """Write a web page about a run or a comparison: verdict, formula, figures, best losses and settings."""
     from evomal.report.report_page import report_page
     from evomal.report.run_report import run_report
 

@@ -13,19 +13,25 @@ from evomal.cli.options import (
     Address,
     AsJson,
     Asymmetric,
+    Config,
     DataFolder,
-    ExecutorName,
+    Executor,
     Fraction,
     GpusPerWorker,
     Imbalance,
     LabelNoise,
+    Model,
     Outliers,
+    Preset,
+    RunFolder,
+    SearchDevice,
     TaskNames,
     Workers,
     echo,
     echo_json,
     executor_settings,
     preset_from_options,
+    setting_help,
     settings_from_options,
 )
 from evomal.cli.task_specs import (
@@ -101,25 +107,23 @@ def _duration(seconds: float) -> str:
 
 def search_losses(
     tasks: TaskNames,
-    model: Annotated[str | None, typer.Option(help='A model, such as "mlp:hidden=64", or "paper".')] = None,
-    method: Annotated[str, typer.Option(help="The search method; `evomal methods` lists them.")] = "evomal",
-    preset: Annotated[
-        str | None, typer.Option(help="quick or paper; paper also makes the model of the paper the default.")
-    ] = None,
+    model: Model = None,
+    method: Annotated[str, typer.Option(help="The search method (see evomal methods).")] = "evomal",
+    preset: Preset = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")] = None,
-    seed_with: Annotated[
-        str | None, typer.Option(help="Losses in the first generation: names or files, comma-separated.")
+    config: Config = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    executor: ExecutorName = None,
+    seed_with: Annotated[str | None, typer.Option(help=setting_help("seed_with"))] = None,
+    device: SearchDevice = None,
+    executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the settings and an estimate of time and memory.")
+        bool, typer.Option("--dry-run", help="Print the settings and an estimate of time and memory, and exit.")
     ] = False,
     label_noise: LabelNoise = 0.0,
     asymmetric: Asymmetric = False,
@@ -149,11 +153,16 @@ def search_losses(
 
 
 def resume_search(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    folder: RunFolder,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="A budget as key=value: max_time, max_evaluations, patience, …")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a budget: generations, max_time, max_evaluations or patience; may be repeated.",
+        ),
     ] = None,
-    executor: ExecutorName = None,
+    executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
@@ -161,7 +170,9 @@ def resume_search(
     tasks: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", help="A task of the run whose Python file may be run; repeat it for several tasks, in order."
+            "--task",
+            metavar="FILE:FUNCTION",
+            help="A task of the run, whose Python file may be run; repeated for several tasks, in order.",
         ),
     ] = None,
     trust: Annotated[
@@ -170,12 +181,12 @@ def resume_search(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Resume although versions or threads differ, so that the result may not be reproducible."
+            "--force", help="Resume even if versions or threads differ; the result may not be reproducible then."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Resume a search where its record ends."""
+    """Resume an interrupted search."""
     from evomal.runs.reading import read_run
 
     recorded = read_run(folder).settings

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evomal.cli.options import (
+    TRAININGS,
     AsJson,
     Asymmetric,
     DataFolder,
@@ -31,16 +32,28 @@ if TYPE_CHECKING:
 
 def train_models(
     tasks: TaskNames,
-    loss: Annotated[str, typer.Option(help="The name of a loss, or a loss file.")],
+    loss: Annotated[str, typer.Option(help="The name of a loss (see evomal losses), or a loss file.")],
     model: Model = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds, starting from 0.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1)] = 5,
     steps: Steps = None,
-    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
-    lr: Annotated[float | None, typer.Option(help="Learning rate (default: the task's).")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD (default: the task's).")] = None,
-    nesterov: Annotated[bool | None, typer.Option(help="Use Nesterov momentum (default: the task's).")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Weight decay (default: the task's).")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per step (default: the task's).")] = None,
+    optimizer: Annotated[
+        str, typer.Option(help="The optimiser: sgd, adam or adamw.", rich_help_panel=TRAININGS)
+    ] = "sgd",
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate (default: the task's).", rich_help_panel=TRAININGS)
+    ] = None,
+    momentum: Annotated[
+        float | None, typer.Option(help="Momentum of SGD (default: the task's).", rich_help_panel=TRAININGS)
+    ] = None,
+    nesterov: Annotated[
+        bool | None, typer.Option(help="Use Nesterov momentum (default: the task's).", rich_help_panel=TRAININGS)
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Weight decay (default: the task's).", rich_help_panel=TRAININGS)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Number of samples per step (default: the task's).", rich_help_panel=TRAININGS)
+    ] = None,
     milestone: Milestones = None,
     label_noise: LabelNoise = 0.0,
     asymmetric: Asymmetric = False,
@@ -48,14 +61,19 @@ def train_models(
     imbalance: Imbalance = 1.0,
     fraction: Fraction = 1.0,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="Precision of the training: float32, tf32 or bfloat16.", rich_help_panel=TRAININGS)
+    ] = "float32",
     channels_last: Annotated[
-        bool, typer.Option("--channels-last", help="Use the channels-last memory format for images.")
+        bool,
+        typer.Option(
+            "--channels-last", help="Use the channels-last memory format for images.", rich_help_panel=TRAININGS
+        ),
     ] = False,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train the model of a task with a loss over several seeds, and evaluate it on the test split."""
+    """Train a task's model with a loss over several seeds, and evaluate it on the test split."""
     from evomal.engine import TrainingSettings
     from evomal.tasks import Hardships
 

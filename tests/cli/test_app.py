@@ -210,6 +210,14 @@ def test_wrong_usage_is_exit_code_2(run):
         assert "Traceback" not in err
 
 
+def test_the_help_of_search_ends_with_the_settings(run):
+    code, out, _ = run("search", "--help")
+    assert code == 0
+    assert "Settings for --set, with their defaults in the preset quick:" in out
+    assert " meta_steps (100; paper: 250): Meta steps, which optimise the weights of each " in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("words", [[], ["search"], ["compare"], ["analyse"], ["analyse", "landscape"]])
 def test_help_does_not_import_torch(words):
     code = f"""

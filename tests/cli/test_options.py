@@ -2,8 +2,9 @@
 
 import pytest
 
-from evomal.cli.options import split_losses, split_rates
+from evomal.cli.options import settings_help, split_losses, split_rates
 from evomal.errors import InputError
+from evomal.settings import SearchSettings
 from tests.engine.populations import classification, regression
 
 
@@ -27,3 +28,11 @@ def test_rates_are_numbers():
     assert split_rates("0.1, 1e-3") == [0.1, 0.001]
     with pytest.raises(InputError, match=r"^rates must be comma-separated numbers but got '0.1,fast'$"):
         split_rates("0.1,fast")
+
+
+def test_the_help_describes_every_setting_with_defaults_and_choices():
+    _, *paragraphs = settings_help().split("\n\n")
+    assert [paragraph.split()[0].rstrip(":") for paragraph in paragraphs] == list(SearchSettings.model_fields)
+    assert "generations (10; paper: 50): Number of generations. May be changed when a run is resumed." in paragraphs
+    assert "optimizer (sgd): Optimiser of the trainings. One of sgd, adam, adamw." in paragraphs
+    assert "lr: Learning rate of the trainings; by default the task's." in paragraphs
