@@ -126,25 +126,16 @@ def fused_loss(
     composed: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Returns the reduced loss; `composed` computes it by plain operations, for second derivatives."""
-    arguments = (logits, target, weight, ignore_index, reduction, coefficients, composed)
-    return cast(Tensor, _Fused.apply(*arguments))  # type: ignore[no-untyped-call]
+    settings = (ignore_index, reduction, coefficients, composed)
+    return cast(Tensor, _Fused.apply(logits, target, weight, settings))  # type: ignore[no-untyped-call]
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        ignore_index: int,
-        reduction: str,
-        coefficients: Coefficients,
-        composed: Callable[[Tensor], Tensor],
-    ) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, settings: tuple[Any, ...]) -> Tensor:
+        ignore_index, reduction, coefficients, ctx.composed = settings
         found: TargetLosses = _backend(logits.device.type).losses(logits, target, weight, ignore_index, coefficients)
         divisor = found.shares.sum() if reduction == "mean" else None
-        ctx.composed = composed
         ctx.save_for_backward(logits, target, found.slopes, found.tops, found.logs, divisor)
         if reduction == "none":
             return found.losses
@@ -154,12 +145,12 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, slopes, tops, logs, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
-            return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], *[None] * 6
+            return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], None, None, None
         (gradient,) = gradients
         factors = slopes * (gradient if divisor is None else gradient / divisor)
         # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN.
         factors = factors.masked_fill_(slopes == 0, 0)
-        return _backend(logits.device.type).gradient(logits, target, tops, logs, factors), *[None] * 6
+        return _backend(logits.device.type).gradient(logits, target, tops, logs, factors), None, None, None
 
 
 @functools.cache
@@ -197,30 +188,22 @@ class _ByBlocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         (gradient,) = gradients
-        logits, target = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[1:]
+        tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        places = [place for place, want in enumerate(wanted) if want]
+        results: list[Any] = [None, None]
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
-            chosen = [tensor for tensor, want in zip((logits, target), wanted, strict=True) if want]
-            found = torch.autograd.grad(ctx.function(logits, target), chosen, gradient, create_graph=True)
-            return None, *_spread(found, wanted)
-        results = [
-            torch.empty_like(tensor) if want else None for tensor, want in zip((logits, target), wanted, strict=True)
-        ]
-        for block in blocks(logits):
-            pieces = [
-                tensor[block].detach().requires_grad_(want)
-                for tensor, want in zip((logits, target), wanted, strict=True)
-            ]
+            chosen = [tensors[place] for place in places]
+            found = torch.autograd.grad(ctx.function(*tensors), chosen, gradient, create_graph=True)
+            for place, result in zip(places, found, strict=True):
+                results[place] = result
+            return None, results[0], results[1]
+        for place in places:
+            results[place] = torch.empty_like(tensors[place])
+        for block in blocks(tensors[0]):
+            pieces = [tensor[block].detach().requires_grad_(want) for tensor, want in zip(tensors, wanted, strict=True)]
             with torch.enable_grad():
                 value = ctx.function(*pieces)
-            chosen = [piece for piece, want in zip(pieces, wanted, strict=True) if want]
-            found = torch.autograd.grad(value, chosen, gradient[block])
-            for result, piece in zip((result for result in results if result is not None), found, strict=True):
-                result[block] = piece
+            found = torch.autograd.grad(value, [pieces[place] for place in places], gradient[block])
+            for place, piece in zip(places, found, strict=True):
+                results[place][block] = piece
         return None, results[0], results[1]
-
-
-def _spread(found: tuple[Tensor, ...], wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
-    remaining = iter(found)
-    first, second = (next(remaining) if want else None for want in wanted)
-    return first, second
