@@ -3,7 +3,7 @@
 import difflib
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evomal.errors import InputError
@@ -30,6 +30,38 @@ def suggestion(name: str, known: Iterable[str], what: str = "names") -> str:
     names = list(known)
     near = difflib.get_close_matches(name[:60].lower(), names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known {what} are {', '.join(names)}"
+
+
+def options_in(spec: str, defaults: Mapping[str, float]) -> dict[str, float]:
+    """Returns the options of a text such as `mlp:hidden=64`, where commas separate several.
+
+    Args:
+        spec: The text.
+        defaults: The options that the named thing has; each value given must be of its default's type.
+    """
+    name, colon, listed = spec.partition(":")
+    found: dict[str, float] = {}
+    for part in listed.split(",") if colon else ():
+        option, _, text = (piece.strip() for piece in part.partition("="))
+        if option not in defaults:
+            known = f"its options are {', '.join(defaults)}" if defaults else "it has none"
+            raise InputError(f"{name} has no option {short_repr(option)}: {known}")
+        if not text:
+            raise InputError(f"{name}: {option} needs a value, as in {name}:{option}={defaults[option]}")
+        if option in found:
+            raise InputError(f"{name}: {option} is given twice")
+        found[option] = _number_like(defaults[option], f"{name}: {option}", text)
+    return found
+
+
+def _number_like(default: float, place: str, text: str) -> float:
+    if isinstance(default, bool):
+        return bool(one_of(place, text, ("true", "false")) == "true")
+    try:
+        return type(default)(text)
+    except ValueError:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise InputError(f"{place} must be {kind} but got {short_repr(text)}") from None
 
 
 def whole_number(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from evomal.checks import finite_number, finite_vector, one_of, suggestion, unknown_name, whole_number
+from evomal.checks import finite_number, finite_vector, one_of, options_in, suggestion, unknown_name, whole_number
 from evomal.errors import InputError
 
 
@@ -21,6 +21,28 @@ def test_values_within_the_rules_are_returned():
     assert finite_vector("theta", [1, 2]).tolist() == [1.0, 2.0]
     given = torch.ones(2, requires_grad=True)
     assert finite_vector("theta", given) is given
+
+
+def test_options_have_the_types_of_their_defaults():
+    defaults = {"hidden": 1000, "rate": 0.5, "simplified": False}
+    found = options_in("net: hidden=64 ,rate=1,simplified=true", defaults)
+    assert found == {"hidden": 64, "rate": 1.0, "simplified": True}
+    assert [type(value) for value in found.values()] == [int, float, bool]
+    assert options_in("net", defaults) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("net:", "net has no option '': its options are hidden"),
+        ("net:width=3", "net has no option 'width': its options are hidden"),
+        ("net:hidden", "net: hidden needs a value, as in net:hidden=1000"),
+        ("net:hidden=1,hidden=2", "net: hidden is given twice"),
+        ("net:hidden=2.5", "net: hidden must be a whole number but got '2.5'"),
+    ],
+)
+def test_options_are_refused_with_the_rule_they_break(spec, sentence):
+    assert sentence_of(options_in, spec, {"hidden": 1000}) == sentence
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Losses by name, for the command line, settings and loss files."""
 
+import inspect
 from typing import Any
 
-from evomal.checks import unknown_name
+from evomal.checks import options_in, unknown_name
 from evomal.errors import InputError
 from evomal.losses.classification import (
     AbsoluteCrossEntropyLoss,
@@ -65,15 +66,9 @@ def is_specified(spec: str) -> bool:
 
 def specified_loss(spec: str, **contract: Any) -> HandMadeLoss:
     """Makes the loss that a text names, such as `focal` or `focal:gamma=3`; commas separate several options."""
-    name, _, listed = spec.partition(":")
-    return named_loss(name, **dict(_option(spec, part) for part in listed.split(",") if part), **contract)
-
-
-def _option(spec: str, part: str) -> tuple[str, float | bool]:
-    option, _, text = (piece.strip() for piece in part.partition("="))
-    if text in ("true", "false"):
-        return option, text == "true"
-    try:
-        return option, float(text)
-    except ValueError:
-        raise InputError(f"{spec}: {option} must be a number but got {text!r}") from None
+    name = spec.partition(":")[0]
+    if name not in CATALOGUE:
+        raise unknown_name("loss", name, CATALOGUE)
+    arguments = inspect.signature(CATALOGUE[name]).parameters
+    defaults = {option: arguments[option].default for option in CATALOGUE[name].option_names}
+    return named_loss(name, **options_in(spec, defaults), **contract)

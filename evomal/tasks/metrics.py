@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evomal.checks import finite_number, options_in
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
 from evomal.text import shorten
@@ -262,24 +263,17 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
 
 
 def _named(text: str, kind: str) -> Metric:
-    name, _, options = text.partition(":")
+    name = text.partition(":")[0]
     row = METRICS.get(name)
     if row is None or kind not in row.kinds:
         raise InputError(f"metric must be one of {', '.join(metric_names(kind))} for {kind} but got {text!r}")
+    options = options_in(text, {row.option: 0.9} if row.option else {})
     if not row.option:
-        if options:
-            raise InputError(f"the metric {name} takes no options but got {options!r}")
         return _made(row, name, kind)
-    option, _, value = options.partition("=")
-    if option.strip() != row.option or not value:
+    if not options:
         raise InputError(f"the metric {name} needs its {row.option}, as in {row.written}, but got {text!r}")
-    try:
-        number = float(value)
-    except ValueError:
-        number = float("nan")
-    if not 0 < number < 1:
-        raise InputError(f"{name}: {row.option} must be above 0 and below 1 but got {value.strip()!r}")
-    return _made(row, f"{name}:{row.option}={number:g}", kind, **{row.option: number})
+    number = finite_number(f"{name}: {row.option}", options[row.option], above=0, below=1)
+    return _made(row, f"{name}:{row.option}={number:g}", kind, **options)
 
 
 def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:

@@ -206,10 +206,13 @@ def test_choosing_by_name():
     [
         ("error_rate", "metric must be one of mse, mae, r2, pinball:quantile=0.9 for regression but got 'error_rate'"),
         ("pinball", "the metric pinball needs its quantile, as in pinball:quantile=0.9, but got 'pinball'"),
-        ("pinball:alpha=0.5", "the metric pinball needs its quantile, as in pinball:quantile=0.9, but got"),
-        ("pinball:quantile=1.5", "pinball: quantile must be above 0 and below 1 but got '1.5'"),
-        ("pinball:quantile=high", "pinball: quantile must be above 0 and below 1 but got 'high'"),
-        ("mse:quantile=0.9", "the metric mse takes no options but got 'quantile=0.9'"),
+        ("pinball:alpha=0.5", "pinball has no option 'alpha': its options are quantile"),
+        (
+            "pinball:quantile=1.5",
+            "pinball: quantile must be a finite number of more than 0 and less than 1 but got 1.5",
+        ),
+        ("pinball:quantile=high", "pinball: quantile must be a number but got 'high'"),
+        ("mse:quantile=0.9", "mse has no option 'quantile': it has none"),
         (3, "metric must be a name or an evomal.Metric but got 3"),
     ],
 )

@@ -144,8 +144,10 @@ def test_a_name_may_have_options():
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ("focal:gamma=two", "focal:gamma=two: gamma must be a number but got 'two'"),
+        ("focal:gamma=two", "focal: gamma must be a number but got 'two'"),
         ("focal:delta=2", "focal has no option 'delta'"),
+        ("focal:gamma=2,gamma=3", "focal: gamma is given twice"),
+        ("sparse-label-smoothing:simplified=yes", "simplified must be one of true, false but got 'yes'"),
         ("huber:delta=2", "the task is classification, but huber is for regression"),
         ("hubert:delta=2", "loss must be a name"),
     ],

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from evomal.checks import unknown_name
-from evomal.errors import InputError
+from evomal.checks import options_in, unknown_name
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.models.convolutional import VGG16, AlexNet, AllCNNC, SqueezeNet
 from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, WideResNet
@@ -20,7 +19,7 @@ class NamedModel:
     make: type[ZooModel]
     purpose: str
     citation: str
-    options: Mapping[str, int | float] = field(default_factory=dict)
+    options: Mapping[str, float] = field(default_factory=dict)
     """Each option with its default, whose type a given value must have."""
 
     @property
@@ -57,33 +56,8 @@ def make_model(
 
     Without a generator the start is that of seed 0.
     """
-    name, colon, listed = spec.partition(":")
+    name = spec.partition(":")[0]
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
     row = MODELS[name]
-    options = _options(row, listed) if colon else {}
-    return row.make.build(tuple(input_shape), outputs, generator=generator, **options)
-
-
-def _options(row: NamedModel, listed: str) -> dict[str, int | float]:
-    options: dict[str, int | float] = {}
-    for part in listed.split(","):
-        option, equals, text = (piece.strip() for piece in part.partition("="))
-        if option not in row.options:
-            known = f"its options are {', '.join(row.options)}" if row.options else "it has none"
-            raise InputError(f"{row.name} has no option {option[:60]!r}: {known}")
-        if not equals or not text:
-            raise InputError(f"{row.name}: {option} needs a value, as in {row.name}:{option}={row.options[option]}")
-        if option in options:
-            raise InputError(f"{row.name}: {option} is given twice")
-        options[option] = _number(f"{row.name}: {option}", text, row.options[option])
-    return options
-
-
-def _number(place: str, text: str, default: int | float) -> int | float:
-    whole = isinstance(default, int)
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        kind = "a whole number" if whole else "a number"
-        raise InputError(f"{place} must be {kind} but got {text[:60]!r}") from None
+    return row.make.build(tuple(input_shape), outputs, generator=generator, **options_in(spec, row.options))

@@ -42,7 +42,7 @@ def test_numpy_counts_and_lists_are_taken():
         ("mlp:hidden=", "mlp: hidden needs a value, as in mlp:hidden=1000"),
         ("mlp:hidden=3,hidden=4", "mlp: hidden is given twice"),
         ("mlp:hidden=2.5", "mlp: hidden must be a whole number but got '2.5'"),
-        ("mlp:hidden=" + "9" * 5000, f"mlp: hidden must be a whole number but got '{'9' * 60}'"),
+        ("mlp:hidden=" + "9" * 5000, f"mlp: hidden must be a whole number but got '{'9' * 58}…"),
         ("mlp:hidden=0", "mlp: hidden must be from 1 to 100000 but got 0"),
         ("mlp:hidden=100001", "mlp: hidden must be from 1 to 100000 but got 100001"),
         ("allcnnc:dropout=much", "allcnnc: dropout must be a number but got 'much'"),
