@@ -53,86 +53,49 @@ class Operator:
     code: Notation
 
 
-def _call(name: str, arity: int) -> Notation:
-    places = ", ".join("{%d}" % place for place in range(arity))
-    return Notation(f"{name}({places})", ATOM, (SUM,) * arity)
+def _call(template: str) -> Notation:
+    """A call or anything else with brackets of its own, so that no argument needs others."""
+    return Notation(template, ATOM, (SUM,) * (2 if "{1}" in template else 1))
 
 
-_SUM_NOTATION = Notation("{0} + {1}", SUM, (SUM, SUM))
-_DIFFERENCE_NOTATION = Notation("{0} - {1}", SUM, (SUM, PRODUCT))
+_SUM = Notation("{0} + {1}", SUM, (SUM, SUM))
+_DIFFERENCE = Notation("{0} - {1}", SUM, (SUM, PRODUCT))
 
+# Token, arity, value, LaTeX, code. aq is the analytic quotient of Ni et al. (2012): division that is smooth and defined
+# everywhere.
 _ROWS = (
+    Operator("add", 2, lambda xp, a, b: a + b, _SUM, _SUM),
+    Operator("sub", 2, lambda xp, a, b: a - b, _DIFFERENCE, _DIFFERENCE),
     Operator(
-        "add", 2,
-        value=lambda xp, a, b: a + b,
-        latex=_SUM_NOTATION, code=_SUM_NOTATION,
+        "mul", 2, lambda xp, a, b: a * b,
+        Notation(r"{0} \cdot {1}", PRODUCT, (PRODUCT, PRODUCT)), Notation("{0} * {1}", PRODUCT, (PRODUCT, PRODUCT)),
     ),
     Operator(
-        "sub", 2,
-        value=lambda xp, a, b: a - b,
-        latex=_DIFFERENCE_NOTATION, code=_DIFFERENCE_NOTATION,
+        "aq", 2, lambda xp, a, b: a / xp.sqrt(1 + b * b),
+        Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", POWER, (SUM, ATOM)), _call("aq({0}, {1})"),
     ),
     Operator(
-        "mul", 2,
-        value=lambda xp, a, b: a * b,
-        latex=Notation(r"{0} \cdot {1}", PRODUCT, (PRODUCT, PRODUCT)),
-        code=Notation("{0} * {1}", PRODUCT, (PRODUCT, PRODUCT)),
+        "min", 2, lambda xp, a, b: xp.minimum(a, b),
+        _call(r"\min\left({0}, {1}\right)"), _call("{xp}.minimum({0}, {1})"),
     ),
     Operator(
-        # The analytic quotient of Ni et al. (2012): division that is smooth and defined everywhere.
-        "aq", 2,
-        value=lambda xp, a, b: a / xp.sqrt(1 + b * b),
-        latex=Notation(r"\frac{{{0}}}{{\sqrt{{1 + {1}^2}}}}", POWER, (SUM, ATOM)),
-        code=_call("aq", 2),
+        "max", 2, lambda xp, a, b: xp.maximum(a, b),
+        _call(r"\max\left({0}, {1}\right)"), _call("{xp}.maximum({0}, {1})"),
     ),
     Operator(
-        "min", 2,
-        value=lambda xp, a, b: xp.minimum(a, b),
-        latex=Notation(r"\min\left({0}, {1}\right)", ATOM, (SUM, SUM)),
-        code=_call("{xp}.minimum", 2),
+        "sign", 1, lambda xp, a: xp.sign(a), _call(r"\operatorname{{sign}}\left({0}\right)"), _call("{xp}.sign({0})")
+    ),
+    Operator("square", 1, lambda xp, a: a * a, Notation("{0}^2", POWER, (ATOM,)), Notation("{0} ** 2", POWER, (ATOM,))),
+    Operator("abs", 1, lambda xp, a: xp.abs(a), _call(r"\left|{0}\right|"), _call("{xp}.abs({0})")),
+    Operator(
+        "log", 1, lambda xp, a: xp.log(xp.abs(a) + EPSILON),
+        _call(r"\log\left(\left|{0}\right| + \epsilon\right)"), _call("log({0})"),
     ),
     Operator(
-        "max", 2,
-        value=lambda xp, a, b: xp.maximum(a, b),
-        latex=Notation(r"\max\left({0}, {1}\right)", ATOM, (SUM, SUM)),
-        code=_call("{xp}.maximum", 2),
+        "sqrt", 1, lambda xp, a: xp.sqrt(xp.abs(a) + EPSILON),
+        _call(r"\sqrt{{\left|{0}\right| + \epsilon}}"), _call("sqrt({0})"),
     ),
-    Operator(
-        "sign", 1,
-        value=lambda xp, a: xp.sign(a),
-        latex=Notation(r"\operatorname{{sign}}\left({0}\right)", ATOM, (SUM,)),
-        code=_call("{xp}.sign", 1),
-    ),
-    Operator(
-        "square", 1,
-        value=lambda xp, a: a * a,
-        latex=Notation("{0}^2", POWER, (ATOM,)),
-        code=Notation("{0} ** 2", POWER, (ATOM,)),
-    ),
-    Operator(
-        "abs", 1,
-        value=lambda xp, a: xp.abs(a),
-        latex=Notation(r"\left|{0}\right|", ATOM, (SUM,)),
-        code=_call("{xp}.abs", 1),
-    ),
-    Operator(
-        "log", 1,
-        value=lambda xp, a: xp.log(xp.abs(a) + EPSILON),
-        latex=Notation(r"\log\left(\left|{0}\right| + \epsilon\right)", ATOM, (SUM,)),
-        code=_call("log", 1),
-    ),
-    Operator(
-        "sqrt", 1,
-        value=lambda xp, a: xp.sqrt(xp.abs(a) + EPSILON),
-        latex=Notation(r"\sqrt{{\left|{0}\right| + \epsilon}}", ATOM, (SUM,)),
-        code=_call("sqrt", 1),
-    ),
-    Operator(
-        "tanh", 1,
-        value=lambda xp, a: xp.tanh(a),
-        latex=Notation(r"\tanh\left({0}\right)", ATOM, (SUM,)),
-        code=_call("{xp}.tanh", 1),
-    ),
+    Operator("tanh", 1, lambda xp, a: xp.tanh(a), _call(r"\tanh\left({0}\right)"), _call("{xp}.tanh({0})")),
 )  # fmt: skip
 
 OPERATORS: dict[str, Operator] = {row.token: row for row in _ROWS}
