@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-long lint unit bench figures clean
+.PHONY: help setup demo test test-all test-long fuzz lint unit bench figures clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
 	@echo "make test       lint, type-check and test"
 	@echo "make test-all   the tests under every supported Python that is installed"
 	@echo "make test-long  the checks that take minutes"
+	@echo "make fuzz       hostile files, commands and arguments; FUZZ='files:100000 commands' and SEED=1 choose what"
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
 	@echo "make setup      only make .venv with the evomal command"
@@ -58,6 +59,13 @@ test-all:
 
 test-long: $(VENV)/.dev
 	$(PYTEST) -m long
+
+# Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
+FUZZ :=
+SEED := 0
+fuzz: export OMP_NUM_THREADS := 1
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzzing $(FUZZ) --seed $(SEED)
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_smoothing.py

@@ -1,0 +1,238 @@
+"""Python arguments: every public function, class and method, by its signature, with values of every wrong type."""
+
+import inspect
+import random
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import evomal
+from evomal.errors import EvomalError
+from evomal.settings import SearchSettings
+from tests.fuzzing.corpus import TINY
+from tests.fuzzing.oracle import Box, Function
+from tests.fuzzing.values import NUMBERS, TEXTS
+
+_ROWS = torch.linspace(-1.0, 1.0, 120).reshape(40, 3)
+_LEFT_OUT = {
+    "Expression.fold": "calls what it is given, whose errors are the caller's",
+    "Loss": "abstract",
+    **dict.fromkeys(("Comparison", "CurvePoint", "Score", "SearchResult", "Task"), "made by evomal, not by callers"),
+    **dict.fromkeys(
+        ("Units.standardised", "Units.raw", "Task.to_raw"), "arithmetic on numbers of the caller's own kind"
+    ),
+    **dict.fromkeys(
+        ("Hardships.kept_rows", "Hardships.noisy_labels", "Hardships.outlying_targets"), "given checked data"
+    ),
+}
+"""Public names that are not called, and why."""
+
+
+def _small() -> torch.nn.Module:
+    return torch.nn.Linear(3, 1)
+
+
+def _task() -> Any:
+    return evomal.Task.from_arrays(_ROWS, _ROWS.sum(1, keepdim=True), model=_small, kind="regression")
+
+
+def _raising(*arguments: Any, **named: Any) -> Any:
+    raise RuntimeError("forged\nforged \x1b[2J")
+
+
+class _Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("forged")
+
+
+_USUAL: dict[str, Callable[[], Any]] = {
+    "task": _task, "to": lambda: "python", "loss": lambda: "mse", "path": lambda: "loss.json",
+    "name": lambda: "diabetes",
+    "model": lambda: _small, "x": lambda: _ROWS, "y": lambda: _ROWS.sum(1, keepdim=True), "kind": lambda: "regression",
+    "steps": lambda: 1, "seeds": lambda: 1, "search_seeds": lambda: 1, "losses": lambda: ["huber"],
+    "method": lambda: "random",
+    "methods": list, "source": lambda: None, "text": lambda: "abs(f)", "tokens": lambda: ["abs", "f"],
+    "expression": lambda: "square(sub(f, y))",
+    "theta": lambda: [0.0] * 8, "texts": lambda: ["population=2"], "content": dict, "device": lambda: "cpu",
+    "start": lambda: 0,
+    "function": lambda: (lambda output, target: 0.0), "higher_is_better": lambda: True,
+    "other": lambda: evomal.Expression.parse("f"),
+    "train": lambda: list(zip(_ROWS, _ROWS[:, :1], strict=True)), "validation": lambda: 0.2, "test": lambda: 0.2,
+    "prediction": lambda: _ROWS, "target": lambda: _ROWS, "values": lambda: _ROWS, "predictions": lambda: _ROWS,
+    "metric": lambda: "mae",
+    "rows": lambda: np.arange(9), "labels": lambda: np.arange(9) % 3, "targets": lambda: np.linspace(0, 1, 9),
+    "classes": lambda: 3,
+    "seed": lambda: 0, "layers": lambda: [[[0.5] * 2] * 3, [[0.25] * 3] * 3, [[1.0] * 3]], "value": lambda: 0.5,
+    "xp": lambda: "torch", "weights": lambda: None,
+    "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
+}  # fmt: skip
+_USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
+    ("transfer", "to"): _task, ("export", "loss"): lambda: evomal.losses.named_loss("ce"), ("named_loss",
+    "name"): lambda: "ce",
+    ("save_loss", "loss"): lambda: evomal.losses.named_loss("ce"), ("load_task", "model"): lambda: "mlp:hidden=4",
+    ("SearchSettings.preset", "name"): lambda: "quick", ("Task.from_arrays", "metric"): lambda: None,
+    ("Expression.parse", "source"): lambda: "abs(f)",
+    ("Task.from_datasets", "validation"): _USUAL["train"], ("Task.from_datasets", "test"): _USUAL["train"],
+    ("SearchSettings.given", "changes"): dict, ("SearchSettings.from_file", "path"): lambda: "settings.toml",
+}  # fmt: skip
+_CONTRACT = ("kind", "weight", "ignore_index", "reduction")
+_SETTINGS = (*SearchSettings.model_fields, "forged")
+_FURTHER = {"named_loss": (*_CONTRACT, "gamma", "forged"), "export": ("classes", "probabilities", "forged")}
+"""Names for `**`: those of settings, or for losses those of the contract, unless a function has others."""
+_CHANGES = {"search": TINY, "compare": TINY, "transfer": TINY}
+_EDGES: dict[str, Callable[[], Any]] = {
+    **{f"the number {number!r:.30}": (lambda number=number: number) for number in NUMBERS},
+    **{f"the text {text!r:.60}": (lambda text=text: text) for text in (*TEXTS, "\0")},
+    "None": lambda: None, "True": lambda: True, "an empty list": list, "an empty object": dict,
+    "a list of None": lambda: [None],
+    "bytes": lambda: b"\xff", "a set": lambda: {1}, "an object": object, "a class": lambda: int,
+    "a module": lambda: types,
+    "something unprintable": _Unprintable, "a function that raises": lambda: _raising, "a generator": lambda: iter([1]),
+    "a path": lambda: Path("missing"), "the path of a folder": lambda: Path("."),
+    "the path of a FIFO": lambda: Path("fifo"),
+    "a NumPy number": lambda: np.float32(0.5), "a NumPy whole number": lambda: np.int64(1),
+    "an array": lambda: np.zeros((40, 3)),
+    "an empty array": lambda: np.zeros((0, 3)), "an array of texts": lambda: np.array(["forged"] * 40),
+    "a ragged list": lambda: [[1.0], [1.0, 2.0]] * 20,
+    "an array of objects": lambda: np.array([object()] * 40), "a complex number": lambda: 1j,
+    "a tensor": lambda: torch.zeros(40, 3), "a scalar tensor": lambda: torch.tensor(1.0),
+    "a tensor of NaN": lambda: torch.full((40, 3), torch.nan), "a bfloat16 tensor": lambda: _ROWS.bfloat16(),
+    "a meta tensor": lambda: torch.zeros(40, 3, device="meta"),
+    "a sparse tensor": lambda: _ROWS.to_sparse(), "a whole tensor": lambda: torch.ones(40, dtype=torch.long),
+    "an image tensor": lambda: torch.zeros(40, 3, 4, 4),
+    "a tensor with gradient": lambda: torch.zeros(40, 3, requires_grad=True), "a deep list": lambda: _deep(500),
+    "a circular list": lambda: _circular(),
+    "a module of torch": lambda: torch.nn.Linear(3, 1), "a loss of torch": lambda: torch.nn.MSELoss(),
+    "a loss": lambda: evomal.losses.named_loss("huber"), "a task": _task,
+    "an expression": lambda: evomal.Expression.parse("abs(f)"), "list of numbers": lambda: [1.0, 2.0],
+    "list of texts": lambda: ["forged", "\x1b[2J"],
+    "list of huge numbers": lambda: [10**400, -1.0], "object of texts": lambda: {"forged": "forged"},
+    "object with other keys": lambda: {1: 2}, "a model factory of nothing": lambda: (lambda: None),
+}  # fmt: skip
+
+
+def _deep(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+def _circular() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+def callables() -> dict[str, Any]:
+    """Every public function, class and method by its name."""
+    return {name: found for name, found in _found() if name not in _LEFT_OUT}
+
+
+def _found() -> Iterator[tuple[str, Any]]:
+    for module in (evomal, evomal.losses):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not callable(value) or (isinstance(value, type) and issubclass(value, EvomalError)):
+                continue
+            yield name, value
+            if isinstance(value, type):
+                for method, raw in vars(value).items():
+                    if not method.startswith("_") and isinstance(raw, classmethod | staticmethod):
+                        yield f"{name}.{method}", getattr(value, method)
+    examples = {
+        "Expression": evomal.Expression.parse("abs(sub(f, y))"), "Hardships": evomal.Hardships(), "Task": _task(),
+        "Units": getattr(evomal, "Units", object)(), "SearchSettings": getattr(evomal, "SearchSettings", object)(),
+    }  # fmt: skip
+    for name, example in examples.items():
+        for method, raw in vars(type(example)).items():
+            if not method.startswith("_") and inspect.isfunction(raw) and method != "model":
+                yield f"{name}.{method}", getattr(example, method)
+
+
+class Arguments:
+    """A call with usual arguments of which some are replaced."""
+
+    def __init__(self, corpus: Path) -> None:
+        self._callables = callables()
+        self._loss = sorted((corpus / "losses").iterdir())[0]
+
+    def draw(self, rng: random.Random) -> list[Any]:
+        """The function, and arguments by name."""
+        name = rng.choice(sorted(self._callables))
+        names = [parameter.name for parameter in _parameters(self._callables[name])]
+        names += ["**"] if any(p.kind is p.VAR_KEYWORD for p in _signature(self._callables[name])) else []
+        few = rng.sample(names, min(len(names), rng.choice([1, 1, 1, 2, 3])))
+        edits: list[Any] = [("function", name)]
+        for given in few:
+            if given == "**":
+                given = rng.choice(
+                    _FURTHER.get(name, _CONTRACT if isinstance(self._callables[name], type) else _SETTINGS)
+                )
+            edits.append(("argument", given, rng.choice(sorted(_EDGES))))
+        return edits
+
+    def stage(self, edits: Sequence[Any], box: Box) -> list[Any]:
+        """The call; the working folder holds a loss file and settings."""
+        (box.here / "loss.json").write_bytes(self._loss.read_bytes())
+        (box.here / "settings.toml").write_text("population = 2\n")
+        name = next((edit[1] for edit in edits if edit[0] == "function"), "load_loss")
+        given = {edit[1]: edit[2] for edit in edits if edit[0] == "argument"}
+        function = self._callables[name]
+        return [
+            Function(
+                lambda: _called(name, function, given), f"{name}({', '.join(f'{k}={v}' for k, v in given.items())})"
+            )
+        ]
+
+
+def _called(name: str, function: Any, given: dict[str, str]) -> Any:
+    short = name.rpartition(".")[2]
+    arguments: dict[str, Any] = dict(_CHANGES.get(name, {}))
+    for parameter in _parameters(function):
+        usual = (
+            _USUAL_OF.get((name, parameter.name))
+            or _USUAL_OF.get((short, parameter.name))
+            or _USUAL.get(parameter.name)
+        )
+        is_needed = parameter.default is parameter.empty or parameter.name in (
+            "steps",
+            "seeds",
+            "search_seeds",
+            "method",
+            "device",
+        )
+        if is_needed and usual is not None:
+            arguments[parameter.name] = usual()
+    arguments |= {argument: _EDGES[value]() for argument, value in given.items()}
+    positional = [
+        arguments.pop(parameter.name)
+        for parameter in _parameters(function)
+        if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in arguments
+    ]
+    inspect.signature(function).bind(*positional, **arguments)  # a call that Python itself would refuse proves nothing
+    return function(*positional, **arguments)
+
+
+def _signature(function: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    return [p for p in _signature(function) if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+
+def unknown_parameters() -> set[str]:
+    """Required parameters without a usual value: add one, so that calls get beyond them."""
+    return {
+        f"{name}({parameter.name})"
+        for name, function in callables().items()
+        for parameter in _parameters(function)
+        if parameter.default is parameter.empty
+        and parameter.name not in _USUAL
+        and (name, parameter.name) not in _USUAL_OF
+    }

@@ -1,0 +1,152 @@
+"""The fuzzer sees faults of every kind, and a short run of it finds none; `make fuzz` runs it for minutes."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import typer
+
+from evomal import cli
+from evomal.errors import InputError
+from tests.fuzzing import arguments, command_lines, json_edits, oracle, values
+from tests.fuzzing.campaign import run_case
+from tests.fuzzing.oracle import Box, Command, Function, Watch, judge
+from tests.processes import finished
+
+ROOT = Path(__file__).parents[1]
+WATCH = Watch()
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Box(tmp_path / "box").build()
+
+
+def kinds(call, box):
+    return {fault.kind: fault for fault in judge(call, box, WATCH)}
+
+
+def hang():
+    while True:
+        time.sleep(0.01)
+
+
+def write_outside():
+    Path("../../../../outside/victim.txt").write_text("changed")
+
+
+def run_text():
+    exec(compile("forged = 1", "<forged>", "exec"))
+
+
+def refuse(sentence):
+    error = InputError()
+    error.args = (sentence,)  # as it would be if the class did not see to it
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda: 1 / 0, "traceback"),
+        (lambda: sys.exit(1), "traceback"),
+        (lambda: refuse("two\nlines"), "sentence"),
+        (lambda: refuse(""), "sentence"),
+        (lambda: refuse("x" * 100_000), "sentence"),
+        (lambda: refuse("\x1b[2J"), "print"),
+        (hang, "hang"),
+        (write_outside, "write"),
+        (lambda: os.mkdir("../../../../forged"), "write"),
+        (run_text, "code"),
+        (lambda: subprocess.run(["true"], check=True), "code"),
+    ],
+)
+def test_a_fault_of_a_function_is_seen(box, monkeypatch, function, kind):
+    monkeypatch.setattr(oracle, "LIMIT", 0.5)
+    assert kind in kinds(Function(function, "planted"), box)
+
+
+def write_page(name, text):
+    Path(name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (lambda: 1 / 0, "traceback"),
+        (lambda: typer.echo("\x1b[2J"), "print"),
+        (lambda: typer.echo(f"a\n{values.FORGED_LINE}"), "print"),
+        (lambda: sys.stdout.write("×"), "traceback"),  # the terminal of these cases is ASCII
+        (lambda: sys.exit(3), "exit code"),
+        (lambda: sys.exit(1), "sentence"),
+        (lambda: typer.echo("nan"), "result"),
+        (lambda: warnings.warn("planted", stacklevel=1), "warning"),
+        (lambda: write_page("report.html", f"{values.FORGED_ELEMENT}>"), "markup"),
+        (lambda: write_page("comparison.md", f"[x]({values.FORGED_LINK})"), "markup"),
+        (lambda: write_page(values.WAS_RUN, ""), "code"),
+    ],
+)
+def test_a_fault_of_a_command_is_seen(box, monkeypatch, behaviour, kind):
+    monkeypatch.setattr(oracle, "main", behaviour)
+    assert kind in kinds(Command(("planted", "--json"), encoding="ascii"), box)
+
+
+def test_what_is_right_is_no_fault(box):
+    assert kinds(Command(("methods", "--json")), box) == {}
+    assert kinds(Command(("runs", "missing")), box) == {}
+    assert kinds(Function(lambda: refuse("a sentence"), "planted"), box) == {}
+    assert kinds(Function(lambda: Path("made.txt").write_text("inside"), "planted"), box) == {}
+
+
+def test_a_failing_case_is_reduced_to_the_edits_it_needs():
+    class Target:
+        def draw(self, rng):
+            return [rng.randrange(10), "needed", rng.randrange(10)]
+
+        def stage(self, edits, box):
+            return [Function(lambda: {"needed": 1}[edits[edits.index("needed")]] / 0, "planted")]
+
+    (finding,) = run_case(Target(), "planted:0:0", WATCH)
+    assert finding.edits == ["needed"]
+    assert "planted:0:0: traceback: ZeroDivisionError" in str(finding)
+
+
+def test_edits_do_what_they_say():
+    document = {"a": [1, 2], "b": {"c": 3}}
+    assert json_edits.edited(document, [("replace", ("a", 0), "x"), ("delete", ("b", "c"))]) == {"a": ["x", 2], "b": {}}
+    assert json_edits.edited(document, [("swap", ("a",), ("b",))]) == {"a": {"c": 3}, "b": [1, 2]}
+    assert json_edits.edited(document, [("delete", ("b",)), ("replace", ("b", "c"), 1)]) == {"a": [1, 2]}
+    twice = json_edits.edited(document, [("repeat", ("b",), 2)])
+    assert json_edits.written(twice, canonical=True) == '{"a":[1,2],"b":{"c":3,"c":3}}'
+    assert json_edits.edited_bytes(b"abcd", [("cut off", 0.5), ("insert", 0.0, b"x")]) == b"xab"
+    rng = random.Random(0)
+    for _ in range(500):
+        json_edits.written(json_edits.edited(document, [json_edits.drawn(document, rng) for _ in range(3)]))
+
+
+def test_every_command_is_drawn_with_light_options():
+    found = dict(command_lines.commands())
+    assert {"search", "resume", "compare", "analyse shapes", "data fetch"} <= set(found)
+    for name, parameters in found.items():
+        words = command_lines._words(name, parameters, {})
+        missing = [p.name for p in parameters if p.required and p.name not in command_lines._USUAL]
+        assert not missing, f"{name} needs {missing}: add usual values for them to tests/fuzzing/command_lines.py"
+        assert words[: len(name.split())] == name.split()
+    assert cli.app is command_lines.app
+
+
+def test_every_required_argument_of_a_public_function_has_a_usual_value():
+    assert arguments.unknown_parameters() == set()
+
+
+def test_a_short_run_finds_nothing(tmp_path):
+    counts = ["files:300", "settings:100", "folders:12"]
+    command = [sys.executable, "-m", "tests.fuzzing", *counts, "--jobs", "1", "--limit", "120"]
+    done = finished(command, 600, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert "300 files, 100 settings, 12 folders: 0 findings" in done.stdout
