@@ -1,8 +1,19 @@
 """What evomal raises when it cannot go on."""
 
+from evomal.text import printable, shorten
+
+_LONGEST = 2_000  # characters
+
 
 class EvomalError(Exception):
-    """Any failure evomal reports on purpose: one sentence, fit to be shown as it is."""
+    """Any failure evomal reports on purpose: one sentence, fit to be shown as it is.
+
+    The sentence may quote a file or a user's text. So it is made printable here, once for all: it has one line, and
+    no character that a terminal would obey.
+    """
+
+    def __init__(self, sentence: object = "") -> None:
+        super().__init__(shorten(printable(str(sentence)), _LONGEST))
 
 
 class InputError(EvomalError, ValueError):
