@@ -1,6 +1,6 @@
 """What spreading candidates over Ray's workers costs, and what it gains.
 
-Crews of 1, 2 and 4 workers are there at once, on a cluster of this machine, and are asked in turns. Candidates that do
+Pools of 1, 2 and 4 workers run at once, on a cluster of this machine, and are measured in turns. Candidates that do
 nothing show what handing them out costs; candidates that sleep show what waiting adds where processors are no limit;
 candidates that train show what is gained on the processors there are, beside one process with one thread. The cost of
 handing out is fitted by least squares as a fixed time a stage and a time a piece, and with it a large search is
@@ -32,8 +32,8 @@ from evomal.engine.engine_settings import EngineSettings
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses.expression_loss import starting_weights
 from evomal.randomness import generator
-from evomal.runs.executors import Crew, LocalExecutor, RayExecutor, crew_of
-from evomal.runs.executors.backlog import Backlog
+from evomal.runs.executors import LocalExecutor, PoolExecutor, WorkerPool, worker_pool
+from evomal.runs.executors.jobs import JobQueue
 from evomal.settings import SearchSettings
 from evomal.tasks import Task
 
@@ -55,12 +55,12 @@ class Idle:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {}
 
-    def work(self, order: list[int]) -> list[int]:
-        time.sleep(self._seconds * len(order))
-        return order
+    def run(self, jobs: list[int]) -> list[int]:
+        time.sleep(self._seconds * len(jobs))
+        return jobs
 
 
 def main() -> None:
@@ -73,19 +73,19 @@ def main() -> None:
     started = measuring.seconds(start)
     try:
         with contextlib.ExitStack() as stack:
-            crews: dict[int, Crew] = {}
-            hired = {}
+            pools: dict[int, WorkerPool] = {}
+            started_in = {}
             for workers in WORKERS:
                 begin = time.perf_counter()
                 settings = SearchSettings(executor="ray", workers=workers)
-                crews[workers] = stack.enter_context(crew_of(settings, []))
-                crews[workers].teach(Idle, [0.0], "nothing")
-                hired[workers] = time.perf_counter() - begin
-            begun = ", ".join(f"{count} workers in {taken:.1f} s" for count, taken in hired.items())
+                pools[workers] = stack.enter_context(worker_pool(settings))
+                pools[workers].prepare(Idle, 0.0)
+                started_in[workers] = time.perf_counter() - begin
+            begun = ", ".join(f"{count} workers in {taken:.1f} s" for count, taken in started_in.items())
             console.print(f"a cluster started in {started:.1f} s; {begun}\n")
-            fixed, each = show_overhead(console, crews, rounds)
-            show_waiting(console, crews, rounds)
-            show_training(console, crews, rounds)
+            fixed, each = show_overhead(console, pools, rounds)
+            show_waiting(console, pools, rounds)
+            show_training(console, pools, rounds)
     finally:
         ray.shutdown()
     show_model(console, fixed, each)
@@ -98,11 +98,11 @@ def start() -> None:
     )  # fmt: skip
 
 
-def show_overhead(console: Console, crews: dict[int, Crew], rounds: int) -> tuple[float, float]:
-    for crew in crews.values():
-        crew.teach(Idle, [0.0], "nothing")
+def show_overhead(console: Console, pools: dict[int, WorkerPool], rounds: int) -> tuple[float, float]:
+    for pool in pools.values():
+        pool.prepare(Idle, 0.0)
     cases = list(itertools.product(ROWS, WORKERS))
-    runs = [lambda rows=rows, crew=crews[workers]: spread(crew, rows) for rows, workers in cases]
+    runs = [lambda rows=rows, pool=pools[workers]: run_rows(pool, rows) for rows, workers in cases]
     times = dict(zip(cases, in_turns(runs, rounds), strict=True))
     table = Table(title="Candidates that do nothing: ms a candidate (range)", box=None, title_justify="left")
     for heading in ("candidates", *(f"{workers} workers" for workers in WORKERS)):
@@ -117,25 +117,25 @@ def show_overhead(console: Console, crews: dict[int, Crew], rounds: int) -> tupl
     return float(fixed), float(each)
 
 
-def show_waiting(console: Console, crews: dict[int, Crew], rounds: int) -> None:
+def show_waiting(console: Console, pools: dict[int, WorkerPool], rounds: int) -> None:
     rows = 50
-    for crew in crews.values():
-        crew.teach(Idle, [SLEEP], "sleep")
-    times = in_turns([lambda crew=crew: spread(crew, rows) for crew in crews.values()], rounds)
+    for pool in pools.values():
+        pool.prepare(Idle, SLEEP)
+    times = in_turns([lambda pool=pool: run_rows(pool, rows) for pool in pools.values()], rounds)
     table = Table(
         title=f"{rows} candidates that sleep {SLEEP * 1e3:g} ms each: ms beside sleeping, a candidate",
         box=None, title_justify="left",
     )  # fmt: skip
     for heading in ("workers", "seconds", "least possible", "ms a candidate"):
         table.add_column(heading, justify="right")
-    for workers, series in zip(crews, times, strict=True):
+    for workers, series in zip(pools, times, strict=True):
         least = -(-rows // workers) * SLEEP
         beside = [(taken - least) / rows * 1e3 for taken in series]
         table.add_row(str(workers), f"{statistics.median(series):.3f}", f"{least:.3f}", spanned(beside))
     console.print(table, "")
 
 
-def show_training(console: Console, crews: dict[int, Crew], rounds: int) -> None:
+def show_training(console: Console, pools: dict[int, WorkerPool], rounds: int) -> None:
     task, settings = looped_task(), EngineSettings(
         population=24, meta_steps=20, training_steps=200, population_mode="looped", device="cpu"
     )  # fmt: skip
@@ -143,8 +143,8 @@ def show_training(console: Console, crews: dict[int, Crew], rounds: int) -> None
     trees = list(ramped_half_and_half(24, generator=rng))
     weights = [starting_weights(tree, generator=rng) for tree in trees]
     executors = {"one process": LocalExecutor(Engine(task, seed=0, settings=settings))}
-    for workers, crew in crews.items():
-        executors[f"{workers} workers"] = RayExecutor(crew, [task], seed=0, settings=settings)  # type: ignore[assignment]
+    for workers, pool in pools.items():
+        executors[f"{workers} workers"] = PoolExecutor(pool, [task], seed=0, settings=settings)  # type: ignore[assignment]
     for stage in ("optimise", "evaluate"):
         results = [executor.run(stage, trees, weights) for executor in executors.values()]
         same = all(found == results[0] for found in results)
@@ -198,15 +198,15 @@ def in_turns(runs: list[Callable[[], object]], rounds: int) -> list[list[float]]
     return times
 
 
-def spread(crew: Crew, rows: int) -> list[Any]:
-    return crew.spread(rows, unit=1, order=lambda picked: picked, name="rows")
+def run_rows(pool: WorkerPool, rows: int) -> list[tuple[int, Any]]:
+    return list(pool.run(range(rows)))
 
 
 def pieces_of(rows: int, workers: int) -> int:
     """Into how many pieces so many candidates are cut where all workers are equally fast."""
-    backlog, count = Backlog(rows, unit=1, retries=0), 0
-    while backlog:
-        backlog.take(1 / workers)
+    queue, count = JobQueue(rows, chunk=1, retries=0), 0
+    while queue:
+        queue.take(workers)
         count += 1
     return count
 

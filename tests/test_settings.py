@@ -16,7 +16,6 @@ from evomal.errors import InputError
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
 from evomal.losses.expression_loss import ACTIVATIONS
 from evomal.methods import FILTERS
-from evomal.runs.executors import EXECUTORS
 from evomal.settings import PRESETS, Filter, SearchSettings, describe
 
 PAPER = {
@@ -459,10 +458,6 @@ def test_workers_of_ray_have_a_thread_each_unless_told_otherwise():
     assert SearchSettings(executor="ray", threads=4).threads == 4
     assert SearchSettings().with_texts(["executor=ray", "worker_timeout=2m"]).worker_timeout == 120
     assert SearchSettings(executor="ray").with_changes(executor="local").threads == 1
-
-
-def test_every_executor_of_the_settings_is_there():
-    assert set(get_args(SearchSettings.model_fields["executor"].annotation)) == set(EXECUTORS)
 
 
 def test_milestones_are_steps():

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -293,11 +293,6 @@ def with_display(progress: bool, listener: SearchListener | None) -> Iterator[Se
         return
     with ProgressDisplay() as shown:
         yield shown
-
-
-def stop_check(listener: SearchListener | None) -> Callable[[], None] | None:
-    """A function that lets a listener stop the work while there are no steps to report."""
-    return None if listener is None else lambda: listener.on_steps("evaluate", 0)
 
 
 class ProgressDisplay:

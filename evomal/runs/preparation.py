@@ -12,7 +12,8 @@ from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.strategy import Strategy
-from evomal.runs.executors import EXECUTORS, Say, Tick
+from evomal.runs.display import SearchListener
+from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 
@@ -34,13 +35,13 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepared(
-    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int, say: Say | None = None,
-    tick: Tick | None = None,
+    tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int,
+    listener: SearchListener | None = None,
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
     judged = _judged(tasks, settings)
-    opened = EXECUTORS[settings.executor](judged, seed, engine_settings(settings, method), settings, say, tick)
-    with opened as executor:
+    engine = engine_settings(settings, method)
+    with open_executor(judged, settings, seed=seed, engine=engine, listener=listener) as executor:
         context = SearchContext(settings, seed, judged[0].kind)
         yield Prepared(judged, executor, _strategy(method, context), method.evaluator(context, executor))
 

@@ -17,7 +17,7 @@ from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone
 from evomal.runs.canonical import Difference, versions
-from evomal.runs.display import SearchListener, stop_check, with_display
+from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, TrialRunner, final_of
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
@@ -92,14 +92,16 @@ def search(
     """
     chosen = method_named(method)
     resolved = SearchSettings.given(settings, preset, changes)
-    with with_display(progress, listener) as shown, thread_count(resolved.threads):
-        say = None if shown is None else lambda sentence: shown.say(sentence)
-        with prepared(task, chosen, resolved, seed, say, stop_check(shown)) as parts:
-            run = _Run(parts, chosen, resolved, seed, source)
-            if folder is None:
-                return run.to_the_end(None, callback, shown)
-            with _record(Path(folder), run.description(), force=force) as store:
-                return run.to_the_end(store, callback, shown)
+    with (
+        with_display(progress, listener) as shown,
+        thread_count(resolved.threads),
+        prepared(task, chosen, resolved, seed, shown) as parts,
+    ):
+        run = _Run(parts, chosen, resolved, seed, source)
+        if folder is None:
+            return run.to_the_end(None, callback, shown)
+        with _record(Path(folder), run.description(), force=force) as store:
+            return run.to_the_end(store, callback, shown)
 
 
 class _Run:

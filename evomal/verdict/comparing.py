@@ -11,8 +11,8 @@ from typing import Any
 from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.methods import method_named
-from evomal.runs.display import SearchListener, stop_check, with_display
-from evomal.runs.executors import crew_if_wanted
+from evomal.runs.display import SearchListener, with_display
+from evomal.runs.executors import worker_pool
 from evomal.settings import SearchSettings
 from evomal.tasks.metrics import difference_unit
 from evomal.tasks.task import Task
@@ -80,7 +80,7 @@ class Plan:
         with (
             with_display(self.progress, self.listener) as listener,
             thread_count(self.settings.threads),
-            crew_if_wanted(self.settings, [task], _say(listener), stop_check(listener)),
+            worker_pool(self.settings, listener),
         ):
             yield replace(self, listener=listener)
 
@@ -282,9 +282,9 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     everyone, tuning, higher = [base, *others], Tuning((), {}), task.metric.higher_is_better
     with (
         TrainingLog(plan.folder, log_description(task, plan.settings)) as log,
-        crew_if_wanted(plan.settings, [task], _say(plan.listener)) as crew,
+        worker_pool(plan.settings, plan.listener) as pool,
     ):
-        trials = Trials(task, plan.settings, log, crew, plan.listener)
+        trials = Trials(task, plan.settings, log, pool, plan.listener)
         trials.expect(_number_of_trials(everyone, others, plan))
         entries = _entries("plain", everyone, lambda loss: (trials.own_lr, 1.0), trials, plan)
         if plan.tune_lr:
@@ -388,10 +388,6 @@ def _verdicts(
         )  # fmt: skip
         found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
     return found
-
-
-def _say(listener: SearchListener | None) -> Callable[[str], None] | None:
-    return None if listener is None else listener.say
 
 
 def _best_name(method: str) -> str:

@@ -18,7 +18,7 @@ from evomal.methods import Failure
 from evomal.progress import StepsDone
 from evomal.runs.canonical import canonical, versions
 from evomal.runs.display import SearchListener
-from evomal.runs.executors import Crew
+from evomal.runs.executors import WorkerPool
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe, Task
 from evomal.verdict.contestants import ComparedLoss
@@ -93,13 +93,13 @@ class TrialTrainer:
         self._task, self._settings, self._recipe = task, settings, final_recipe(task, settings)
         self._engine: tuple[tuple[int, float, int], Engine] | None = None
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Whether it trains several trials together."""
         return {"together": self._trains_together()}
 
-    def work(self, order: Sequence[TrialGroup]) -> list[list[Score]]:
+    def run(self, jobs: Sequence[TrialGroup]) -> list[list[Score]]:
         """The scores of each group."""
-        return [self.scores(group) for group in order]
+        return [self.scores(group) for group in jobs]
 
     def scores(self, group: TrialGroup, report: StepsDone | None = None) -> list[Score]:
         """A score for each trial of the group."""
@@ -152,14 +152,14 @@ class Trials:
 
     On CUDA all trials of one seed and learning rate are trained as two populations, expressions and other losses, if
     the model can be stacked; elsewhere one by one, so that no score depends on the other trials, unless the setting
-    `population_mode` says so. With a crew its workers train, and the log stays here.
+    `population_mode` says so. With a worker pool its workers train, and the log stays here.
     """
 
     def __init__(
-        self, task: Task, settings: SearchSettings, log: TrainingLog, crew: Crew | None = None,
+        self, task: Task, settings: SearchSettings, log: TrainingLog, pool: WorkerPool | None = None,
         listener: SearchListener | None = None,
     ) -> None:  # fmt: skip
-        self._task, self._settings, self._log, self._crew, self._listener = task, settings, log, crew, listener
+        self._task, self._settings, self._log, self._pool, self._listener = task, settings, log, pool, listener
         self._steps = final_recipe(task, settings).steps
 
     @property
@@ -178,12 +178,12 @@ class Trials:
         distinct = {canonical(trial.key): trial for trial in trials}
         missing = [trial for trial in distinct.values() if trial.key not in self._log]
         self._report(self._steps * (len(distinct) - len(missing)))  # they were trained before
-        if missing and self._crew is None:
-            for group in _groups(missing, together=self._trainer.about()["together"]):
+        if missing and self._pool is None:
+            for group in _groups(missing, together=self._trainer.describe()["together"]):
                 self._add(group, self._trainer.scores(group, self._report))
-        elif missing and self._crew is not None:
-            about = self._crew.teach(functools.partial(TrialTrainer, settings=self._settings), [self._task], "task")
-            self._spread(list(_groups(missing, together=about["together"])), self._crew)
+        elif missing and self._pool is not None:
+            description = self._pool.prepare(TrialTrainer, self._task, settings=self._settings)
+            self._run_in(self._pool, list(_groups(missing, together=description["together"])))
         return {trial: self._log[trial.key] for trial in trials}
 
     @functools.cached_property
@@ -197,21 +197,15 @@ class Trials:
         if self._listener is not None:
             self._listener.on_steps("train", steps)
 
-    def _spread(self, groups: Sequence[TrialGroup], crew: Crew) -> None:
+    def _run_in(self, pool: WorkerPool, groups: Sequence[TrialGroup]) -> None:
         """Train with the workers; each group is logged as soon as it is done, in any order."""
         failed: list[tuple[Trial, Failure]] = []
-
-        def take_in(rows: list[int], found: list[list[Score] | Failure]) -> None:
-            for row, scores in zip(rows, found, strict=True):
-                if isinstance(scores, Failure):
-                    failed.append((groups[row].trials[0], scores))
-                else:
-                    self._add(groups[row], scores)
-                    self._report(self._steps * len(scores))
-
-        crew.spread(
-            len(groups), unit=1, order=lambda rows: [groups[row] for row in rows], name="losses", done=take_in
-        )  # fmt: skip
+        for index, scores in pool.run(groups):
+            if isinstance(scores, Failure):
+                failed.append((groups[index].trials[0], scores))
+            else:
+                self._add(groups[index], scores)
+                self._report(self._steps * len(scores))
         for trial, failure in failed:
             raise EvomalError(f"training with {trial.compared.formula}, seed {trial.seed}, failed: {failure.sentence}")
 

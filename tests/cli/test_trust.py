@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from unittest import mock
 
 import pytest
 
@@ -134,13 +135,13 @@ def test_an_address_that_only_the_record_names_is_not_called(run, tmp_path, list
 
 @pytest.mark.parametrize("words", [["--trust"], ["--address"], ["--set"]])
 def test_named_again_or_trusted_it_is_called(run, tmp_path, listening, monkeypatch, words):  # noqa: F811
-    pytest.importorskip("ray")
-    monkeypatch.setattr("evomal.runs.executors.cluster._CONNECTING", 0.2)
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "init", mock.Mock(side_effect=ConnectionError("nobody is there")))
     address, is_called = listening
     folder = on_a_cluster(tmp_path / "run", address)
     named = {"--trust": [], "--address": [address], "--set": [f"address={address}"]}[words[0]]
     code, _, err = run("resume", folder, *words, *named)
-    assert (code, err) == (2, f"evomal: no Ray cluster answers at {address}: nothing came within 0.2 s\n")
+    assert (code, err) == (2, f"evomal: no Ray cluster answers at {address}: nobody is there\n")
     assert is_called()
 
 

@@ -1,9 +1,7 @@
-"""Executors: where the candidates of a search are worked on."""
+"""Executors: compute results for candidates in this process, or with the workers of a pool."""
 
-from evomal.runs.executors.catalogue import EXECUTORS
-from evomal.runs.executors.cluster import crew_if_wanted, crew_of
-from evomal.runs.executors.distributed import RayExecutor
-from evomal.runs.executors.local import LocalExecutor
-from evomal.runs.executors.worker_pool import Crew, Say, Tick
+from evomal.runs.executors.cluster import worker_pool
+from evomal.runs.executors.executors import LocalExecutor, PoolExecutor, open_executor
+from evomal.runs.executors.jobs import JobRunner, WorkerPool
 
-__all__ = ["EXECUTORS", "Crew", "LocalExecutor", "RayExecutor", "Say", "Tick", "crew_if_wanted", "crew_of"]
+__all__ = ["JobRunner", "LocalExecutor", "PoolExecutor", "WorkerPool", "open_executor", "worker_pool"]

@@ -1,87 +1,66 @@
-"""A Ray cluster, joined or started here, with workers on it."""
+"""The worker pool of the settings, on a Ray cluster that is joined or started here."""
 
 import contextlib
 import logging
 import math
 import os
+import shutil
 import socket
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from evomal.errors import InputError
-from evomal.runs.executors.cluster_folder import cluster_folder
-from evomal.runs.executors.worker_pool import Crew, Say, Tick
+from evomal.runs.display import SearchListener
+from evomal.runs.executors.jobs import WorkerPool
+from evomal.runs.executors.ray_pool import RayPool
 from evomal.settings import WORKPLACE, SearchSettings
-from evomal.tasks.task import Task
 from evomal.text import one_line, plural
 
-_MEBIBYTE = 2**20
 _CONNECTING = 10.0  # seconds
-_SETTINGS_FRAME = 4
-_FRAME_HEAD, _FRAME_KIND = 9, 3  # bytes of a frame's head, and the one among them that says its kind
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS_FRAME, 0, 0, 0, 0, 0])
-_LEAST_STORE = 96 * _MEBIBYTE  # Ray wants 75
+_REMOVING = 10.0  # seconds in which Ray's processes write their last lines
 
-# Ray prints these on standard output, which is for results, however quiet it is told to be.
-_TOLD_BY_THE_CREW = (
+# Ray prints these on standard output, which is for results, even if it is told to be quiet. The pool reports them.
+_SAID_BY_THE_POOL = (
     "A worker died or was killed|has been marked dead|due to memory pressure|running low on memory|"
     "cannot be scheduled|worker processes have been started|[Rr]aylet"
 )
 
-_open: ContextVar[tuple[dict[str, Any], Crew] | None] = ContextVar("open", default=None)
+_current: ContextVar[tuple[dict[str, Any], RayPool] | None] = ContextVar("current", default=None)
 
 
 @contextlib.contextmanager
-def crew_of(
-    settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None, tick: Tick | None = None
-) -> Iterator[Crew]:
-    """Workers as the settings want them, for this block; a block inside another has the same ones.
+def worker_pool(settings: SearchSettings, listener: SearchListener | None = None) -> Iterator[WorkerPool | None]:
+    """A context with the workers that the settings ask for; None if the work is done in this process.
 
-    What becomes of them is told to `say`; `tick` is called a few times a second while they are waited for, and may
-    raise to end that.
-
-    Without an address a cluster is started on this machine and shut down after. Where the program is connected to a
-    cluster already, that one is used and left as it is.
+    A context inside another with the same settings has the same workers. Without an address a cluster is started on
+    this machine and shut down afterwards; if the program is connected to a cluster, that one is used and left as it is.
+    The listener hears of workers that start or are lost, and may stop the work by raising an error.
     """
-    place = settings.model_dump(include={*WORKPLACE, "threads", "device"})
-    outer = _open.get()
-    if outer is not None and outer[0] == place:
-        with outer[1].telling(say, tick):
-            yield outer[1]
-        return
-    with _connected(settings, tasks) as ray:
-        size, needs = _wanted(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        crew = Crew(size, needs=needs, timeout=settings.worker_timeout, retries=settings.retries)
-        token = _open.set((place, crew))
-        try:
-            with crew.telling(say, tick):
-                yield crew
-        finally:
-            _open.reset(token)
-            crew.close()
-
-
-@contextlib.contextmanager
-def crew_if_wanted(
-    settings: SearchSettings, tasks: Sequence[Task], say: Say | None = None, tick: Tick | None = None
-) -> Iterator[Crew | None]:
-    """The same where the settings ask for Ray, and nobody where the work is done in this process."""
     if settings.executor == "local":
         yield None
         return
-    with crew_of(settings, tasks, say, tick) as crew:
-        yield crew
-
-
-@contextlib.contextmanager
-def _connected(settings: SearchSettings, tasks: Sequence[Task]) -> Iterator[Any]:
-    ray = _CONNECTION.join(settings, tasks)
-    try:
-        yield ray
-    finally:
-        _CONNECTION.leave()
+    place = settings.model_dump(include={*WORKPLACE, "threads", "device"})
+    outer = _current.get()
+    if outer is not None and outer[0] == place:
+        with outer[1].reporting_to(listener):
+            yield outer[1]
+        return
+    with _CONNECTION.used(settings) as ray:
+        size, resources = _wanted(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        pool = RayPool(size, resources=resources, timeout=settings.worker_timeout, retries=settings.retries)
+        token = _current.set((place, pool))
+        try:
+            with pool.reporting_to(listener):
+                yield pool
+        finally:
+            _current.reset(token)
+            pool.close()
 
 
 class _Connection:
@@ -90,132 +69,125 @@ class _Connection:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._own = contextlib.ExitStack()
-        """What ends with the last user: nothing, where the connection was not made here."""
+        self._address: str | None = None
+        self._opened_here = contextlib.ExitStack()
+        """What ends with the last user; nothing if the program had connected itself."""
 
-    def join(self, settings: SearchSettings, tasks: Sequence[Task]) -> Any:
+    @contextlib.contextmanager
+    def used(self, settings: SearchSettings) -> Iterator[Any]:
+        """A context in which the program is connected to the cluster of the settings; gives the module `ray`."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_THE_CREW)
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SAID_BY_THE_POOL)
         try:
             import ray
         except ImportError:
             raise InputError("executor ray needs Ray, which is not installed: install evomal[ray]") from None
         with self._lock:
             if ray.is_initialized():
-                _require_same_cluster(settings.address, ray.get_runtime_context().gcs_address)
+                self._require_same(settings.address, ray.get_runtime_context().gcs_address)
             else:
                 with contextlib.ExitStack() as stack:
-                    _connect(ray, settings, tasks, stack)
-                    self._own = stack.pop_all()
+                    _connect(ray, settings, stack)
+                    self._opened_here = stack.pop_all()
+                self._address = settings.address
             self._users += 1
-        return ray
+        try:
+            yield ray
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._opened_here.close()
 
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._own.close()
+    def _require_same(self, address: str | None, connected: str) -> None:
+        if address not in (None, "auto", connected, self._address if self._users else None):
+            raise InputError(
+                f"address is {address}, but this program is connected to the Ray cluster at {connected}: leave address "
+                "out, or end that connection with ray.shutdown()"
+            )
 
 
 _CONNECTION = _Connection()
 
 
-def _connect(ray: Any, settings: SearchSettings, tasks: Sequence[Task], stack: contextlib.ExitStack) -> None:
-    """Join or start a cluster; the stack takes what is to be undone, also where this fails halfway."""
-    # What goes wrong is told by this program; Ray would tell it in many lines, and the lines of every worker.
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "include_dashboard": None}
+def _connect(ray: Any, settings: SearchSettings, stack: contextlib.ExitStack) -> None:
+    """Join or start a cluster; the stack receives what is to be undone, even if this fails."""
+    # The pool reports what goes wrong; Ray would do so in many lines, and add those of every worker.
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if settings.address is None:
         processors = max(_processors(), (settings.workers or 1) * (settings.threads or 1))
-        quiet |= {"include_dashboard": False, "num_cpus": processors, "object_store_memory": _store(tasks)}
-        quiet["_temp_dir"] = str(stack.enter_context(cluster_folder()))
+        options |= {"include_dashboard": False, "num_cpus": processors}
+        options["_temp_dir"] = str(stack.enter_context(_temporary_folder()))
+        failure = "no Ray cluster could be started here"
     else:
         _require_listener(settings.address)
+        failure = f"no Ray cluster answers at {settings.address}"
     stack.callback(ray.shutdown)
     try:
-        ray.init(address=settings.address or "local", **quiet)
+        with _one_attempt() if settings.address else contextlib.nullcontext():
+            ray.init(address=settings.address or "local", **options)
     except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as error:
-        reason = one_line(error)
-        place = "could be started here" if settings.address is None else f"answers at {settings.address}"
-        raise InputError(f"no Ray cluster {place}: {reason}") from None
+        advice = "; set RAY_TMPDIR to a shorter path" if "AF_UNIX path" in str(error) else ""
+        raise InputError(f"{failure}: {one_line(error)}{advice}") from None
 
 
-def _require_same_cluster(address: str | None, connected: str) -> None:
-    """Raise where another cluster is asked for than the one that the program is connected to."""
-    if address in (None, "auto", connected):
+@contextlib.contextmanager
+def _one_attempt() -> Iterator[None]:
+    """A context in which Ray tries once to join a cluster, for 40 seconds, and not twenty times."""
+    name = "RAY_gcs_server_port_wait_time_s"
+    if name in os.environ:
+        yield
         return
-    assert address is not None
-    (host, port), (other, other_port) = _host_and_port(address), _host_and_port(connected)
-    if port != other_port or not _addresses(host) & _addresses(other):
-        raise InputError(
-            f"address is {address}, but this program is connected to the Ray cluster at {connected}: leave address "
-            "out, or end that connection with ray.shutdown()"
-        )
-
-
-def _addresses(host: str) -> set[str]:
-    """Of a host; all that lead back to this machine are one."""
+    os.environ[name] = "1"
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
-    except OSError:
-        return {host}
-    from ray.util import get_node_ip_address
-
-    here = {"127.0.0.1", "::1", get_node_ip_address()}
-    return found | here if found & here else found
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _require_listener(address: str) -> None:
-    """Raise soon where nobody listens, or someone else than Ray: Ray itself would try for minutes."""
+    """Raise an error at once if the address cannot be reached; Ray itself would try for minutes."""
     if address == "auto":
         return
+    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection(_host_and_port(address), timeout=_CONNECTING) as connection:
-            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-                return  # only its own clients are answered
-            # Ray speaks gRPC, which is HTTP/2: whoever does answers this greeting with its settings.
-            connection.sendall(_GREETING)
-            answer = connection.recv(_FRAME_HEAD)
-    except TimeoutError:
-        raise InputError(f"no Ray cluster answers at {address}: nothing came within {_CONNECTING:g} s") from None
+        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=_CONNECTING).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray cluster answers at {address}: {error}") from None
-    if len(answer) < _FRAME_HEAD or answer[_FRAME_KIND] != _SETTINGS_FRAME:
-        raise InputError(f"no Ray cluster answers at {address}: what listens there is something else")
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A context with a private folder for a cluster; Ray's default is shared by all programs and never emptied."""
+    # On macOS the path of the temporary folder is too long for Ray's sockets.
+    place = os.environ.get("RAY_TMPDIR") or ("/tmp" if sys.platform == "darwin" else tempfile.gettempdir())
+    try:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="ray-", dir=place)).absolute()
+    except OSError as error:
+        raise InputError(f"no Ray cluster could be started here: {place}: {error.strerror}") from None
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + _REMOVING
+        while folder.exists() and time.monotonic() < deadline:  # Ray's last processes may still add files
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                time.sleep(0.05)
 
 
 def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tuple[int, dict[str, float]]:
-    """How many workers, and the processors and GPUs each needs; as many as the cluster has room for, if not said."""
-    threads = settings.threads or 1
-    gpus = settings.gpus_per_worker
+    """The number of workers, by default as many as the cluster has room for, and the resources of each."""
+    threads, gpus = settings.threads or 1, settings.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if settings.device != "cpu" and any(node.get("GPU") for node in nodes) else 0.0
-    needs = {"num_cpus": float(threads), "num_gpus": gpus}
-    room = sum(_room(node, needs) for node in nodes)
+    wanted = {"CPU": float(threads)} | ({"GPU": gpus} if gpus else {})
+    # Ten tenths of a GPU are one.
+    room = sum(math.floor(min(node.get(kind, 0.0) / each for kind, each in wanted.items()) + 1e-9) for node in nodes)
     if room == 0:
-        wanted = plural(threads, "processor") + (f" and {plural(gpus, 'GPU')}" if gpus else "")
-        raise InputError(f"a worker needs {wanted}, but no node of the cluster has them")
-    return settings.workers or room, needs
-
-
-def _room(node: dict[str, float], needs: dict[str, float]) -> int:
-    wanted = {"CPU": needs["num_cpus"], "GPU": needs["num_gpus"]}
-    rooms = [node.get(kind, 0.0) / number for kind, number in wanted.items() if number > 0]
-    return math.floor(min(rooms) + 1e-9)  # ten tenths of a GPU are one
-
-
-def _store(tasks: Sequence[Task]) -> int:
-    """Bytes for Ray's object store on this machine: the data, and room for what is being replaced."""
-    size = 0
-    for task in tasks:
-        for name in ("train", "validation", "test"):
-            part = getattr(task, name, None)  # what is no task is refused by the engine, in a sentence
-            size += 0 if part is None else part.inputs.nbytes + part.targets.nbytes
-    return _LEAST_STORE + 3 * size
+        needs = plural(threads, "processor") + (f" and {plural(gpus, 'GPU')}" if gpus else "")
+        raise InputError(f"a worker needs {needs}, but no node of the cluster has them")
+    return settings.workers or room, {"num_cpus": float(threads), "num_gpus": gpus}
 
 
 def _processors() -> int:

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, and what its workers are asked for in tests."""
+"""A Ray cluster of two nodes on this machine, and the job runners of its workers in tests."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomal.runs.executors.cluster_folder import LONGEST_PLACE, cluster_folder
+from evomal.runs.executors.cluster import _temporary_folder
 
 SEAT = {"seat": 1}
 """Every node has one, so that workers who need one are each on a node of their own."""
@@ -36,27 +36,27 @@ def two_nodes():
 
 @contextlib.contextmanager
 def rays_own_folder():
-    """A new folder in place of Ray's default one, so that this one does not matter and stays as it is."""
+    """A new folder in place of Ray's default one, which stays as it is."""
     with pytest.MonkeyPatch.context() as patch:
-        # Another folder is made in it, and in that one another; tests are not refused over a long TMPDIR.
-        if len(os.fsencode(tempfile.gettempdir())) > LONGEST_PLACE - len("/ray-99"):
+        # Another such folder is made in it, which leaves 15 bytes of those that Ray's sockets may have.
+        if len(os.fsencode(tempfile.gettempdir())) > 15:
             patch.setenv("RAY_TMPDIR", "/tmp")
-        with cluster_folder() as folder:
+        with _temporary_folder() as folder:
             patch.setenv("RAY_TMPDIR", str(folder))
             yield folder
 
 
 class Doubling:
-    """Doubles numbers; some are worse than others."""
+    """Doubles numbers; some words have worse effects."""
 
-    def __init__(self, shared, **answers):
-        self._factor, self._answers = shared, answers
+    def __init__(self, factor, **answers):
+        self._factor, self._answers = factor, answers
 
-    def about(self):
+    def describe(self):
         return {"factor": self._factor, **self._answers}
 
-    def work(self, order):
-        return [self._doubled(number) for number in order]
+    def run(self, jobs):
+        return [self._doubled(number) for number in jobs]
 
     def _doubled(self, number):
         if number == "dies":
@@ -73,10 +73,10 @@ class Doubling:
 
 
 class Slow(Doubling):
-    """Doubles numbers; of those who build it the second takes long, which the files in a folder tell."""
+    """Doubles numbers; the second worker takes long to build it. Files in a folder count them."""
 
-    def __init__(self, shared, *, folder, seconds):
-        super().__init__(shared, tag=Path(folder).name)
+    def __init__(self, factor, *, folder, seconds):
+        super().__init__(factor, tag=Path(folder).name)
         number = 0
         while number < 5:
             with contextlib.suppress(FileExistsError):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evomal.runs.executors import worker_pool as crew
+from evomal.runs.executors import ray_pool
 from tests.runs.executors.clusters import rays_own_folder, two_nodes
 
 
@@ -27,5 +27,5 @@ def _on_a_busy_machine():
     with pytest.MonkeyPatch.context() as patch:
         # Ray has its workers step back behind all other processes, which are other tests here.
         patch.setenv("RAY_worker_niceness", "0")
-        patch.setattr(crew, "_GRACE", 500.0)  # work begins when all workers are there
+        patch.setattr(ray_pool, "_GRACE", 500.0)  # work begins when all workers are ready
         yield

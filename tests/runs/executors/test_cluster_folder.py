@@ -1,4 +1,4 @@
-"""The folder of a cluster that is started here: whose it is, how long its path may be, and that nothing is left."""
+"""The temporary folder of a cluster that is started here."""
 
 import os
 import tempfile
@@ -6,33 +6,32 @@ import tempfile
 import pytest
 
 from evomal.errors import InputError
-from evomal.runs.executors import cluster_folder as module
-from evomal.runs.executors.cluster_folder import LONGEST_PLACE, cluster_folder
+from evomal.runs.executors import cluster as module
+from evomal.runs.executors.cluster import _temporary_folder, worker_pool
+from evomal.settings import SearchSettings
 
 
-def test_each_has_a_new_one_which_is_removed_with_all_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_PLACE", 1000)
+def test_every_cluster_has_a_private_folder_that_is_removed_with_its_content(tmp_path, monkeypatch):
     place = tmp_path / "new"
     monkeypatch.setenv("RAY_TMPDIR", str(place))
-    with cluster_folder() as first, cluster_folder() as second:
-        assert (first, second) == (place / "ray-0", place / "ray-1")
+    with _temporary_folder() as first, _temporary_folder() as second:
+        assert first != second
+        assert first.parent == place
         assert first.stat().st_mode & 0o777 == 0o700
         (first / "session" / "logs").mkdir(parents=True)
         (first / "session" / "logs" / "log").write_text("a line")
     assert list(place.iterdir()) == []
 
 
-def test_it_lies_in_the_temporary_folder_unless_ray_has_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_PLACE", 1000)
+def test_it_is_in_the_temporary_folder_unless_ray_has_one(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    monkeypatch.setattr(module, "_IS_MAC", False)
+    monkeypatch.setattr(module.sys, "platform", "linux")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with cluster_folder() as folder:
-        assert folder == tmp_path / "ray-0"
+    with _temporary_folder() as folder:
+        assert folder.parent == tmp_path
 
 
-def test_a_file_that_is_written_while_it_is_removed_does_not_keep_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_PLACE", 1000)
+def test_a_file_that_is_written_while_it_is_removed_is_removed_too(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     removed, calls = module.shutil.rmtree, []
 
@@ -42,42 +41,36 @@ def test_a_file_that_is_written_while_it_is_removed_does_not_keep_it(tmp_path, m
             removed(folder, ignore_errors=ignore_errors)
 
     monkeypatch.setattr(module.shutil, "rmtree", refusing_once)
-    with cluster_folder():
+    with _temporary_folder():
         pass
     assert len(calls) == 2
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("longer", [0, 1, 60])
-def test_a_path_that_leaves_no_room_for_a_socket_is_one_sentence(monkeypatch, longer):
-    place = "/" + "é" * ((LONGEST_PLACE - 1) // 2) + "p" * ((LONGEST_PLACE - 1) % 2 + longer)  # counted in bytes
-    monkeypatch.setenv("RAY_TMPDIR", place)
-    monkeypatch.setattr(module.Path, "mkdir", lambda *_, **__: None)
-    if not longer:
-        with cluster_folder() as folder:
-            assert folder == module.Path(place) / "ray-0"
-        return
-    with pytest.raises(InputError) as caught, cluster_folder():
+def test_a_path_that_is_too_long_for_a_socket_is_one_sentence(rays_folder, monkeypatch):
+    pytest.importorskip("ray")
+    place = rays_folder / ("p" * 60)
+    monkeypatch.setenv("RAY_TMPDIR", str(place))
+    with pytest.raises(InputError) as caught, worker_pool(SearchSettings(executor="ray")):
         pass
-    assert str(caught.value) == (
-        f"no Ray cluster could be started here: the path of its temporary folder must have at most {LONGEST_PLACE} "
-        f"bytes but {place} has {LONGEST_PLACE + longer}: set RAY_TMPDIR to a shorter one"
-    )
+    sentence = str(caught.value)
+    assert sentence.startswith("no Ray cluster could be started here: ")
+    assert "AF_UNIX path length cannot exceed 107 bytes: " in sentence
+    assert sentence.endswith("; set RAY_TMPDIR to a shorter path")
+    assert "\n" not in sentence
+    assert list(place.iterdir()) == []
 
 
 def test_a_place_that_is_no_folder_is_one_sentence(rays_folder, monkeypatch):
     (rays_folder / "file").touch()
     monkeypatch.setenv("RAY_TMPDIR", str(rays_folder / "file"))
-    with pytest.raises(InputError) as caught, cluster_folder():
+    with pytest.raises(InputError) as caught, _temporary_folder():
         pass
     assert str(caught.value) == f"no Ray cluster could be started here: {rays_folder / 'file'}: File exists"
 
 
 def test_a_cluster_that_cannot_be_started_leaves_no_folder(rays_folder, monkeypatch):
     ray = pytest.importorskip("ray")
-    from evomal.runs.executors import cluster
-    from evomal.settings import SearchSettings
-
     made = []
 
     def init(**options):
@@ -86,7 +79,8 @@ def test_a_cluster_that_cannot_be_started_leaves_no_folder(rays_folder, monkeypa
         raise OSError("no")
 
     monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(InputError, match=r"^no Ray cluster could be started here: no$"):
-        cluster._CONNECTION.join(SearchSettings(executor="ray"), [])
+    sentence = r"^no Ray cluster could be started here: no$"
+    with pytest.raises(InputError, match=sentence), worker_pool(SearchSettings(executor="ray")):
+        pass
     assert os.path.dirname(made[0]) == str(rays_folder)
     assert not os.path.exists(made[0])

@@ -1,4 +1,4 @@
-"""What is sent to workers: a user's own code goes along, and what cannot go is named."""
+"""What is sent to workers: the user's own code is included, and what cannot be pickled is named."""
 
 import contextlib
 import subprocess
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from evomal.errors import InputError
-from evomal.runs.executors.shipping import folders_of_users_code, packing, unpacked
+from evomal.runs.executors.pickling import folders_of_users_code, pickling, unpickle
 from evomal.tasks.loading import task_from_file
 from tests.engine.populations import regression
 from tests.runs.executors.clusters import USERS_TASK
@@ -20,29 +20,29 @@ ray = pytest.importorskip("ray")
 LOCK = threading.Lock()
 
 
-def packed(value, name):
-    with packing() as pack:
-        return pack(value, name)
+def pickled(value, name):
+    with pickling() as function:
+        return function(value, name)
 
 
 @pytest.fixture
 def users_file(tmp_path, monkeypatch):
     """A task in a file of its own that imports another beside it; both names are forgotten after."""
-    (tmp_path / "helper_of_shipping.py").write_text("WIDTH = 2\n")
-    (tmp_path / "task_of_shipping.py").write_text(USERS_TASK.replace("beside", "helper_of_shipping"))
+    (tmp_path / "helper_of_pickling.py").write_text("WIDTH = 2\n")
+    (tmp_path / "task_of_pickling.py").write_text(USERS_TASK.replace("beside", "helper_of_pickling"))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path / "task_of_shipping.py"
-    for name in ("helper_of_shipping", "task_of_shipping"):
+    yield tmp_path / "task_of_pickling.py"
+    for name in ("helper_of_pickling", "task_of_pickling"):
         sys.modules.pop(name, None)
 
 
 def test_a_task_of_a_users_file_is_whole_where_the_file_is_not(users_file, tmp_path):
     content = tmp_path / "task.bin"
-    content.write_bytes(packed(task_from_file(f"{users_file}:make"), "task"))
+    content.write_bytes(pickled(task_from_file(f"{users_file}:make"), "task"))
     code = (
-        "import sys; from evomal.runs.executors.shipping import unpacked;"
-        "task = unpacked(open(sys.argv[1], 'rb').read());"
-        "print(task.model(), len(task.train), 'task_of_shipping' in sys.modules)"
+        "import sys; from evomal.runs.executors.pickling import unpickle;"
+        "task = unpickle(open(sys.argv[1], 'rb').read());"
+        "print(task.model(), len(task.train), 'task_of_pickling' in sys.modules)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code, str(content)], cwd="/", capture_output=True, text=True, check=True, timeout=100
@@ -60,22 +60,22 @@ def test_folders_of_users_code_are_known_and_those_of_installed_code_are_not(use
 
 def test_rays_own_pickling_is_as_it_was(users_file):
     before = ray.cloudpickle.list_registry_pickle_by_value()
-    packed(task_from_file(f"{users_file}:make"), "task")
+    pickled(task_from_file(f"{users_file}:make"), "task")
     assert ray.cloudpickle.list_registry_pickle_by_value() == before
 
 
-def test_who_is_done_first_takes_nothing_from_who_still_packs(users_file):
+def test_what_one_thread_still_pickles_by_value_stays_registered_when_another_ends(users_file):
     before = ray.cloudpickle.list_registry_pickle_by_value()
     task_from_file(f"{users_file}:make")
     with contextlib.ExitStack() as longer:
-        with packing():
-            longer.enter_context(packing())  # as by a search in another thread
-        assert "task_of_shipping" in ray.cloudpickle.list_registry_pickle_by_value()
+        with pickling():
+            longer.enter_context(pickling())  # as by a search in another thread
+        assert "task_of_pickling" in ray.cloudpickle.list_registry_pickle_by_value()
     assert ray.cloudpickle.list_registry_pickle_by_value() == before
 
 
 def test_values_come_back_as_they_were():
-    task = unpacked(packed(regression(), "task"))
+    task = unpickle(pickled(regression(), "task"))
     assert torch.equal(task.train.inputs, regression().train.inputs)
     assert task.name == "own"
 
@@ -133,7 +133,7 @@ def with_a_keyword(*, handle=LOCK):
 )
 def test_what_cannot_be_sent_is_named_wherever_it_hides(model, path):
     with pytest.raises(InputError) as caught:
-        packed(regression(model), "task")
+        pickled(regression(model), "task")
     assert str(caught.value).startswith(f"task.model.{path} is a lock, which cannot be sent to a worker: ")
 
 
@@ -147,6 +147,6 @@ def test_what_cannot_be_sent_is_named_wherever_it_hides(model, path):
 )
 def test_what_cannot_be_sent_is_named_in_one_sentence(model, sentence):
     with pytest.raises(InputError) as caught:
-        packed(regression(model), "task")
+        pickled(regression(model), "task")
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)

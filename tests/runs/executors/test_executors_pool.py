@@ -1,4 +1,4 @@
-"""Searches on the workers of a cluster: the record is the local one's, whatever becomes of workers."""
+"""Searches on the workers of a cluster: the record is that of one process, also if workers are lost."""
 
 import contextlib
 import json
@@ -18,16 +18,15 @@ from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import State
 from evomal.runs import RunStore
+from evomal.runs.executors import PoolExecutor, ray_pool, worker_pool
 from evomal.runs.executors import cluster as cluster_module
-from evomal.runs.executors.backlog import units
-from evomal.runs.executors.cluster import crew_of
-from evomal.runs.executors.distributed import RayExecutor
+from evomal.runs.executors.executors import chunk_sizes
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.verdict.comparing import compare
 from tests.engine.populations import SMOOTH, as_cost, normalised, regression, weights_of
 from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of
-from tests.runs.executors.test_local import raising_at
+from tests.runs.executors.test_executors import raising_at
 from tests.searches import dump_of
 
 pytest.importorskip("ray")
@@ -79,10 +78,10 @@ class SearchListener:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def crew(cluster):
-    """The same for all searches here that want these, as beginning them takes seconds."""
-    with crew_of(SearchSettings(**SETTINGS, **place_of(cluster)), []) as hired:
-        yield hired
+def pool(cluster):
+    """The workers of all searches here that ask for the same, as starting them takes seconds."""
+    with worker_pool(SearchSettings(**SETTINGS, **place_of(cluster))) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def place_of(cluster):
     return {"executor": "ray", "address": cluster.address, "workers": 2}
 
 
-def spread(cluster, folder, listener=None, task=None, callback=None, **changes):
+def distributed(cluster, folder, listener=None, task=None, callback=None, **changes):
     settings = {**SETTINGS, **place_of(cluster), **changes}
     return search(task or regression(), seed=6, folder=folder, listener=listener, callback=callback, **settings)
 
@@ -117,7 +116,7 @@ def require_same(folder, local):
 
 def test_the_record_is_that_of_one_process(cluster, local, tmp_path):
     listener = SearchListener()
-    spread(cluster, tmp_path, listener)
+    distributed(cluster, tmp_path, listener)
     require_same(tmp_path, local)
     assert listener.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
     assert listener.promised == 8 * (3 + 600)
@@ -128,15 +127,15 @@ def test_the_record_is_that_of_one_process(cluster, local, tmp_path):
 
 def test_a_worker_killed_in_mid_generation_changes_nothing(cluster, local, tmp_path):
     listener = SearchListener("evaluate", kill_a_ready_worker)
-    spread(cluster, tmp_path, listener)
+    distributed(cluster, tmp_path, listener)
     require_same(tmp_path, local)
     assert any("was lost with" in sentence and sentence.endswith("its worker died") for sentence in listener.said)
 
 
 def kill_a_ready_worker():
     """One that works, or waits for work: what it has, or is given next, is lost with it."""
-    beginning = workers("ray::Worker.begin") | workers("ray::Worker.__init__")
-    os.kill(min(workers() - beginning), signal.SIGKILL)
+    starting = workers("ray::Worker.prepare") | workers("ray::Worker.__init__")
+    os.kill(min(workers() - starting), signal.SIGKILL)
 
 
 def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_path, monkeypatch):
@@ -152,7 +151,7 @@ def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_pat
 
     listener = SearchListener("evaluate", kill_it)
     try:
-        spread(cluster, tmp_path, listener, worker_timeout=1000)  # so that it has workers of its own
+        distributed(cluster, tmp_path, listener, worker_timeout=1000)  # so that it has workers of its own
     finally:
         cluster.add_node(**NODE)
     require_same(tmp_path, local)
@@ -185,7 +184,7 @@ def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_
     expected = rows_of(tmp_path / "local")
     best = min(row.fitness for row in expected)
     task = regression().judged_by(as_cost(hanging_at(best)))
-    spread(cluster, tmp_path / "ray", task=task, worker_timeout=8, retries=0, **alone)
+    distributed(cluster, tmp_path / "ray", task=task, worker_timeout=8, retries=0, **alone)
     found = rows_of(tmp_path / "ray")
     failed = [row for row in found if row.state is State.FAILED]
     assert [row.sentence for row in failed] == [failed[0].sentence]
@@ -214,7 +213,7 @@ def test_memory_that_was_short_once_changes_nothing(cluster, tmp_path):
     search(regression().judged_by(as_cost(short_of_memory(tmp_path, -1))), seed=6, folder=tmp_path / "local", **alone)
     best, second = sorted({row.fitness for row in rows_of(tmp_path / "local")})[:2]
     task, listener = regression().judged_by(as_cost(short_of_memory(tmp_path, (best + second) / 2))), SearchListener()
-    spread(cluster, tmp_path / "ray", listener, task=task, **alone)
+    distributed(cluster, tmp_path / "ray", listener, task=task, **alone)
     require_same(tmp_path / "ray", tmp_path / "local")
     assert any(sentence.endswith("its worker ran out of memory") for sentence in listener.said)
 
@@ -224,7 +223,7 @@ def test_what_the_user_s_metric_raises_stops_the_search_with_its_type_and_place(
         raise NotImplementedError("not for these")
 
     with pytest.raises(EvomalError) as caught:
-        spread(cluster, None, task=regression().judged_by(as_cost(picky)))
+        distributed(cluster, None, task=regression().judged_by(as_cost(picky)))
     place = f"{__file__}, line {picky.__code__.co_firstlineno + 1}"
     assert str(caught.value) == (
         f"the task cannot be trained with its own loss, mse: NotImplementedError: not for these ({place})"
@@ -241,7 +240,7 @@ def test_a_search_begun_on_a_cluster_goes_on_in_one_process_with_as_many_threads
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        spread(cluster, tmp_path, callback=stop)
+        distributed(cluster, tmp_path, callback=stop)
     with RunStore.read(tmp_path) as store:
         assert len(store.complete_chunks()) == 1
     with pytest.raises(InputError, match="threads was 1 but is 2"):
@@ -252,17 +251,18 @@ def test_a_search_begun_on_a_cluster_goes_on_in_one_process_with_as_many_threads
 
 def test_what_an_engine_refuses_is_refused_in_its_words(cluster):
     with pytest.raises(InputError, match=r"^population_mode stacked is not possible for this model: training changes"):
-        spread(cluster, None, task=regression(normalised), population_mode="stacked", workers=1)
+        distributed(cluster, None, task=regression(normalised), population_mode="stacked", workers=1)
 
 
 def test_a_task_that_cannot_be_sent_is_one_sentence(cluster):
     rows = (row for row in range(3))
     with pytest.raises(InputError, match=r"^task\.model\.rows is a generator, which cannot be sent to a worker: "):
-        spread(cluster, None, task=regression(lambda: rows and nn.Linear(4, 1)), workers=1)
+        distributed(cluster, None, task=regression(lambda: rows and nn.Linear(4, 1)), workers=1)
 
 
-def test_a_comparison_is_that_of_one_process(cluster, crew, tmp_path):
-    found, listener, lessons = {}, SearchListener(), crew.lesson
+def test_a_comparison_is_that_of_one_process(cluster, tmp_path, monkeypatch):
+    found, listener, setups, kind = {}, SearchListener(), [], ray_pool._Setup
+    monkeypatch.setattr(ray_pool, "_Setup", lambda *values: setups.append(kind(*values)) or setups[-1])
     announced = []
     listener.announce = lambda sentence: announced.append((sentence, listener.asked))
     for place in ({}, place_of(cluster)):
@@ -273,13 +273,14 @@ def test_a_comparison_is_that_of_one_process(cluster, crew, tmp_path):
             listener=listener, **settings,
         )  # fmt: skip
     (asked,) = [asked for sentence, asked in announced if sentence.endswith("rescaled")][1:]
-    assert listener.asked > asked  # also while the crew trains
-    assert crew.lesson == lessons + 3  # two searches, and the trainings of all variants
-    (local, one), (spread_out, other) = found.items()
+    assert listener.asked > asked  # also while the workers train
+    assert len(setups) == 3  # two searches, and the trainings of all variants
+    assert setups[0].keys == setups[1].keys == setups[2].keys  # the task was sent once
+    (local, one), (remote, other) = found.items()
     assert one.to_dict() == other.to_dict()
     first, *rest = (local / "trainings.jsonl").read_text().splitlines()
-    assert (spread_out / "trainings.jsonl").read_text().splitlines()[0] == first
-    assert sorted((spread_out / "trainings.jsonl").read_text().splitlines()[1:]) == sorted(rest)
+    assert (remote / "trainings.jsonl").read_text().splitlines()[0] == first
+    assert sorted((remote / "trainings.jsonl").read_text().splitlines()[1:]) == sorted(rest)
     assert len(rest) == 4 * 2 + 4 * 2 * 2 + 4 * 2 + 3 * 2
     for seed in (0, 1):
         records = [dump_of(folder / "searches" / f"taylorglo-{seed}").splitlines()[1:] for folder in found]
@@ -305,7 +306,7 @@ def test_stacked_the_record_is_that_of_one_process_also_where_a_candidate_raises
     fitnesses = [row.fitness for row in rows_of(tmp_path / "clean") if row.state is State.EVALUATED]
     task = regression().judged_by(as_cost(raising_at(fitnesses[1])))
     search(task, seed=6, folder=tmp_path / "local", **stacked)
-    spread(cluster, tmp_path / "ray", task=task, **stacked)
+    distributed(cluster, tmp_path / "ray", task=task, **stacked)
     require_same(tmp_path / "ray", tmp_path / "local")
     failed = [row for row in rows_of(tmp_path / "ray") if row.state is State.FAILED]
     assert [row.sentence for row in failed] == ["evaluate failed: an odd error"]
@@ -329,28 +330,26 @@ def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
     pressed = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
     with TerminalDisplay() as listener, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the handler is there by now
         pressed.start()
-        spread(cluster, tmp_path, listener, task=regression(NeverInWorkers()))
+        distributed(cluster, tmp_path, listener, task=regression(NeverInWorkers()))
     assert 1 < time.monotonic() - begin < 500  # where the model would have taken 1 000
     assert capsys.readouterr().err == "evomal: stopping after this step; press Ctrl-C again to stop at once\n"
 
 
-class IdleCrew:
-    """Workers who are not there; what they are told of is kept."""
+class FakePool:
+    """A pool without workers; what the user is told is kept."""
 
-    lesson = 1
+    def __init__(self, size, chunk):
+        self.size, self.said, self._chunk = size, [], chunk
 
-    def __init__(self, size, unit):
-        self.size, self.told, self._unit = size, [], unit
+    def prepare(self, build, *data, **options):
+        return {"chunk_sizes": {"evaluate": self._chunk}}
 
-    def teach(self, make, shared, name):
-        return {"units": {"evaluate": self._unit}}
-
-    def tell_once(self, sentence):
-        self.told.append(sentence)
+    def say_once(self, sentence):
+        self.said.append(sentence)
 
 
 @pytest.mark.parametrize(
-    ("workers", "unit", "words"),
+    ("size", "chunk", "words"),
     [
         (2, 6, "1 chunk of 6, so 1 of 2 workers has work: --set chunk=3 or"),
         (9, 25, "1 chunk of 6, so 1 of 9 workers has work: --set chunk=1 or"),
@@ -359,29 +358,29 @@ class IdleCrew:
         (9, 1, None),
     ],
 )
-def test_who_has_fewer_chunks_than_workers_is_told_how_to_have_more(workers, unit, words):
-    crew = IdleCrew(workers, unit)
-    RayExecutor(crew, [], seed=0, settings=EngineSettings(population=6))
+def test_with_fewer_chunks_than_workers_the_user_is_told_how_to_have_more(size, chunk, words):
+    pool = FakePool(size, chunk)
+    PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=6))
     sentence = f"the model is stacked in {words} --set population_mode=looped uses more"
-    assert crew.told == ([] if words is None else [sentence])
+    assert pool.said == ([] if words is None else [sentence])
 
 
 @pytest.mark.parametrize(("mode", "unit"), [("looped", 1), ("stacked", 4)])
-def test_units_are_single_candidates_or_whole_chunks(mode, unit):
+def test_chunks_are_single_candidates_or_those_of_the_engine(mode, unit):
     settings = EngineSettings(population=10, chunk=4, population_mode=mode, device="cpu")
     plans = Engine(regression(), seed=0, settings=settings).plans
-    found = units(plans, "cpu")
+    found = chunk_sizes(plans, "cpu")
     assert (found["optimise"], found["evaluate"], found["gains"], found["gradient_norms"]) == (unit, unit, 1, 1)
     assert (found["optimise_networks"], found["evaluate_losses"]) == (1, 1)
-    assert units(plans, "cuda")["gains"] == 0
+    assert chunk_sizes(plans, "cuda")["gains"] == 0
 
 
-def test_units_of_several_tasks_are_cut_where_each_of_them_is():
+def test_chunks_of_several_tasks_are_cut_where_each_of_them_is():
     plans = [Plan("stacked", "", 6, 4, 0), Plan("stacked", "", 8, 6, 0), Plan("looped", "", 1, 1, 0)]
-    assert units(plans[:2], "cpu")["evaluate"] == 12
-    assert units(plans[:2], "cpu")["optimise"] == 6
-    assert units(plans, "cpu")["optimise"] == 1
-    assert units(plans, "cpu")["evaluate"] == 12
+    assert chunk_sizes(plans[:2], "cpu")["evaluate"] == 12
+    assert chunk_sizes(plans[:2], "cpu")["optimise"] == 6
+    assert chunk_sizes(plans, "cpu")["optimise"] == 1
+    assert chunk_sizes(plans, "cpu")["evaluate"] == 12
 
 
 @pytest.mark.parametrize("mode", ["looped", "stacked"])
@@ -394,7 +393,7 @@ def test_filters_give_each_candidate_the_same_bits_alone_and_among_others(mode):
         assert together == [stage([tree], [row])[0] for tree, row in zip(trees, weights, strict=True)]
 
 
-def test_stacked_candidates_have_the_same_bits_in_units_of_whole_chunks():
+def test_stacked_candidates_have_the_same_bits_in_whole_chunks():
     trees, weights = SMOOTH * 2, weights_of(SMOOTH * 2)
     settings = EngineSettings(
         population=10, chunk=4, meta_steps=3, training_steps=10, population_mode="stacked", device="cpu"

@@ -1,4 +1,4 @@
-"""One engine in this process: who raises is found, and the others have the numbers that they have without it."""
+"""One engine in this process: the candidate that raises is found, and the others keep their results."""
 
 import itertools
 
@@ -59,7 +59,7 @@ def undisturbed(one_thread):
     return executor(-1)[0].run("evaluate", TREES, WEIGHTS)
 
 
-def test_only_the_chunk_of_who_raises_is_done_one_by_one(undisturbed):
+def test_only_the_chunk_with_the_error_is_computed_one_by_one(undisturbed):
     whole, sizes = executor(undisturbed[3].value)
     found = whole.run("evaluate", TREES, WEIGHTS)
     assert sizes == [8, 2, 2, 1, 1, 2, 2]
@@ -70,7 +70,7 @@ def test_only_the_chunk_of_who_raises_is_done_one_by_one(undisturbed):
 
 
 @pytest.mark.parametrize("bounds", [(0, 8), (0, 4, 8), (0, 2, 4, 6, 8), (0, 2, 8)])
-def test_numbers_do_not_depend_on_the_pieces_that_workers_get_when_a_candidate_raises(undisturbed, bounds):
+def test_results_do_not_depend_on_how_chunks_are_shared_when_a_candidate_raises(undisturbed, bounds):
     limit = undisturbed[3].value
     expected = executor(limit)[0].run("evaluate", TREES, WEIGHTS)
     found = []
@@ -79,7 +79,7 @@ def test_numbers_do_not_depend_on_the_pieces_that_workers_get_when_a_candidate_r
     assert found == expected
 
 
-def test_looped_all_are_done_one_by_one(undisturbed):
+def test_looped_all_are_computed_one_by_one(undisturbed):
     clean = executor(-1, "looped")[0].run("evaluate", TREES, WEIGHTS)
     whole, sizes = executor(clean[5].value, "looped")
     found = whole.run("evaluate", TREES, WEIGHTS)
@@ -96,7 +96,7 @@ def test_looped_all_are_done_one_by_one(undisturbed):
         RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"),
     ],
 )
-def test_too_little_memory_is_blamed_on_a_candidate_only_where_it_has_no_other_place(error):
+def test_a_lack_of_memory_is_raised_if_asked_for(error):
     engine = Engine(regression(), seed=0, settings=EngineSettings(population=1, device="cpu"))
 
     def raising(*columns):

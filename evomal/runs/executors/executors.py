@@ -1,0 +1,201 @@
+"""Executors: compute results for candidates with an engine in this process, or with one in each worker of a pool."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evomal.engine import Engine, EngineSettings
+from evomal.engine.plans import Plan
+from evomal.errors import EvomalError, UserCodeError
+from evomal.expression import Expression
+from evomal.methods import Executor, Failure, Raised, Stage
+from evomal.progress import StageStepsDone
+from evomal.runs.display import SearchListener
+from evomal.runs.executors.cluster import worker_pool
+from evomal.runs.executors.jobs import WorkerPool
+from evomal.runs.executors.worker import is_out_of_memory
+from evomal.settings import SearchSettings
+from evomal.tasks.task import Task
+from evomal.text import one_line
+from evomal.users_code import place_of_error
+
+# A candidate can cause these, also by an assertion in the user's model; any other error is a defect of this program,
+# unless it was raised in the user's own code.
+_CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
+_REPORTED_AS: dict[str, str] = {"optimise_networks": "optimise", "evaluate_losses": "evaluate"}
+_STAGES_OF_EXPRESSIONS: tuple[Stage, ...] = ("gradient_norms", "optimise", "gains", "evaluate")
+_SIMPLE = Expression.parse("square(sub(y, f))")
+
+
+@contextlib.contextmanager
+def open_executor(
+    tasks: Sequence[Task], settings: SearchSettings, *, seed: int, engine: EngineSettings,
+    listener: SearchListener | None = None,
+) -> Iterator[Executor]:  # fmt: skip
+    """A context with the executor that the settings ask for."""
+    with worker_pool(settings, listener) as pool:
+        if pool is None:
+            yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
+        else:
+            yield PoolExecutor(pool, tasks, seed=seed, settings=engine)
+
+
+def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
+    """How many candidates of a stage must be computed together, counted from the first; 0: all.
+
+    Stacked, the last bits depend on how many candidates are in a chunk, so a worker gets whole chunks, cut where one
+    engine alone would cut them. The filters' kernels treat each candidate by itself on a CPU, which is tested;
+    elsewhere one worker gets all, which takes milliseconds.
+    """
+    optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1
+    trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
+    filtered = 1 if device == "cpu" else 0
+    return {
+        "optimise": optimised, "evaluate": trained, "gradient_norms": filtered, "gains": filtered,
+        "optimise_networks": 1, "evaluate_losses": 1,
+    }  # fmt: skip
+
+
+class LocalExecutor:
+    """Gives the engine all candidates at once; if that raises an error, finds the candidate that causes it.
+
+    To find it, the chunks are computed one by one, and the candidates one by one only in a chunk that raises again. So
+    the others have the results that they would have without it, also if workers have computed some of the chunks. With
+    `raises_memory_errors`, a lack of memory is raised: on another machine the candidate may succeed.
+    """
+
+    def __init__(self, engine: Engine, *, raises_memory_errors: bool = False) -> None:
+        self._engine, self._raises_memory_errors = engine, raises_memory_errors
+        self._chunk_sizes = chunk_sizes(engine.plans, engine.device.type)
+
+    def run(
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
+    ) -> list[Any]:
+        options = {"seed": seed, "report": None if report is None else _stopping(report)}
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            return self._compute(stage, columns, given, sizes=[self._chunk_sizes[stage] or len(columns[0]), 1])
+        except _StoppedError as stopped:
+            raise stopped.error from stopped.error.__cause__
+
+    def _compute(
+        self, stage: Stage, columns: Sequence[Sequence[Any]], options: dict[str, Any], *, sizes: Sequence[int]
+    ) -> list[Any]:
+        """The results of all candidates; if that raises an error, in parts of the first of the sizes, and so on."""
+        try:
+            results: list[Any] = getattr(self._engine, stage)(*columns, **options)
+        except Exception as raised:
+            # A candidate may cause what the user's code raises; other errors in a sentence are due to the settings.
+            error = raised.__cause__ if isinstance(raised, UserCodeError) and raised.__cause__ else raised
+            if isinstance(error, EvomalError):
+                raise
+            place = place_of_error(error)
+            if not (isinstance(error, _CAUSED_BY_CANDIDATES) or place):
+                raise
+            if self._raises_memory_errors and is_out_of_memory(error):
+                raise
+            count = len(columns[0])
+            if count == 1:
+                sentence = one_line(error)
+                message = sentence if str(error).strip() else ""
+                return [Failure(sentence, Raised(type(error).__name__, message, place, error))]
+            size, *rest = [size for size in sizes if size < count]
+            found: list[Any] = []
+            for start in range(0, count, size):
+                part = [column[start : start + size] for column in columns]
+                found += self._compute(stage, part, options, sizes=rest)
+            return found
+        return results
+
+    def record(self) -> dict[str, Any]:
+        return self._engine.record()
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        return self._engine.steps(candidates)
+
+
+class _StoppedError(BaseException):
+    """Carries an error of a listener, which stops the work, past the handling of candidates' errors."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _stopping(report: StageStepsDone) -> StageStepsDone:
+    def reported(stage: str, steps: int) -> None:
+        try:
+            report(stage, steps)
+        except Exception as error:
+            raise _StoppedError(error) from None
+
+    return reported
+
+
+class EngineRunner:
+    """An engine in a worker; a job is a stage, a seed and the arguments of one candidate."""
+
+    def __init__(self, *tasks: Task, seed: int, settings: EngineSettings) -> None:
+        self._engine = Engine(tasks, seed=seed, settings=settings)
+        self._executor = LocalExecutor(self._engine, raises_memory_errors=True)
+        # Kernels are loaded now, so that this does not count for the time limit of a candidate.
+        short = dataclasses.replace(settings, meta_steps=1, training_steps=1, filter_steps=1)
+        executor = LocalExecutor(Engine(tasks, seed=seed, settings=short))
+        for stage in _STAGES_OF_EXPRESSIONS:
+            executor.run(stage, [_SIMPLE], [[1.0] * _SIMPLE.edges])
+
+    def describe(self) -> dict[str, Any]:
+        engine = self._engine
+        sizes = chunk_sizes(engine.plans, engine.device.type)
+        return {"record": engine.record(), "steps": engine.steps(1), "chunk_sizes": sizes}
+
+    def run(self, jobs: Sequence[tuple[Stage, int | None, Sequence[Any]]]) -> list[Any]:
+        stage, seed, _ = jobs[0]
+        columns = [list(column) for column in zip(*(arguments for _, _, arguments in jobs), strict=True)]
+        return self._executor.run(stage, *columns, seed=seed)
+
+
+class PoolExecutor:
+    """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU."""
+
+    def __init__(self, pool: WorkerPool, tasks: Sequence[Task], *, seed: int, settings: EngineSettings) -> None:
+        self._pool, self._tasks, self._options = pool, tasks, {"seed": seed, "settings": settings}
+        self._description = self._prepare()
+        self._warn_of_idle_workers(settings.population)
+
+    def run(
+        self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
+    ) -> list[Any]:
+        self._prepare()  # again, if a search inside this one, as by a callback, has used the same workers
+        jobs = [(stage, seed, arguments) for arguments in zip(*columns, strict=True)]
+        name = _REPORTED_AS.get(stage, stage)
+        steps = self._description["steps"].get(name, 0)
+        results: list[Any] = [None] * len(jobs)
+        for index, result in self._pool.run(jobs, chunk=self._description["chunk_sizes"][stage] or len(jobs)):
+            results[index] = result
+            if report is not None:
+                report(name, steps)
+        return results
+
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = self._description["record"]
+        return record
+
+    def steps(self, candidates: int) -> dict[str, int]:
+        return {stage: each * candidates for stage, each in self._description["steps"].items()}
+
+    def _prepare(self) -> dict[str, Any]:
+        return self._pool.prepare(EngineRunner, *self._tasks, **self._options)
+
+    def _warn_of_idle_workers(self, population: int) -> None:
+        """Say so if the model is stacked in fewer chunks than there are workers."""
+        size = self._description["chunk_sizes"]["evaluate"]
+        chunks, useful = math.ceil(population / size), min(self._pool.size, population)
+        if chunks >= useful:
+            return
+        noun, verb = ("chunk", "has") if chunks == 1 else ("chunks", "have")
+        self._pool.say_once(
+            f"the model is stacked in {chunks} {noun} of {min(size, population)}, so {chunks} of {self._pool.size} "
+            f"workers {verb} work: --set chunk={population // useful} or --set population_mode=looped uses more"
+        )

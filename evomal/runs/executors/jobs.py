@@ -1,0 +1,110 @@
+"""Jobs for a pool of workers: what a pool offers, and the queue of the jobs that are still to be done."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evomal.methods import Failure
+
+
+class JobRunner(Protocol):
+    """Runs jobs in a worker, with what it was built from."""
+
+    def describe(self) -> dict[str, Any]:
+        """Facts in which all workers must agree."""
+
+    def run(self, jobs: Sequence[Any]) -> list[Any]:
+        """A result for each job."""
+
+
+class WorkerPool(Protocol):
+    """Worker processes that all build the same job runner and share the jobs among them.
+
+    Results do not depend on the number of workers. Jobs of a worker that is lost are run again elsewhere.
+
+    Example:
+        >>> pool.prepare(TrialTrainer, task, settings=settings)
+        >>> for index, scores in pool.run(groups):
+        ...     log.add(groups[index], scores)
+    """
+
+    size: int
+    """Number of workers."""
+
+    def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
+        """Build `build(*data, **options)` in every worker, unless that is what they have.
+
+        Data is sent to each machine once, and stays there while the same objects are used again.
+
+        Returns:
+            The description by the job runner.
+
+        Raises:
+            InputError: Something cannot be sent to a worker.
+            EvomalError: The job runner cannot be built, workers disagree, or there are none.
+        """
+
+    def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
+        """The index and the result of each job, as they come in; a Failure for a job that its workers died of.
+
+        Args:
+            jobs: Arguments of the job runner.
+            chunk: So many jobs, counted from the first, go to a worker together.
+        """
+
+    def say_once(self, sentence: str) -> None:
+        """Show a sentence to the user, unless it was shown before."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Jobs that a worker must run together, as their results could depend on it."""
+
+    jobs: range
+    losses: int = 0
+    """How often it was lost with its worker."""
+
+
+def jobs_in(chunks: Sequence[Chunk]) -> list[int]:
+    """The jobs of several chunks, in order."""
+    return [job for chunk in chunks for job in chunk.jobs]
+
+
+class JobQueue:
+    """Jobs that no worker runs yet.
+
+    Chunks that were lost with their worker come back one by one, before all others, so that waiting for one that hangs
+    overlaps with other work. A chunk that is lost more than `retries` times, the last time alone, is given up; if it
+    has several jobs, each gets one chance alone first.
+    """
+
+    def __init__(self, count: int, *, chunk: int, retries: int) -> None:
+        starts = range(0, count, max(1, chunk))
+        self._new = deque(Chunk(range(start, min(start + chunk, count))) for start in starts)
+        self._lost: deque[Chunk] = deque()
+        self._retries = retries
+
+    def __bool__(self) -> bool:
+        """Whether any jobs are waiting."""
+        return bool(self._new or self._lost)
+
+    def take(self, workers: int) -> list[Chunk]:
+        """The next chunks for one of so many workers: half of its fair share, so that all end at the same time."""
+        if self._lost:
+            return [self._lost.popleft()]
+        return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]
+
+    def put_back(self, chunks: Sequence[Chunk], reason: str) -> dict[int, Failure]:
+        """Take chunks back that were lost with their worker; returns the jobs that are given up."""
+        given_up = {}
+        for chunk in chunks:
+            losses = chunk.losses + 1
+            if losses <= self._retries or len(chunks) > 1:  # any of several may be the cause
+                self._lost.append(Chunk(chunk.jobs, losses))
+            elif len(chunk.jobs) > 1:
+                self._lost.extend(Chunk(range(job, job + 1), self._retries) for job in chunk.jobs)
+            else:
+                times = "once" if losses == 1 else f"{losses} times"
+                given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})")
+        return given_up

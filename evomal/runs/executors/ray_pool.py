@@ -1,0 +1,326 @@
+"""A pool of workers on a Ray cluster, as its driver sees them: which are ready, what they run, which were lost."""
+
+import contextlib
+import functools
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evomal.errors import EvomalError
+from evomal.runs.canonical import versions
+from evomal.runs.display import SearchListener
+from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, jobs_in
+from evomal.runs.executors.pickling import folders_of_users_code, pickling
+from evomal.runs.executors.worker import Worker, difference
+from evomal.text import plural
+
+_TICK = 0.2  # seconds until the listener is asked again whether to stop
+_GRACE = 10.0  # seconds that the first worker of a new pool waits for the others
+_SILENCE = 20.0  # seconds without a ready worker until the user is told
+_PATIENCE = 600.0  # seconds without a ready worker until the pool gives up
+_OUT_OF_MEMORY = "its worker ran out of memory"
+
+Results = list[tuple[int, Any]]
+
+
+class _Data(NamedTuple):
+    """An object in Ray's object store."""
+
+    value: Any
+    key: int
+    reference: Any
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What every worker builds."""
+
+    number: int
+    build: bytes
+    keys: list[int]
+    references: list[Any]
+
+
+@dataclass(eq=False)
+class _Worker:
+    """What the driver knows of a worker."""
+
+    actor: Any
+    call: Any = None
+    """The result that is waited for, a reference of Ray's; None if it has nothing to do."""
+    since: float = 0.0
+    """When the call was made."""
+    chunks: Sequence[Chunk] | None = None
+    """What it runs; None while it is prepared."""
+    setup: int = 0
+    """The number of the setup that it has or is preparing."""
+    is_ready: bool = False
+    place: tuple[str, str] | None = None
+    """Its device and machine, once it was ready."""
+
+
+class RayPool:
+    """A `WorkerPool` of Ray actors; a lost one is replaced.
+
+    Ray could restart actors and retry their calls itself, but then its errors do not tell why a worker was lost (out of
+    memory, machine lost), and a call has several candidates of which one may be the cause.
+    """
+
+    def __init__(
+        self, size: int, *, resources: dict[str, Any], timeout: float | None, retries: int, patience: float = _PATIENCE
+    ) -> None:
+        import ray
+
+        self.size = size
+        self._ray = ray
+        self._timeout, self._retries, self._patience = timeout, retries, patience
+        self._threads = int(resources["num_cpus"])
+        self._actor = ray.remote(Worker).options(
+            **resources, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )  # fmt: skip
+        self._workers: list[_Worker] = []
+        self._numbers = itertools.count(1)
+        self._data: dict[int, _Data] = {}
+        self._setup: _Setup | None = None
+        self._description: dict[str, Any] | None = None
+        self._failed_starts = 0
+        self._all_expected_until: float | None = None
+        self._last_ready = time.monotonic()
+        self._listener: SearchListener | None = None
+        self._last_said = ""
+        self._said: set[str] = set()
+        self._start()
+
+    @contextlib.contextmanager
+    def reporting_to(self, listener: SearchListener | None) -> Iterator[None]:
+        """A context in which a listener hears of workers and may stop the work; None leaves it as it is."""
+        before = self._listener
+        self._listener, self._last_said = listener or before, ""
+        try:
+            yield
+        finally:
+            self._listener = before
+
+    def close(self) -> None:
+        """End all workers, whatever they are doing; the next call starts new ones."""
+        for worker in self._workers:
+            self._kill(worker)
+        self._workers, self._all_expected_until = [], None
+
+    def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
+        with pickling() as pickled:
+            pickled_build = pickled(functools.partial(build, **options), build.__name__)
+            stored = self._store(data, pickled)
+        keys, setup = [item.key for item in stored], self._setup
+        if setup is not None and (setup.build, setup.keys) == (pickled_build, keys) and self._description is not None:
+            return self._description
+        self._setup = _Setup(next(self._numbers), pickled_build, keys, [item.reference for item in stored])
+        self._description, self._failed_starts = None, 0
+        with self._closed_on_errors():
+            self._start()
+            while not self._are_enough_ready():
+                self._step(None)
+        self._say_who_is_ready()
+        assert self._description is not None
+        return self._description
+
+    def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
+        queue, missing = JobQueue(len(jobs), chunk=chunk, retries=self._retries), len(jobs)
+        with self._closed_on_errors(), pickling() as pickled:
+            self._start()
+            while missing:
+                for worker in self._ready():
+                    if queue and worker.call is None:
+                        worker.chunks = queue.take(self.size)
+                        content = pickled([jobs[index] for index in jobs_in(worker.chunks)], "jobs")
+                        worker.call, worker.since = worker.actor.run.remote(content), time.monotonic()
+                for result in self._step(queue):
+                    missing -= 1
+                    yield result
+        self._say_who_is_ready()
+
+    def say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    def _store(self, data: Sequence[Any], pickled: Callable[[Any, str], bytes]) -> list[_Data]:
+        """The data in Ray's object store; what is not needed any more is removed before new data is added."""
+        self._data = {id(value): self._data[id(value)] for value in data if id(value) in self._data}
+        for value in data:
+            if id(value) not in self._data:
+                self._setup = None  # it refers to the old data
+                content = np.frombuffer(
+                    pickled(value, type(value).__name__.lower()), np.uint8
+                )  # is read without a copy
+                array = np.frombuffer(content, np.uint8)  # workers read it without a copy
+                self._data[id(value)] = _Data(value, next(self._numbers), self._ray.put(array))
+        return [self._data[id(value)] for value in data]
+
+    def _start(self) -> None:
+        self._workers = self._workers or [self._new_worker() for _ in range(self.size)]
+        self._last_ready = time.monotonic()
+
+    def _new_worker(self) -> _Worker:
+        return _Worker(self._actor.remote(self._threads, folders_of_users_code()))
+
+    def _ready(self) -> list[_Worker]:
+        number = None if self._setup is None else self._setup.number
+        return [worker for worker in self._workers if worker.is_ready and worker.setup == number]
+
+    def _are_enough_ready(self) -> bool:
+        ready = len(self._ready())
+        if ready and self._all_expected_until is None:
+            self._all_expected_until = time.monotonic() + _GRACE
+        return ready == self.size or (ready > 0 and time.monotonic() > (self._all_expected_until or 0.0))
+
+    def _step(self, queue: JobQueue | None) -> Results:
+        """Prepare workers that are not, wait a moment, and return the results that have come in."""
+        assert self._setup is not None
+        self._check_stop()
+        for worker in self._workers:
+            if worker.call is None and worker.setup != self._setup.number:
+                worker.setup, worker.is_ready, worker.chunks = self._setup.number, False, None
+                worker.call = worker.actor.prepare.remote(
+                    self._setup.build, self._setup.keys, *self._setup.references
+                )  # fmt: skip
+                worker.since = time.monotonic()
+        results: Results = []
+        for worker in self._answered():
+            results += self._received(worker, queue)
+        for worker in list(self._workers):
+            results += self._checked_time(worker, queue)
+        return results
+
+    def _answered(self) -> list[_Worker]:
+        """Workers that have an answer, after a moment at most."""
+        calls = {worker.call: worker for worker in self._workers if worker.call is not None}
+        if not calls:
+            time.sleep(_TICK)
+            return []
+        self._ray.wait(list(calls), num_returns=1, timeout=_TICK)
+        answered, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        return [calls[call] for call in answered]
+
+    def _received(self, worker: _Worker, queue: JobQueue | None) -> Results:
+        """The results that a worker has sent, if any."""
+        assert self._setup is not None
+        try:
+            answer = self._ray.get(worker.call)
+        except self._ray.exceptions.RayTaskError as error:
+            if self._is_outdated(worker):
+                worker.call = None
+                return []
+            if isinstance(error.cause, MemoryError):
+                return self._lose(worker, _OUT_OF_MEMORY, queue)
+            if isinstance(error.cause, EvomalError):
+                raise error.cause from None
+            raise  # a defect of this program
+        except self._ray.exceptions.RayError as error:
+            return self._lose(worker, reason_of(error), queue)
+        worker.call = None
+        if worker.chunks is not None:
+            return list(zip(jobs_in(worker.chunks), answer, strict=True))
+        if not self._is_outdated(worker):
+            self._admit(worker, answer)
+        return []
+
+    def _is_outdated(self, worker: _Worker) -> bool:
+        """Whether it has prepared a setup that was replaced meanwhile."""
+        return worker.chunks is None and self._setup is not None and worker.setup != self._setup.number
+
+    def _admit(self, worker: _Worker, answer: dict[str, Any]) -> None:
+        """A worker is prepared: its results must be those that the others would have."""
+        worker.is_ready, worker.place = True, (answer["device"], answer["machine"])
+        self._description = self._description or answer["description"]
+        differs = difference(answer["versions"], versions()) or difference(answer["description"], self._description)
+        if differs is not None:
+            raise EvomalError(f"a worker on {answer['machine']} has {differs}, so its numbers could differ")
+
+    def _checked_time(self, worker: _Worker, queue: JobQueue | None) -> Results:
+        """Replace a worker whose time is up."""
+        taken = time.monotonic() - worker.since
+        if worker.call is None:
+            return []
+        if worker.chunks is None:
+            if taken > self._patience and self._ready():
+                self._replace(worker)
+                self.say_once(f"a worker was replaced: it was not ready within {self._patience:g} s")
+        elif self._timeout is not None and taken > self._timeout * len(jobs_in(worker.chunks)):
+            return self._lose(worker, f"it took longer than {self._timeout:g} s", queue)
+        return []
+
+    def _lose(self, worker: _Worker, reason: str, queue: JobQueue | None) -> Results:
+        """Replace a worker that was lost; its jobs are run again or given up."""
+        self._replace(worker)
+        machine = "" if worker.place is None else f" on {worker.place[1]}"
+        if worker.chunks is None or queue is None:
+            self._failed_starts += 1
+            self._say(f"a worker{machine} was lost while it was prepared: {reason}")
+            if self._failed_starts > self._retries + self.size:
+                raise EvomalError(f"workers are lost before they are ready: {reason}")
+            return []
+        self._failed_starts = 0
+        self._say(f"a worker{machine} was lost with {plural(len(jobs_in(worker.chunks)), 'job')}: {reason}")
+        return list(queue.put_back(worker.chunks, reason).items())
+
+    def _replace(self, worker: _Worker) -> None:
+        self._kill(worker)
+        self._workers[self._workers.index(worker)] = self._new_worker()
+
+    def _kill(self, worker: _Worker) -> None:
+        with contextlib.suppress(Exception):  # it may be gone, or the cluster
+            self._ray.kill(worker.actor)
+
+    def _check_stop(self) -> None:
+        """Let the listener stop the work, and stop if there are no workers."""
+        if self._listener is not None:
+            self._listener.on_steps("evaluate", 0)
+        now = time.monotonic()
+        if self._ready():
+            self._last_ready = now
+        elif now - self._last_ready > self._patience:
+            raise EvomalError(f"no worker of the Ray cluster was ready within {self._patience:g} s")
+        elif now - self._last_ready > min(_SILENCE, self._patience / 2):
+            self._say_if_new(f"0 of {self.size} workers: waiting until the cluster has room for one")
+
+    def _say_who_is_ready(self) -> None:
+        places = [worker.place for worker in self._ready() if worker.place is not None]
+        if not places:
+            return
+        devices = ", ".join(f"{count} × {device}" for device, count in Counter(device for device, _ in places).items())
+        machines = sorted({machine for _, machine in places})
+        where = machines[0] if len(machines) == 1 else f"{len(machines)} machines"
+        self._say_if_new(f"{len(places)} of {self.size} workers: {devices} on {where}")
+
+    def _say_if_new(self, sentence: str) -> None:
+        if sentence != self._last_said:
+            self._last_said = sentence
+            self._say(sentence)
+
+    def _say(self, sentence: str) -> None:
+        if self._listener is not None:
+            self._listener.say(sentence)
+
+    @contextlib.contextmanager
+    def _closed_on_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:  # also where a caller stops taking results
+            self.close()
+            raise
+
+
+def reason_of(error: Exception) -> str:
+    """Why a worker was lost, for the record: without process numbers, which differ from run to run."""
+    text = f"{type(error).__name__} {error}"
+    if "OutOfMemory" in text or "running low on memory" in text:
+        return _OUT_OF_MEMORY
+    if "NodeDied" in text or "node has died" in text or "node was terminated" in text:
+        return "its worker's machine was lost"
+    return "its worker died"
