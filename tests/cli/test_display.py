@@ -67,7 +67,7 @@ def test_blocks_within_blocks_give_back_to_each_other():
     assert (outer, inner) == ([SENTENCE], [SENTENCE])
 
 
-def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
+def test_a_process_that_ignores_ctrl_c_keeps_ignoring_it():
     said = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with interruptible(said.append) as interruption:

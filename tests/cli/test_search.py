@@ -166,7 +166,7 @@ def test_bad_requests_get_one_sentence_and_change_nothing(run, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_begun_from_python_is_gone_on_with_from_python(run, tmp_path):  # noqa: F811
+def test_a_run_started_from_python_is_resumed_from_python(run, tmp_path):  # noqa: F811
     from evomal.runs.run_loop import search
     from tests.engine.populations import regression
 

@@ -300,7 +300,7 @@ def looped(tmp_path_factory):
         (torch.OutOfMemoryError("tried to allocate 2.00 GiB"), "evaluate failed: tried to allocate 2.00 GiB"),
     ],
 )
-def test_a_candidate_that_raises_is_recorded_and_the_others_go_on(run, looped, tmp_path, monkeypatch, error, sentence):  # noqa: F811
+def test_a_raising_candidate_is_recorded_and_the_others_continue(run, looped, tmp_path, monkeypatch, error, sentence):  # noqa: F811
     with RunStore.read(looped) as store:
         usual = store.candidates(0)
     victim = next(candidate for candidate in usual if candidate.state is State.EVALUATED)
@@ -331,7 +331,7 @@ def test_a_candidate_that_raises_is_recorded_and_the_others_go_on(run, looped, t
         ("gp-lfl", "the training loss or its gradient was not finite at step 2"),
     ],
 )
-def test_a_candidate_whose_training_is_not_finite_is_recorded_and_the_others_go_on(run, tmp_path, method, sentence):  # noqa: F811
+def test_a_candidate_whose_training_is_not_finite_is_recorded_and_the_others_continue(run, tmp_path, method, sentence):  # noqa: F811
     save_loss(ExpressionLoss(EXPLOSIVE, kind="regression"), tmp_path / "explosive.json")
     options = ["--seed-with", tmp_path / "explosive.json", "--method", method, "--set", "filters=symbolic"]
     code, out, _ = run(*search_arguments(tmp_path / "run", *options))

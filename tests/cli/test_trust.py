@@ -154,7 +154,7 @@ def test_here_instead_of_on_its_cluster_a_run_is_resumed_without_a_word(run, tmp
     assert not is_called()
 
 
-def test_whoever_else_looks_at_a_run_runs_and_calls_nothing(run, evil, listening):  # noqa: F811
+def test_commands_that_only_read_a_run_neither_run_its_code_nor_contact_its_address(run, evil, listening):  # noqa: F811
     address, is_called = listening
     source = {"tasks": [f"{evil}:task"], "model": None, "hardships": NO_HARDSHIPS}
     folder = on_a_cluster(evil.parent / "run", address, source=source)

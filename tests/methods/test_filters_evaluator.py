@@ -105,7 +105,7 @@ def test_an_outcome_does_not_depend_on_company_or_time():
 
 
 @pytest.mark.parametrize("stage", ["gradient_norms", "optimise", "gains", "evaluate"])
-def test_one_that_fails_is_recorded_and_the_others_go_on(stage, monkeypatch):
+def test_a_candidate_that_fails_is_recorded_and_the_others_continue(stage, monkeypatch):
     subject = evaluator()
     usual = getattr(engine_of(subject), stage)
 
@@ -120,7 +120,7 @@ def test_one_that_fails_is_recorded_and_the_others_go_on(stage, monkeypatch):
     assert found[1].sentence.endswith("failed: no memory left")
 
 
-def test_a_remembered_record_goes_on_identically():
+def test_an_evaluator_with_a_replayed_record_continues_identically():
     def search(subject, generations, record=()):
         strategy = make(GeneticSearch, seed=3, population=6, generations=3)
         told = []

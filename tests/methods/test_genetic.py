@@ -61,7 +61,7 @@ def test_the_same_seed_and_outcomes_give_the_same_proposals(seed):
 
 
 @pytest.mark.parametrize("told_before", [1, 4, 8])
-def test_a_search_rebuilt_from_recorded_outcomes_goes_on_alike(told_before):
+def test_a_search_rebuilt_from_recorded_outcomes_continues_identically(told_before):
     whole, told = run(search(population=12), 9)
     rebuilt = search(population=12)
     for outcomes_of_generation in told[:told_before]:

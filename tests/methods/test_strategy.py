@@ -59,7 +59,7 @@ def test_what_is_asked_can_be_changed_without_harm(make):
     assert strategy.ask() == other.ask()
 
 
-def test_a_strategy_rebuilt_and_told_again_goes_on_alike(make):
+def test_a_strategy_rebuilt_from_its_results_continues_identically(make):
     whole, told = run(make(), 3)
     rebuilt = make()
     for generation in range(3):

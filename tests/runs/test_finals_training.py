@@ -172,7 +172,7 @@ def test_a_budget_ends_the_generations_but_not_without_a_final(tmp_path):
     assert (tmp_path / "parts" / "best.json").read_bytes() == (tmp_path / "whole" / "best.json").read_bytes()
 
 
-def test_a_rival_that_diverges_has_no_score_and_the_search_goes_on():
+def test_a_rival_that_diverges_has_no_score_and_the_search_continues():
     result = run(lr=1e12, generations=1)
     assert result.rivals["mse"] == math.inf
     assert "mse diverged" in "".join(text for _, text in evomal.runs.results.summary_lines(result))

@@ -49,7 +49,7 @@ def test_every_bit_comes_back_in_order(tmp_path):
     assert "seconds" not in "".join(lines)
 
 
-def test_a_search_that_goes_on_has_its_final_later(tmp_path):
+def test_a_resumed_search_has_its_finals_at_its_end(tmp_path):
     with RunStore.create(tmp_path, SETTINGS) as store:
         store.write_trials(RIVALS)
         store.write_chunk(0, chunk_of(0))
@@ -82,7 +82,7 @@ def test_damage_is_noticed(tmp_path, statement, sentence):
     assert "1 generation and 10 candidates of it can still be read" in str(caught.value)
 
 
-def test_a_record_of_the_first_version_is_read_but_not_gone_on_with(tmp_path):
+def test_a_record_of_the_first_version_is_read_but_not_resumed(tmp_path):
     written(tmp_path, 2)
     edited(tmp_path, "DROP TABLE trials", "PRAGMA user_version = 1")
     with RunStore.read(tmp_path) as store:

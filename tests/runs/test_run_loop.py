@@ -97,7 +97,7 @@ def test_another_search_is_refused_with_what_differs(tmp_path):
     assert (tmp_path / "run.sqlite").read_bytes() == before
 
 
-def test_budgets_end_a_search_that_can_go_on(tmp_path):
+def test_a_search_that_a_budget_ended_can_be_resumed(tmp_path):
     short = run(tmp_path, max_evaluations=1)
     assert "candidates were evaluated, and 1 are allowed" in short.ending
     assert len(short.history) < 3
@@ -136,7 +136,7 @@ def test_settings_are_given_once():
         search(regression(), method="evomall")
 
 
-def test_by_force_a_search_goes_on_and_its_record_says_over_what(tmp_path):
+def test_a_search_resumed_by_force_records_what_differed(tmp_path):
     class StoppedError(Exception):
         pass
 

@@ -123,7 +123,7 @@ def test_extreme_floats_come_back(tmp_path):
     assert {tuple(map(bits, row.weights)) for row in found} == {tuple(map(bits, extremes))}
 
 
-def test_a_run_goes_on_where_it_was(tmp_path):
+def test_a_run_is_resumed_where_it_stopped(tmp_path):
     written(tmp_path / "run", 3)
     written(tmp_path / "run", 6, begin=3)
     written(tmp_path / "whole", 6)
