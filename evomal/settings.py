@@ -324,9 +324,27 @@ class SearchSettings(BaseModel):
             changes[key] = value if field is None else _read(value, field.annotation)
         return self.with_changes(**changes)
 
+    def as_texts(self) -> dict[str, str]:
+        """All settings as texts that `with_texts` reads.
+
+        Example:
+            >>> SearchSettings(initial_height=(1, 3)).as_texts()["initial_height"]
+            '1,3'
+        """
+        return {name: setting_text(value) for name, value in self}
+
     def recipe_changes(self) -> dict[str, Any]:
         """The settings of the training recipe that replace the task's own."""
         return {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+
+
+def setting_text(value: Any) -> str:
+    """The value of a setting as `with_texts` reads it."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ",".join(map(setting_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)

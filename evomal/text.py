@@ -3,6 +3,9 @@
 import html
 import re
 import unicodedata
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
 from typing import Any
 
 LONGEST_FORMULA = 1_200
@@ -26,6 +29,27 @@ def short_repr(value: Any, length: int = 60) -> str:
         return shorten(repr(value), length)
     except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits to be printed
         return "something too large to show"
+
+
+def value_text(value: Any, length: int = 120, *, depth: int = 4) -> str:
+    """Returns a recorded value as people read it, on one line: lists with commas, nested values to some depth.
+
+    Example:
+        >>> value_text({"lr": 0.1, "milestones": [100, 135], "nesterov": True, "seed": None})
+        'lr 0.1, milestones 100, 135, nesterov true, seed none'
+    """
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "…"
+    inner = partial(value_text, length=length, depth=depth - 1)
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{name} {inner(entry)}" for name, entry in islice(value.items(), length))
+    elif isinstance(value, list | tuple):
+        text = ", ".join(map(inner, value[:length])) or "none"
+    elif isinstance(value, float):
+        text = f"{value:.6g}"
+    else:
+        text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return shorten(text, length)
 
 
 def one_line(error: BaseException, length: int = 300) -> str:

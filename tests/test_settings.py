@@ -476,6 +476,12 @@ def test_settings_are_printed_as_what_they_change():
     assert eval(repr(SearchSettings.preset("quick"))) == SearchSettings.preset("quick")
 
 
+def test_every_setting_comes_back_from_its_text():
+    settings = SearchSettings(filters=(), lr=0.1, nesterov=False, max_time="90s", metric="mae", chunk=3)
+    texts = [f"{key}={value}" for key, value in settings.as_texts().items()]
+    assert SearchSettings.preset("quick").with_texts(texts) == settings
+
+
 def test_every_setting_is_described():
     found = {entry.name: entry for entry in describe()}
     assert list(found) == list(SearchSettings.model_fields)

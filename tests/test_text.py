@@ -13,6 +13,7 @@ from evomal.text import (
     printable,
     short_repr,
     shorten,
+    value_text,
 )
 
 
@@ -104,3 +105,17 @@ def test_the_message_of_an_error_is_one_line():
     assert one_line(ValueError("first\n  second")) == "first second"
     assert one_line(ValueError("abcdef"), 3) == "abc"
     assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+
+
+def test_recorded_values_are_one_short_line():
+    assert value_text({"lr": 0.1, "steps": [1, 2], "nesterov": True}) == "lr 0.1, steps 1, 2, nesterov true"
+    assert (value_text([]), value_text(None), value_text(1 / 3), value_text("a")) == ("none", "none", "0.333333", "a")
+    assert value_text("x" * 50, 10) == "x" * 9 + "…"
+    assert value_text({str(number): number for number in range(10**5)}, 20) == "0 0, 1 1, 2 2, 3 3,…"
+
+
+def test_nested_values_are_shown_to_some_depth():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert value_text({"a": nested}) == "a …"

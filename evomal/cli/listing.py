@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from evomal.cli.options import AsJson, DataFolder, echo, echo_json
-from evomal.text import plural, printable, shorten
+from evomal.text import plural, printable, shorten, value_text
 
 if TYPE_CHECKING:
     from evomal.runs import Run
@@ -31,7 +31,7 @@ def list_losses(as_json: AsJson = False) -> None:
         return
     console = Console(highlight=False)
     for entry in rows:
-        shown = "".join(f"  {name}={_plain(value)}" for name, value in entry["options"].items())
+        shown = "".join(f"  {name}={value_text(value)}" for name, value in entry["options"].items())
         console.print(f"[bold]{entry['name']}[/bold]{shown}", soft_wrap=True)
         for line in (entry["formula"], entry["purpose"]):
             console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
@@ -84,7 +84,7 @@ def list_models(as_json: AsJson = False) -> None:
         return
     console = Console(highlight=False)
     for name, model in MODELS.items():
-        shown = "".join(f"  {option}={_plain(value)}" for option, value in model.options.items())
+        shown = "".join(f"  {option}={value_text(value)}" for option, value in model.options.items())
         console.print(f"[bold]{name}[/bold]{shown}", soft_wrap=True)
         console.print(_indented(f"{model.purpose} ({model.citation})"), style="dim")
 
@@ -170,7 +170,3 @@ def data_path(
 
 def _indented(text: str) -> str:
     return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ")
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evomal.errors import InputError
-from evomal.settings import SearchSettings, describe, preset_of_file
+from evomal.settings import SearchSettings, describe, preset_of_file, setting_text
 from evomal.text import printable
 
 if TYPE_CHECKING:
@@ -32,16 +32,10 @@ def settings_help() -> str:
     """Returns the settings that `--set` takes, one paragraph each, for the end of a help text."""
     paragraphs = ["Settings for --set, with their defaults in the preset quick:"]
     for setting in describe():
-        quick, paper = (_setting_text(setting.presets[preset]) for preset in ("quick", "paper"))
+        quick, paper = (setting_text(setting.presets[preset]) for preset in ("quick", "paper"))
         default = f" ({quick})" if quick == paper else f" ({quick}; paper: {paper})"
         paragraphs.append(f"{setting.name}{'' if quick == 'none' else default}: {setting_help(setting.name)}")
     return "\n\n".join(paragraphs)
-
-
-def _setting_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    return "none" if value is None else str(value).lower()
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -71,7 +71,7 @@ def show_estimate(
         model = task.record.get("model", "own model")
         _row("task", f"{task.name}, {model}: {task.kind}, {len(task.train)} training rows, {task.metric.name}")
     _row("method", f"{method}, seed {seed}: {expected.generations} generations of {expected.population}")
-    _row("settings", ", ".join(f"{key}={_plain(value)}" for key, value in values.items() if value is not None))
+    _row("settings", ", ".join(f"{key}={value}" for key, value in settings.as_texts().items() if value != "none"))
     _row("device", f"{expected.device}; {expected.plan}")
     parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in expected.stages.items())
     _row("time", f"about {_duration(expected.seconds)} ({parts}); budgets may end it sooner")
@@ -92,10 +92,6 @@ def _row(label: str, text: str) -> None:
     )
     first, *others = lines or [""]
     echo(f"{label:<{_LABEL}}{first}", *others)
-
-
-def _plain(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _duration(seconds: float) -> str:

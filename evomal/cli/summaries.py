@@ -80,7 +80,7 @@ def behaviour_lines(found: Behaviours) -> Iterator[str]:
             yield shorten(f"  with ε = 1e-7 it is {places}", WIDTH)
         numeric = sum(push.how == "numeric" for push in loss.deltas)
         if numeric:
-            yield f"  {numeric} of {len(loss.deltas)} are numbers, as SymPy found no formula"
+            yield f"  {numeric} of {len(loss.deltas)} are numeric: SymPy found no formula"
     yield from _more(len(found.losses))
 
 
@@ -134,13 +134,13 @@ def front_lines(data: Front) -> Iterator[str]:
     if not data.points:
         yield NOTHING_TRAINED
         return
-    trained = f"{len(data.points)} losses trained with" if len(data.points) > 1 else "one loss trained with"
+    trained = f"{len(data.points)} losses trained" if len(data.points) > 1 else "one loss trained"
     run, best = data.run, len(data.best)
     yield f"{run.task}, {run.method}: {trained}, {best} on the front of size and {run.metric}"
     if len(data.points) > 1 and data.points[0].size == data.points[-1].size:
-        yield "all of them have the same size, so that the front is the best one"
+        yield "all have the same size, so the front is the best one"
     if data.unsized:
-        yield f"{data.unsized} more are no formulas, so that they have no size"
+        yield f"{data.unsized} more are not formulas and have no size"
     shown = data.best[-_MOST_FORMULAS:]  # the fittest
     if len(shown) < len(data.best):
         yield f"  … {len(data.best) - len(shown)} smaller …"
@@ -227,7 +227,7 @@ def rate_lines(found: RateCurves) -> Iterator[str]:
     for name in found.lines:
         best = found.best(name)
         if best is None:
-            yield f"{_loss_name(name)}: at every rate something diverged, or nothing was found"
+            yield f"{_loss_name(name)}: a training diverged at every rate, or no loss was found"
         else:
             value = _metric_with_deviation(best.mean, best.deviation, first.metric)
             yield f"{_loss_name(name)}: best at {best.rate:g}, {value}"

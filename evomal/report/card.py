@@ -28,6 +28,7 @@ from evomal.text import (
     escape_markdown,
     printable,
     shorten,
+    value_text,
 )
 from evomal.units import Units
 from evomal.verdict.contestants import SEARCHES
@@ -109,7 +110,7 @@ class Card:
     def provenance_entries(self) -> list[tuple[str, str]]:
         """Returns the provenance as names and shortened values."""
         shown = [
-            (shorten(name, _LONGEST_ENTRY), shorten(_text(value), _LONGEST_ENTRY))
+            (shorten(name, _LONGEST_ENTRY), value_text(value, _LONGEST_ENTRY))
             for name, value in self.provenance.items()
         ]
         hidden = len(shown) - _MOST_ENTRIES
@@ -117,7 +118,7 @@ class Card:
 
     def option_entries(self) -> list[tuple[str, str]]:
         """Returns the options as names and values."""
-        return [(name, shorten(_text(value), _LONGEST_ENTRY)) for name, value in self.options.items()]
+        return [(name, value_text(value, _LONGEST_ENTRY)) for name, value in self.options.items()]
 
     def parameter_entries(self) -> list[tuple[str, str]]:
         """Returns the first parameters as names and values."""
@@ -222,16 +223,6 @@ def _beside(path: Path, name: str) -> str | None:
     return None
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-    if isinstance(value, list):
-        return " ".join(map(_text, value[:_LONGEST_ENTRY]))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
 def markdown_text(card: Card, figure: str | None = None) -> str:
     """Returns the card as Markdown; `figure` is the path of the figure, relative to the Markdown file."""
     latex = card.shown_latex()
@@ -270,7 +261,7 @@ def terminal_lines(card: Card) -> Iterator[str]:
         yield from _row("written", card.written)
     if card.parameters:
         yield from _row("parameters", ", ".join(f"{value:.4g}" for _, value in card.parameters))
-    yield from _row("options", ", ".join(f"{name}={value}" for name, value in card.option_entries()))
+    yield from _row("options", "; ".join(f"{name}={value}" for name, value in card.option_entries()))
     yield ""
     for found in card.shape.range_of_validity:
         yield from _row(f"{'yes' if found.holds else 'no':<5}{found.name}", found.sentence, label_width=_PROPERTY)

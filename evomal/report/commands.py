@@ -91,11 +91,6 @@ def recorded_settings(run: Run) -> SearchSettings:
     return SearchSettings(**values)
 
 
-def as_texts(settings: SearchSettings) -> dict[str, str]:
-    """Every setting in the form of `--set`."""
-    return {key: _text(value) for key, value in settings}
-
-
 def _checked(words: object, commands: Sequence[str]) -> list[str]:
     """The words of one of these evomal commands; none for anything else."""
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
@@ -105,10 +100,10 @@ def _checked(words: object, commands: Sequence[str]) -> list[str]:
 
 def _nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
     """The preset that differs in the fewest settings, with those."""
-    mine = as_texts(settings)
+    mine = settings.as_texts()
     differing = {}
     for name in PRESETS:
-        preset = as_texts(SearchSettings.preset(name))
+        preset = SearchSettings.preset(name).as_texts()
         differing[name] = {key: value for key, value in mine.items() if value != preset[key]}
     nearest = min(differing, key=lambda name: len(differing[name]))
     return nearest, differing[nearest]
@@ -141,11 +136,3 @@ def _conditions(run: Run, settings: SearchSettings, folder: str) -> str:
         added.append(f"--device {device}")
     elsewhere = f"; on a machine with other cores or devices, add {' '.join(added)}" if added else ""
     return f"given in the folder {folder}{elsewhere}"
-
-
-def _text(value: Any) -> str:
-    if value is None or value == ():
-        return "none"
-    if isinstance(value, tuple):
-        return ",".join(map(_text, value))
-    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)

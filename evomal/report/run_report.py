@@ -1,6 +1,5 @@
 """The data of a report on one run, several runs, or a comparison with its searches."""
 
-import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from evomal.methods.candidates import State
 from evomal.report.best_losses import BestLosses, best_losses
 from evomal.report.commands import (
     RepeatCommand,
-    as_texts,
     compare_command,
     recorded_settings,
     repeat_command,
@@ -24,7 +22,7 @@ from evomal.report.commands import (
 from evomal.report.loss_table import ShownFormula, run_name, shown_formula
 from evomal.runs.reading import Run, Runs, RunState, read_runs
 from evomal.tasks.metrics import named_value
-from evomal.text import plural, shorten
+from evomal.text import plural, shorten, value_text
 from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
 
@@ -44,7 +42,9 @@ class RunSettings:
         """Returns the settings that all runs share; an asterisk marks those that differ from the preset."""
         changed = {key for command in self.commands for key in command.changes}
         shared = _shared([_settings(run) for run in self.runs])
-        return [(f"{key} *" if key in changed else key, shown_entry(value)) for key, value in shared.items()]
+        return [
+            (f"{key} *" if key in changed else key, value_text(value, LONGEST_ENTRY)) for key, value in shared.items()
+        ]
 
     def sentence(self) -> str:
         """Names the closest preset, and the settings that differ between runs."""
@@ -57,7 +57,9 @@ class RunSettings:
 
     def task_entries(self) -> list[tuple[str, str]]:
         """Returns the recorded properties of the data and the training recipe that all runs share."""
-        return [(key, shown_entry(value)) for key, value in _shared([_task(run) for run in self.runs]).items()]
+        return [
+            (key, value_text(value, LONGEST_ENTRY)) for key, value in _shared([_task(run) for run in self.runs]).items()
+        ]
 
     def environment_entries(self) -> list[tuple[str, str]]:
         """Returns versions, device and threads as recorded; where runs differ, all values."""
@@ -67,13 +69,13 @@ class RunSettings:
             found = {key: run.settings.get(key) for key in _ENVIRONMENT if key in run.settings}
             found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
             for key, value in found.items():
-                recorded.setdefault(key, []).append(shown_entry(value))
+                recorded.setdefault(key, []).append(value_text(value, LONGEST_ENTRY))
         return [(key, shorten(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
 
 
 def _settings(run: Run) -> dict[str, Any]:
     try:
-        return {key: value.replace(",", ", ") for key, value in as_texts(recorded_settings(run)).items()}
+        return {key: value.replace(",", ", ") for key, value in recorded_settings(run).as_texts().items()}
     except (EvomalError, KeyError, TypeError, ValueError):
         found = run.settings.get("settings")
         return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
@@ -99,15 +101,6 @@ def _shared(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _differing(every: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({key for one in every for key in one} - set(_shared(every)))
-
-
-def shown_entry(value: Any) -> str:
-    """Returns a recorded value on one line."""
-    if isinstance(value, Mapping):
-        return shorten(", ".join(f"{key} {shown_entry(inner)}" for key, inner in value.items()), LONGEST_ENTRY)
-    if isinstance(value, (list, tuple)):
-        return shorten(", ".join(map(shown_entry, value[:LONGEST_ENTRY])) or "none", LONGEST_ENTRY)
-    return shorten(value if isinstance(value, str) else "none" if value is None else json.dumps(value), LONGEST_ENTRY)
 
 
 @dataclass(frozen=True)
@@ -206,7 +199,7 @@ class RunReport:
             shown = named_value(run.value(best), run.metric) if math.isfinite(best) else "none"
             rows.append(
                 (
-                    _relative(run.folder, self.folder), run.task, run.method, shown_entry(run.seed),
+                    _relative(run.folder, self.folder), run.task, run.method, value_text(run.seed, LONGEST_ENTRY),
                     str(run.state), str(run.generations), str(len(run.trained)), shown,
                 )
             )  # fmt: skip

@@ -125,7 +125,7 @@ def test_behaviour_says_what_happens_at_both_ends(run, tmp_path, learned):  # no
 @pytest.mark.parametrize(
     ("expression", "remark"),
     [
-        ("add(" * 40 + "mul(f, y)" + ", f)" * 40, "  4 of 4 are numbers, as SymPy found no formula"),
+        ("add(" * 40 + "mul(f, y)" + ", f)" * 40, "  4 of 4 are numeric: SymPy found no formula"),
         ("abs(log(mul(y, f)))", "  with ε = 1e-7 it is -1 (target, zero error)"),
     ],
     ids=["large", "epsilon"],

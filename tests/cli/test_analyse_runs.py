@@ -139,7 +139,7 @@ def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noq
         "    filter 0.5, evaluate 1.5",
     ]
     assert said("front", runs / "b") == [
-        "planted, linear, evomal: one loss trained with, 1 on the front of size and mse",
+        "planted, linear, evomal: one loss trained, 1 on the front of size and mse",
         "  size   4         6  abs(sub(f, y))",
     ]
     assert said("ancestry", runs / "b") == [

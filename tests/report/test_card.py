@@ -57,7 +57,7 @@ def test_class_weights_say_how_many_classes_there_are(tmp_path):
     save_loss(ExpressionLoss("mul(y, f)", weight=[1.0, 2.0, 0.5]), tmp_path / "a.json")
     card = loss_card(tmp_path / "a.json")
     assert card.shape.classes == 3
-    assert ("weight", "1 2 0.5") in card.option_entries()
+    assert ("weight", "1, 2, 0.5") in card.option_entries()
 
 
 @pytest.mark.parametrize("name", EVERY_KIND)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evomal.report.commands import as_texts, beside, compare_command, repeat_command
+from evomal.report.commands import beside, compare_command, repeat_command
 from evomal.runs.reading import read_runs
 from evomal.settings import SearchSettings
 from tests.figures.records import record, row
@@ -48,12 +48,6 @@ def test_settings_are_compared_with_the_nearest_preset(tmp_path):
         "population": "7", "initial_height": "1,3", "meta_lr": "1e-05", "filters": "dead", "seed_with": "ce,a b.json",
     }  # fmt: skip
     assert SearchSettings.preset("paper").with_texts([f"{k}={v}" for k, v in command.changes.items()]) == settings
-
-
-def test_every_setting_comes_back_from_its_text():
-    settings = SearchSettings(filters=(), lr=0.1, nesterov=False, max_time="90s", metric="mae", chunk=3)
-    texts = [f"{key}={value}" for key, value in as_texts(settings).items()]
-    assert SearchSettings.preset("quick").with_texts(texts) == settings
 
 
 def test_what_the_machine_decided_is_said(tmp_path):
