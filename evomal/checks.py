@@ -79,6 +79,22 @@ def whole_number(name: str, value: Any, *, at_least: int | None = None, at_most:
     return number
 
 
+LARGEST_SEED = 2**63 - 1
+"""The largest whole number that a record can hold."""
+
+# What may be asked for. More would fill the memory, or is a slip of the hand.
+MOST_STEPS = 10**9
+MOST_SEEDS = 10_000
+MOST_POINTS = 10_001
+MOST_CLASSES = 1_000_000
+MOST_THREADS = 1_024
+
+
+def seed_number(value: Any, name: str = "seed") -> int:
+    """Returns the value as an `int`; it must be a whole number that can be a seed and be recorded."""
+    return whole_number(name, value, at_least=0, at_most=LARGEST_SEED)
+
+
 def finite_number(
     name: str, value: Any, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
 ) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from evomal.checks import whole_number
+from evomal.checks import seed_number
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -69,5 +69,5 @@ def _gpus(device: torch.device) -> list[int]:
 
 def _entropy(seed: int, purpose: tuple[str | int, ...]) -> int:
     # repr keeps ("a", "b") apart from ("ab",) and 1 apart from "1"; Python's own hash differs between processes.
-    digest = hashlib.sha256(repr((whole_number("seed", seed), *purpose)).encode()).digest()
+    digest = hashlib.sha256(repr((seed_number(seed), *purpose)).encode()).digest()
     return int.from_bytes(digest[:16], "big")

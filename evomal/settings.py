@@ -113,6 +113,11 @@ def _cluster(address: str) -> str:
 
 
 _Count = Annotated[int, Field(ge=1, le=10**9)]
+"""Of steps or generations, which take time and no memory: a search may be meant to end by its budget."""
+_Many = Annotated[int, Field(ge=1, le=100_000)]
+"""Of candidates or samples that are in memory at once."""
+_Few = Annotated[int, Field(ge=1, le=1_024)]
+"""Of steps that are differentiated through together, of seeds, threads or workers."""
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
@@ -138,9 +143,9 @@ class SearchSettings(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    population: _Count = Field(25, description="Number of candidates per generation.")
+    population: _Many = Field(25, description="Number of candidates per generation.")
     generations: _Count = Field(50, description="Number of generations. May be changed when a run is resumed.")
-    tournament: _Count = Field(4, description="Number of candidates that are drawn for each tournament.")
+    tournament: _Many = Field(4, description="Number of candidates that are drawn for each tournament.")
     crossover: _Share = Field(0.7, description="Share of children that are made by crossover.")
     mutation: _Share = Field(0.25, description="Share of children that are made by mutation; the rest are copies.")
     elitism: _Share = Field(
@@ -156,7 +161,7 @@ class SearchSettings(BaseModel):
 
     meta_steps: _Count = Field(250, description="Meta steps, which optimise the weights of each candidate.")
     meta_lr: _Positive = Field(1e-3, description="Learning rate of the meta steps.")
-    inner_steps: _Count = Field(1, description="Training steps through which each meta step differentiates.")
+    inner_steps: _Few = Field(1, description="Training steps through which each meta step differentiates.")
 
     training_steps: _Count = Field(500, description="Training steps that measure the fitness of a candidate.")
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser of the trainings.")
@@ -167,7 +172,7 @@ class SearchSettings(BaseModel):
     batch_size: _Count | None = Field(None, description="Samples per training step; by default the task's.")
 
     filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
-    filter_samples: _Count = Field(100, description="Samples on which the filters look at a candidate.")
+    filter_samples: _Many = Field(100, description="Samples on which the filters look at a candidate.")
     filters: _Filters = Field(get_args(Filter), description="Filters that are applied; any of them can be left out.")
     activation: Literal["identity", "softplus"] = Field(
         "identity", description="Function that is applied to the output of an expression."
@@ -178,12 +183,12 @@ class SearchSettings(BaseModel):
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = Field(
         (), description="Losses that the first generation begins with: names or loss files, comma-separated."
     )
-    finalists: Annotated[int, Field(ge=0, le=10**9)] = Field(
+    finalists: Annotated[int, Field(ge=0, le=100_000)] = Field(
         0,
         description="Number of best distinct candidates that are trained again with fresh seeds, beside the rivals; "
         "the one with the lowest mean is the result. 0: the best single training decides, as in the paper.",
     )
-    final_seeds: _Count = Field(3, description="Number of fresh seeds for each finalist and rival.")
+    final_seeds: _Few = Field(3, description="Number of fresh seeds for each finalist and rival.")
     final_steps: _Count | None = Field(
         None, description="Training steps of comparisons; by default those of the task's recipe."
     )
@@ -202,10 +207,10 @@ class SearchSettings(BaseModel):
         "auto",
         description="Whether candidates are trained together or one after the other; auto: chosen by a fixed rule.",
     )
-    chunk: _Count | None = Field(
+    chunk: _Many | None = Field(
         None, description="Candidates that are trained together; by default chosen by a fixed rule."
     )
-    threads: _Count | None = Field(
+    threads: _Few | None = Field(
         None, description="Threads of each computing process; by default all, or one for a Ray worker."
     )
     deterministic: bool = Field(False, description="Whether CUDA uses deterministic algorithms only, which are slower.")
@@ -215,7 +220,7 @@ class SearchSettings(BaseModel):
         None,
         description="Address of a Ray cluster as HOST:PORT, or auto; by default a cluster is started on this machine.",
     )
-    workers: _Count | None = Field(
+    workers: _Few | None = Field(
         None, description="Number of Ray workers; by default as many as the cluster has room for."
     )
     gpus_per_worker: _NotNegative | None = Field(

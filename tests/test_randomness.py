@@ -35,6 +35,13 @@ def test_a_seed_is_whole(seed):
     assert draw("a", seed=np.int64(3)) == draw("a", seed=3)
 
 
+@pytest.mark.parametrize(("seed", "rule"), [(-1, "at least 0"), (2**63, f"at most {2**63 - 1}")])
+def test_a_seed_can_be_recorded(seed, rule):
+    with pytest.raises(InputError, match=f"^seed must be {rule} but got {seed}$"):
+        generator(seed, "a")
+    draw("a", seed=2**63 - 1)
+
+
 def test_torch_generators_follow_the_same_rule():
     draws = [torch.rand((), generator=torch_generator(0, *purpose)) for purpose in (("a",), ("a",), ("b",))]
     assert draws[0] == draws[1] != draws[2]

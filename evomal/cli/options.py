@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evomal.checks import MOST_SEEDS
 from evomal.errors import InputError
 from evomal.settings import SearchSettings, describe, preset_of_file, setting_text
 from evomal.text import printable
@@ -72,7 +73,9 @@ GpusPerWorker = Annotated[float | None, typer.Option(help=setting_help("gpus_per
 
 # Trainings
 Device = Annotated[str, typer.Option(help=setting_help("device"))]
-Seeds = Annotated[int, typer.Option(help="Number of evaluation seeds.", min=1, rich_help_panel=TRAININGS)]
+Seeds = Annotated[
+    int, typer.Option(help="Number of evaluation seeds.", min=1, max=MOST_SEEDS, rich_help_panel=TRAININGS)
+]
 Steps = Annotated[
     int | None, typer.Option(help="Number of training steps (default: the task's).", rich_help_panel=TRAININGS)
 ]

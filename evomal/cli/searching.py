@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evomal.checks import LARGEST_SEED
 from evomal.cli.options import (
     Address,
     AsJson,
@@ -106,7 +107,7 @@ def search_losses(
     model: Model = None,
     method: Annotated[str, typer.Option(help="The search method (see evomal methods).")] = "evomal",
     preset: Preset = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=LARGEST_SEED)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
     config: Config = None,
     changes: Annotated[

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 from torch import Tensor, nn
 
-from evomal.checks import one_of, whole_number
+from evomal.checks import MOST_POINTS, one_of, seed_number, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
 from evomal.engine.resolve import OPTIMIZERS, check_model, initial_model, make_optimizer, resolve_device, resolve_loss
@@ -269,10 +269,13 @@ def train(
     where = resolve_device(device)
     check_precision(precision, where)
     one_of("optimizer", optimizer, OPTIMIZERS)
-    whole_number("curve_points", curve_points, at_least=1)
+    seed_number(seed)
+    whole_number("curve_points", curve_points, at_least=1, at_most=MOST_POINTS)
     tasks = [task] if isinstance(task, Task) else list(task)
     if not tasks:
         raise InputError("at least one task must be given but got none")
+    if not all(isinstance(one, Task) for one in tasks):
+        raise InputError("tasks must be a Task or several: load one by its name with load_task")
     trainings = []
     for one in tasks:  # all are checked before the first is trained
         checked = dataclasses.replace(one.recipe, **changes)

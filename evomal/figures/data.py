@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from evomal.checks import whole_number
+from evomal.checks import MOST_SEEDS, MOST_STEPS, whole_number
 from evomal.engine import Score, train
 from evomal.errors import InputError
 from evomal.figures.style import FloatArray
@@ -104,9 +104,9 @@ def trained_models(
 
     `settings` are those of `evomal.train`; see also `TrainingOptions`.
     """
-    whole_number("seeds", seeds, at_least=1)
+    whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
     if settings.get("steps") is not None:
-        whole_number("steps", settings["steps"], at_least=1)
+        whole_number("steps", settings["steps"], at_least=1, at_most=MOST_STEPS)
     if not losses:
         raise InputError("at least one loss must be given but got none")
     first = EVALUATION_SEEDS if seed is None else seed

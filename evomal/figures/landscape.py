@@ -38,6 +38,7 @@ Direction = dict[str, Tensor]
 
 UNMOVED = "biases, and the parameters and statistics of normalisation, do not move"
 """As in Li et al.: parameters of one dimension have no filters."""
+_MOST_POINTS = 1001  # two directions have the square of that
 _BATCH = 1024
 _TASK_LOSS_NAMES = {"classification": "cross-entropy", "multilabel": "cross-entropy", "regression": "squared error"}
 
@@ -132,7 +133,7 @@ def landscapes(
     """
     one_of("of", of, get_args(Height))
     whole_number("samples", samples, at_least=1)
-    whole_number("points", points, at_least=3)
+    whole_number("points", points, at_least=3, at_most=_MOST_POINTS)
     if points % 2 == 0:
         raise InputError(f"points must be odd, so that the trained weights are one of them, but got {points}")
     if not 0 < radius < np.inf:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import whole_number
+from evomal.checks import MOST_CLASSES, MOST_POINTS, whole_number
 from evomal.figures import style
 from evomal.figures.data import single_precision, with_gradient
 from evomal.figures.loss_properties import Line, Property, properties_of, scanned
@@ -124,8 +124,8 @@ def output_curve(name: str, loss: Loss, y: int, probabilities: FloatArray, *, cl
 
 def shape_positions(kind: Kind, *, points: int, classes: int) -> FloatArray:
     """Return the probabilities, or errors, at which losses of a kind are sampled."""
-    whole_number("points", points, at_least=3)
-    whole_number("classes", classes, at_least=2)
+    whole_number("points", points, at_least=3, at_most=MOST_POINTS)
+    whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
     if kind == "regression":
         return np.linspace(-_LARGEST_ERROR, _LARGEST_ERROR, points)
     return np.linspace(_SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY, points)

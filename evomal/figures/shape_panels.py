@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evomal.checks import unknown_name, whole_number
+from evomal.checks import MOST_POINTS, unknown_name, whole_number
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import single_precision, table, with_gradient
@@ -225,7 +225,7 @@ class Surfaces:
 
 def loss_surfaces(losses: Mapping[str, Loss], *, points: int = 61) -> Surfaces:
     """Sample regression losses, given by name, over target and output, both from -3 to 3, in double precision."""
-    whole_number("points", points, at_least=3)
+    whole_number("points", points, at_least=3, at_most=MOST_POINTS)
     positions = np.linspace(-_LARGEST, _LARGEST, points)
     f, y = (grid.reshape(-1) for grid in np.meshgrid(positions, positions, indexing="ij"))
     target = torch.from_numpy(y.copy())

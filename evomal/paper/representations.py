@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from evomal.checks import whole_number
 from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
 from evomal.figures import style
@@ -28,6 +29,7 @@ from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 
 LEAST_ROWS = 10
+_MOST_ROWS = 100_000  # t-SNE takes hours for more
 _PERPLEXITY = 30.0
 _LAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -102,6 +104,7 @@ def representations(
     for what, number in (("samples", samples), ("test rows", len(task.test))):
         if number < LEAST_ROWS:
             raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
+    whole_number("samples", samples, at_most=_MOST_ROWS)
     part = fixed_rows(task.test, samples, "representation")
     classes = part.targets if task.kind == "classification" else None
     options["seeds"] = 1

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.checks import whole_number
+from evomal.checks import MOST_SEEDS, MOST_THREADS, whole_number
 from evomal.engine.resolve import resolve_device
 from evomal.errors import InputError
 from evomal.figures import style
@@ -169,9 +169,9 @@ def smoothing_cost(
         whole_number("classes", count, at_least=2, at_most=_MOST_CLASSES)
     if not classes:
         raise InputError("classes must be at least one number")
-    whole_number("rounds", rounds, at_least=1)
+    whole_number("rounds", rounds, at_least=1, at_most=MOST_SEEDS)
     if threads is not None:
-        whole_number("threads", threads, at_least=1)
+        whole_number("threads", threads, at_least=1, at_most=MOST_THREADS)
     place = resolve_device(device)
     timings: list[Timing] = []
     with thread_count(threads):

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from evomal.checks import seed_number
 from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
@@ -69,6 +70,7 @@ class Estimate:
 def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSettings, seed: int = 0) -> Estimate:
     """Try a few steps of the search that these settings describe, and extrapolate."""
     chosen = method_named(method)
+    seed = seed_number(seed)
     with thread_count(settings.threads):
         begin = time.perf_counter()
         engine, strategy = prepared_locally(tasks, chosen, settings, seed)  # refuses what a search would refuse

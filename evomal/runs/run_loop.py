@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evomal.checks import seed_number
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.files import remove_unfinished
@@ -91,6 +92,7 @@ def search(
         ['mse', 'mae', 'huber']
     """
     chosen = method_named(method)
+    seed = seed_number(seed)
     resolved = SearchSettings.given(settings, preset, changes)
     with (
         with_display(progress, listener) as shown,

@@ -7,9 +7,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evomal.errors import InputError
+from evomal.checks import MOST_CLASSES
+from evomal.errors import InputError, UserCodeError
+from evomal.text import one_line
+from evomal.users_code import users_code
 
 Kind = Literal["classification", "regression", "multilabel"]
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that a task holds: models are trained in single precision."""
 KINDS = ("classification", "regression", "multilabel")
 
 
@@ -26,21 +31,30 @@ def number_array(values: npt.ArrayLike, place: str) -> npt.NDArray[Any]:
         if mask.any():
             row = int(np.argwhere(mask)[0][0])
             raise InputError(f"{place} must have no masked values but row {row} has one")
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
     try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InputError(f"{place} must have rows of one shape but they differ") from None
+        if isinstance(values, Tensor):
+            # numpy knows neither bfloat16 nor smaller floats; single precision holds all of their values.
+            known = not values.is_floating_point() or values.dtype in (torch.float16, torch.float32, torch.float64)
+            values = (values if known else values.float()).detach().cpu().numpy()
+        with users_code(place):
+            array = np.asarray(values)
+    except UserCodeError as error:
+        if isinstance(error.__cause__, ValueError):
+            raise InputError(f"{place} must have rows of one shape but they differ") from None
+        raise
+    except (TypeError, RuntimeError) as error:  # such as a sparse, quantised or empty tensor without memory
+        raise InputError(f"{place} must be an ordinary tensor of numbers: {one_line(error)}") from None
     if array.dtype.kind not in "fiub":
         hint = ": number the classes from 0" if place == "y" and array.dtype.kind in "USO" else ""
         raise InputError(f"{place} must hold real numbers but got {array.dtype}{hint}")
-    return array
+    return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
 def checked_inputs(inputs: Any, place: str) -> Tensor:
     """Inputs of a split as a tensor of real, finite numbers."""
     tensor = _tensor(inputs, place)
+    if len(tensor) and tensor[0].numel() == 0:
+        raise InputError(f"the inputs of {place} must have at least one feature but have shape {tuple(tensor.shape)}")
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
         row, value = _first(~torch.isfinite(tensor), tensor)
         raise InputError(f"the inputs of {place} must be finite but row {row} has {value}")
@@ -88,7 +102,12 @@ def check_split(inputs: Tensor, targets: Tensor, kind: Kind, outputs: int, name:
 
 
 def check_classes(labels: Tensor, place: str, classes: int) -> None:
-    """Raise unless all class numbers are below the number of classes."""
+    """Raise unless all class numbers are below the number of classes, which must be a number that a model can have."""
+    if classes > MOST_CLASSES:
+        raise InputError(
+            f"class numbers of {place} must be less than {MOST_CLASSES:,} but one is {classes - 1:,}: number the "
+            "classes from 0 without gaps"
+        )
     if bool((outside := (labels < 0) | (labels >= classes)).any()):
         _, culprit = _first(outside, labels)
         raise InputError(f"class numbers of {place} must lie between 0 and {classes - 1} but one is {culprit}")

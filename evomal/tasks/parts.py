@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from evomal.errors import InputError
 from evomal.progress import tracked
 from evomal.tasks.data_checks import (
+    LARGEST,
     Kind,
     check_classes,
     check_kind,
@@ -20,7 +21,9 @@ from evomal.tasks.data_checks import (
     checked_targets,
     number_array,
 )
+from evomal.text import short_repr
 from evomal.units import Units
+from evomal.users_code import users_code
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +57,28 @@ def checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.
     if targets.ndim == 0 or len(targets) != len(features):
         targets = np.atleast_1d(targets)
         raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
-    if features.dtype.kind == "f" and not np.isfinite(features).all():
-        place = tuple(int(index) for index in np.argwhere(~np.isfinite(features))[0])
-        raise InputError(f"x must be finite but x{list(place)} is {features[place]}")
+    _check_sizes(features, "x")
     if kind != "classification":
         targets = targets.reshape(len(targets), -1)
     checked = checked_targets(targets, kind, "y")
     if kind != "classification":
+        _check_sizes(targets, "y")
         return features, targets.astype(np.float64)
     check_classes(checked, "y", int(checked.max()) + 1)
     check_several_classes(checked, "y")
     return features, checked.numpy()
+
+
+def _check_sizes(array: npt.NDArray[Any], name: str) -> None:
+    """Raise unless all numbers are finite in single precision."""
+    if array.dtype.kind != "f":
+        return
+    strange = ~(np.abs(array) <= LARGEST) if array.dtype == np.float64 else ~np.isfinite(array)
+    if strange.any():
+        place = tuple(int(index) for index in np.argwhere(strange)[0])
+        if not np.isfinite(array[place]):
+            raise InputError(f"{name} must be finite but {name}{list(place)} is {array[place]}")
+        raise InputError(f"{name} must be at most {LARGEST:.4g} in size but {name}{list(place)} is {array[place]:.4g}")
 
 
 def units_of(table: npt.NDArray[Any]) -> Units:
@@ -80,16 +94,18 @@ def part_of(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> P
 
 
 def read_dataset(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
-    if not isinstance(dataset, Sized) or len(dataset) == 0:
+    with users_code(f"the {place} dataset"):
+        length = len(dataset) if isinstance(dataset, Sized) else 0
+    if length == 0:
         raise InputError(f"the {place} dataset must have a length of at least 1")
     inputs, targets = [], []
-    indices = tracked(range(len(dataset)), f"reading the {place} data", total=len(dataset))
-    for index in indices:
-        pair = dataset[index]
+    for index in tracked(range(length), f"reading the {place} data", total=length):
+        with users_code(f"item {index} of the {place} dataset"):
+            pair = dataset[index]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InputError(f"the {place} dataset must give pairs of input and target but item {index} is no pair")
-        inputs.append(torch.as_tensor(pair[0], dtype=torch.float32))
-        targets.append(torch.as_tensor(pair[1]))
+        inputs.append(_tensor(pair[0], f"the input of item {index} of the {place} dataset").float())
+        targets.append(_tensor(pair[1], f"the target of item {index} of the {place} dataset"))
     try:
         stacked_inputs, stacked_targets = torch.stack(inputs), torch.stack(targets)
     except RuntimeError:
@@ -97,3 +113,14 @@ def read_dataset(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
     if kind != "classification":
         stacked_targets = stacked_targets.reshape(len(targets), -1)
     return Part(stacked_inputs, checked_targets(stacked_targets, kind, f"the {place} dataset"))
+
+
+def _tensor(value: Any, place: str) -> Tensor:
+    """Return a value of a dataset as a tensor of real numbers."""
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InputError(f"{place} must hold numbers in rows of one shape but is {short_repr(value)}") from None
+    if tensor.is_complex():
+        raise InputError(f"{place} must hold real numbers but got {str(tensor.dtype).removeprefix('torch.')}")
+    return tensor

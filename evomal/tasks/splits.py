@@ -2,12 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import generator
+from evomal.text import short_repr
 
 Rows = npt.NDArray[np.int64]
 
@@ -25,9 +27,10 @@ def split_rows(
     rows: int, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
 ) -> Split:
     """Split rows at random into validation and test, by their shares, and training; stratified if labels are given."""
-    for name, share in (("validation", validation), ("test", test)):
-        if not 0 <= share < 1:
-            raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {share}")
+    shares: dict[str, Any] = {"validation": validation, "test": test}
+    for name, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+            raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {short_repr(share)}")
     counts = [round(rows * share) for share in (validation, test)]
     if (
         rows - sum(counts) < 1

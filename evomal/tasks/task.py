@@ -1,7 +1,7 @@
 """A task: data in three parts, a model to train on them, a metric and a recipe for training."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import nn
 from torch.utils.data import Dataset
 
-from evomal.checks import finite_number, whole_number
+from evomal.checks import MOST_STEPS, finite_number, whole_number
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.data_checks import (
@@ -24,6 +24,7 @@ from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
 from evomal.tasks.parts import Part, checked_arrays, part_of, read_dataset, units_of
 from evomal.tasks.splits import shared_content, split_rows
+from evomal.text import short_repr
 from evomal.units import Units, Values
 
 ModelFactory = Callable[[], nn.Module]
@@ -60,9 +61,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):
-            whole_number(name, getattr(self, name), at_least=1)
+            whole_number(name, getattr(self, name), at_least=1, at_most=MOST_STEPS)
+        if not isinstance(self.milestones, Sequence):
+            raise InputError(f"milestones must be a list of steps but got {short_repr(self.milestones)}")
         for milestone in self.milestones:
-            whole_number("milestones", milestone, at_least=1)
+            whole_number("milestones", milestone, at_least=1, at_most=MOST_STEPS)
         for name in ("momentum", "weight_decay"):
             finite_number(name, getattr(self, name), at_least=0)
         finite_number("lr", self.lr, above=0)
@@ -125,6 +128,9 @@ class Task:
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
+        name: Any = self.name
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"a task's name must be a text that is not empty but got {short_repr(name)}")
         if isinstance(self.model, nn.Module) or not callable(self.model):
             raise InputError(
                 f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"
@@ -229,7 +235,9 @@ class Task:
         features, targets = checked_arrays(x, y, kind)
         labels = targets if kind == "classification" else None
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
-        hard = hardships or Hardships()
+        hard = Hardships() if hardships is None else hardships
+        if not isinstance(hard, Hardships):
+            raise InputError(f"hardships must be an evomal.tasks.Hardships but got a {type(hard).__name__}")
         shared = shared_content(*(features[rows] for rows in (split.train, split.validation, split.test)))
         train_rows = hard.kept_rows(split.train, labels, seed=seed)
         outputs = int(targets.max()) + 1 if kind == "classification" else targets.shape[1]

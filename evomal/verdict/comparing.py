@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evomal.checks import whole_number
+from evomal.checks import MOST_SEEDS, whole_number
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.display import SearchListener, with_display
@@ -59,9 +59,9 @@ class Plan:
     ) -> "Plan":  # fmt: skip
         """The plan of the arguments of `compare`; InputError if one is not valid."""
         resolved = SearchSettings.given(settings, preset, changes)
-        whole_number("seeds", seeds, at_least=1)
-        whole_number("search_seeds", search_seeds, at_least=1)
-        whole_number("tune_lr", tune_lr, at_least=0)
+        whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
+        whole_number("search_seeds", search_seeds, at_least=1, at_most=MOST_SEEDS)
+        whole_number("tune_lr", tune_lr, at_least=0, at_most=MOST_SEEDS)
         place = None if folder is None else Path(folder)
         return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from evomal.checks import whole_number
+from evomal.checks import MOST_CLASSES, whole_number
 from evomal.errors import InputError
 from evomal.losses.exporting.source import to_jax, to_python
 from evomal.losses.loss import Loss
@@ -47,7 +47,7 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
             raise InputError(f"export to onnx needs {needed}, which is not installed: pip install 'evomal[onnx]'")
     if classes is None:
         classes = 10 if loss.weight is None else len(loss.weight)
-    whole_number("classes", classes, at_least=2)
+    whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
     if loss.weight is not None and len(loss.weight) != classes:
         raise InputError(
             f"classes must be {len(loss.weight)}, as many as the loss has class weights, but got {classes}"
