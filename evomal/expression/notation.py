@@ -7,6 +7,7 @@ from evomal.expression.prefix import Tokens, fold
 
 PREDICTION_LATEX = r"f_{\theta}(x)"
 _LATEX_VARIABLES = {PREDICTION: PREDICTION_LATEX}
+_LONGEST_PART = 44  # characters of a subexpression in code: half a line
 
 
 def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int = 4) -> str:
@@ -34,7 +35,7 @@ def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int 
     return fold(tokens, visit)
 
 
-def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_length: int = 88) -> list[str]:
+def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str) -> list[str]:
     """Returns lines of Python that compute a tree from `y` and `f`; the last one is the return statement.
 
     Uses the helpers `aq`, `log` and `sqrt` (protected) and the module named by `xp` for the rest. A subexpression that
@@ -52,7 +53,7 @@ def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str, *, line_le
             written = _leaf(token)
         if (weight := _weight(position, weights)) != 1.0:
             written = _scaled(repr(weight), " * ", written)
-        if len(written.text) > line_length // 2 and position > 0:
+        if len(written.text) > _LONGEST_PART and position > 0:
             name = f"t{len(lines) + 1}"
             lines.append(f"{name} = {written.text}")
             written = Written(name, ATOM)

@@ -95,7 +95,13 @@ _HANDLE = 7  # characters that a line takes in the legend, with the space around
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw in this style within the context, or the decorated function, whatever the user's own settings are."""
+    """Draw in this style within the context, or the decorated function, whatever the user's own settings are.
+
+    Example:
+        >>> figure = new_figure()
+        >>> with figure_style():
+        ...     axes = figure.subplots()
+    """
     import matplotlib.style
 
     with matplotlib.style.context(["default", _RC]):
@@ -175,10 +181,8 @@ def save_figure(figure: Figure, path_without_suffix: Path, data: Mapping[str, Se
 def inline_svg(figure: Figure, description: str, prefix: str = "") -> str:
     """Return the figure as an SVG element for a page, without background and with its ink in the page's text colour.
 
-    Args:
-        figure: The figure.
-        description: What a screen reader says.
-        prefix: Put before the names inside the element; several figures on one page need different ones.
+    A screen reader says the description. The prefix stands before the names inside the element: several figures on one
+    page need different ones.
     """
     text = _rendered(figure, "svg", facecolor="none").decode()
     text = text[text.index("<svg") :]

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,6 @@ def smoothing_cost(
     rounds: int = 15,
     seconds_a_round: float = 0.02,
     threads: int | None = None,
-    seed: int = 0,
     progress: bool = False,
 ) -> SmoothingCost:
     """Time label smoothing with ξ = 0.1 for a batch of 100 random logits and targets, forward and backward.
@@ -154,7 +154,6 @@ def smoothing_cost(
         rounds: The number of rounds that the median is taken over.
         seconds_a_round: About how long a loss is called in one round.
         threads: The threads of the processor; None for all.
-        seed: The seed of logits and targets.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -176,9 +175,9 @@ def smoothing_cost(
     timings: list[Timing] = []
     with thread_count(threads):
         for count in tracked(classes, "timing", total=len(classes), shown=progress):
-            steps = _steps(count, place, seed)
-            times = in_turns([step for *_, step in steps], rounds=rounds, seconds_a_round=seconds_a_round)
-            for (part, name, _), series in zip(steps, times, strict=True):
+            steps = _steps(count, place)
+            times = in_turns(list(steps.values()), rounds=rounds, seconds_a_round=seconds_a_round)
+            for (part, name), series in zip(steps, times, strict=True):
                 lower, median, upper = (float(bound) for bound in np.quantile(series, (0.25, 0.5, 0.75)))
                 timings.append(Timing(part, name, count, lower, median, upper))
         return SmoothingCost(hardware(place), rounds, tuple(timings))
@@ -199,23 +198,21 @@ def sparse_of_log_probabilities(log_probabilities: Tensor, target: Tensor, smoot
     return -(share * of_target + (1 - share) * of_rest).mean()
 
 
-def _steps(classes: int, device: torch.device, seed: int) -> list[tuple[str, str, Callable[[], None]]]:
-    generator = torch_generator(seed, "smoothing cost", classes)
+def _steps(classes: int, device: torch.device) -> dict[tuple[str, str], Callable[[], None]]:
+    """What is timed, by part and name."""
+    generator = torch_generator(0, "smoothing cost", classes)
     logits = torch.randn(BATCH, classes, generator=generator).to(device).requires_grad_()
     target = torch.randint(classes, (BATCH,), generator=generator).to(device)
     ready = logits.detach().log_softmax(1).requires_grad_()
-    dense, sparse = LabelSmoothingLoss(SMOOTHING), SparseLabelSmoothingLoss(SMOOTHING)
-    return [
-        (
-            WITH,
-            "label smoothing (torch)",
-            differentiated(lambda: F.cross_entropy(logits, target, label_smoothing=SMOOTHING), logits),
-        ),
-        (WITH, "label smoothing (evomal)", differentiated(lambda: dense(logits, target), logits)),
-        (WITH, "sparse label smoothing", differentiated(lambda: sparse(logits, target), logits)),
-        (WITHOUT, "label smoothing", differentiated(lambda: dense_of_log_probabilities(ready, target), ready)),
-        (WITHOUT, "sparse label smoothing", differentiated(lambda: sparse_of_log_probabilities(ready, target), ready)),
-    ]
+    losses: dict[tuple[str, str], Callable[[Tensor, Tensor], Tensor]] = {
+        (WITH, "label smoothing (torch)"): partial(F.cross_entropy, label_smoothing=SMOOTHING),
+        (WITH, "label smoothing (evomal)"): LabelSmoothingLoss(SMOOTHING),
+        (WITH, "sparse label smoothing"): SparseLabelSmoothingLoss(SMOOTHING),
+        (WITHOUT, "label smoothing"): dense_of_log_probabilities,
+        (WITHOUT, "sparse label smoothing"): sparse_of_log_probabilities,
+    }
+    given = {WITH: logits, WITHOUT: ready}
+    return {key: differentiated(partial(loss, given[key[0]], target), given[key[0]]) for key, loss in losses.items()}
 
 
 _HEIGHT = 2.7
