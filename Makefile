@@ -47,11 +47,12 @@ test: lint unit
 unit: $(VENV)/.dev
 	$(PYTEST) -m "not long" --numprocesses 2
 
-# Each version has its own virtual environment beside .venv. Lint and types do not depend on the version.
+# Each version has its own virtual environment beside .venv. Lint and types do not depend on the version. Versions are
+# tried by running them: a shim, as pyenv has them, may exist for a version that is not active.
 VERSIONS := 3.11 3.12 3.13
 test-all:
 	@missing=; tested=; for version in $(VERSIONS); do \
-	  if command -v python$$version > /dev/null; then \
+	  if python$$version -c '' 2> /dev/null; then \
 	    $(MAKE) unit PYTHON=python$$version VENV=.venv-$$version || exit 1; tested="$$tested $$version"; \
 	  else missing="$$missing $$version"; fi; \
 	done; \
