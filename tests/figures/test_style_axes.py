@@ -61,7 +61,7 @@ def test_labels_say_which_way_is_better(axes):
 
 
 def test_texts_of_strangers_are_no_mathematics_and_have_glyphs(axes):
-    assert figure_text("a$b^$ é α…\x1b漢\n") == r"a\$b^\$ é α…???"
+    assert figure_text("a$b^$ é α…\x1b漢\n") == r"a\$b^\$ é α…\x1b?\n"
     axes.set_title(figure_text("".join(map(chr, range(1, 0x600)))))
     axes.figure.draw_without_rendering()  # a missing glyph would be a warning, and so an error
 
