@@ -157,7 +157,7 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
         >>> load_loss("missing.json")
         Traceback (most recent call last):
         ...
-        evomal.errors.InputError: missing.json: there is no such file
+        evomal.files.MissingFileError: missing.json: there is no such file
     """
     return _loaded(Path(path), follow_links=True)
 
