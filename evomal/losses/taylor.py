@@ -81,21 +81,11 @@ class TaylorLoss(ElementwiseLoss):
         return WeightedTree(*as_tree(self.theta.tolist()))
 
     def source(self, xp: str) -> Source:
-        t = [repr(number) for number in self.theta.tolist()]
-        return Source(
-            "outputs",
-            [
-                f"x, p = y - {t[0]}, f - {t[1]}",
-                "return -(",
-                f"    {t[2]} * p",
-                f"    + {t[3]} / 2 * p**2",
-                f"    + {t[4]} / 6 * p**3",
-                f"    + {t[5]} * x * p",
-                f"    + {t[6]} / 2 * x * p**2",
-                f"    + {t[7]} / 2 * x**2 * p",
-                ")",
-            ],
-        )
+        of_x, of_p, *numbers = self.theta.tolist()
+        terms = ("p", "p**2 / 2", "p**3 / 6", "x * p", "x * p**2 / 2", "x**2 * p / 2")
+        first, *rest = (f"{number} * {term}" for number, term in zip(numbers, terms, strict=True))
+        polynomial = [f"    {first}", *(f"    + {term}" for term in rest)]
+        return Source("outputs", [f"x, p = y - {of_x}, f - {of_p}", "return -(", *polynomial, ")"])
 
     def extra_repr(self) -> str:
         return f"theta={[round(number, 4) for number in self.theta.tolist()]}, {super().extra_repr()}"

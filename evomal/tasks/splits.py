@@ -32,10 +32,7 @@ def split_rows(
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
             raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {short_repr(share)}")
     counts = [round(rows * share) for share in (validation, test)]
-    if (
-        rows - sum(counts) < 1
-        or min((count for count, share in zip(counts, (validation, test), strict=True) if share), default=1) < 1
-    ):
+    if rows <= sum(counts) or (validation and not counts[0]) or (test and not counts[1]):
         raise InputError(
             f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"
         )
