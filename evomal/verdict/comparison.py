@@ -72,10 +72,13 @@ class Document:
 
 
 def score_to_dict(score: Score) -> dict[str, Any]:
-    """The score as JSON values; numbers that are not finite, which JSON does not have, are None."""
+    """The score as JSON values; numbers that are not finite, which JSON does not have, are None.
+
+    Metrics are sorted, as they are in the log of trainings: a resumed comparison then writes the same file.
+    """
     return {
         "test": _number(score.test), "validation": _number(score.validation),
-        "metrics": {name: _number(value) for name, value in score.metrics.items()},
+        "metrics": {name: _number(score.metrics[name]) for name in sorted(score.metrics)},
         "curve": [[point.step, _number(point.training_loss), _number(point.validation)] for point in score.curve],
         "seed": score.seed, "steps": score.steps, "outcome": score.outcome, "sentence": score.sentence,
         "milestones": list(score.milestones),

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from evomal.engine import Score
 from evomal.errors import InputError
-from evomal.verdict.comparison import Comparison, RateCurve, Transfer
+from evomal.runs.canonical import canonical
+from evomal.verdict.comparison import Comparison, RateCurve, Transfer, score_from_dict, score_to_dict
 from evomal.verdict.folder import comparisons_of, read_result, recorded_verdicts, write_result
 from evomal.verdict.words import Verdict
 from tests.verdict.results import comparison, entry
@@ -102,3 +104,10 @@ def test_a_file_of_an_older_version_is_refused_in_one_sentence(tmp_path):
     sentence = "is not a document of the format evomal-comparison, which evomal writes since version 0.2"
     with pytest.raises(InputError, match=f"comparison.json: {sentence}$"):
         read_result(Comparison, tmp_path)
+
+
+def test_metrics_are_written_in_the_order_of_the_log():
+    """A resumed comparison reads them from there, and writes the same bytes as an uninterrupted one."""
+    score = Score(0.5, 0.5, {"mse": 0.5, "mae": 0.25}, [], 0, 30)
+    again = score_from_dict(json.loads(canonical(score_to_dict(score))))
+    assert json.dumps(score_to_dict(again)) == json.dumps(score_to_dict(score))
