@@ -11,6 +11,8 @@ from tests.processes import finished
 from tests.runs.test_store import written
 
 ROOT = Path(__file__).parents[2]
+MANY = 300
+"""Kills of `make test-long`."""
 # Importing takes seconds, so one process prepares everything and forks the writers that are killed.
 KILLER = """
 import os, signal, sys, time
@@ -117,7 +119,7 @@ def test_half_a_commit_is_undone(tmp_path, opened):
 
 def killed(top: Path, kills: int, seed: int) -> None:
     command = [sys.executable, "-c", KILLER, str(top), str(kills), str(seed)]
-    result = finished(command, 600, cwd=ROOT)
+    result = finished(command, 1800, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) >= kills // 4, "too few were killed in the middle of a write"
     for folder in sorted(top.iterdir()):
@@ -133,5 +135,5 @@ def test_killed_at_random_moments(tmp_path):
 
 
 @pytest.mark.long
-def test_killed_at_a_hundred_random_moments(tmp_path):
-    killed(tmp_path, 100, seed=1)
+def test_killed_at_many_random_moments(tmp_path):
+    killed(tmp_path, MANY, seed=1)

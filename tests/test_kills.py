@@ -1,0 +1,55 @@
+"""Commands that write, killed at any moment: files are whole, and the same command again comes to the same result."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kills import WAYS, WORKS
+from tests.processes import finished
+
+ROOT = Path(__file__).parents[1]
+MANY = {
+    "compare": 60,
+    "compare methods": 40,
+    "compare rates": 40,
+    "transfer": 40,
+    "report": 30,
+    "card": 30,
+    "analyse": 30,
+    "export": 110,
+    "save_loss": 200,
+}
+"""Kills of `make test-long`; those of searches and of records beside them make a thousand together."""
+
+
+def killed(top, work, kills):
+    # Where there is a GPU, autograd starts threads that a forked command would miss.
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    result = finished([sys.executable, "-m", "tests.kills", top, work, kills], 1800, cwd=ROOT, env=environment)
+    assert result.returncode == 0, result.stderr[-3000:]
+    seen = json.loads(result.stdout)
+    assert sum(seen.get(way, 0) for way in WAYS) == kills
+    assert seen["completed"] >= 1
+    return seen
+
+
+def test_a_comparison_killed_six_times_is_the_uninterrupted_one(tmp_path):
+    killed(tmp_path, "compare", 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("work", WORKS)
+def test_killed_many_times_it_is_as_if_it_had_not_been(tmp_path, work):
+    seen = killed(tmp_path, work, MANY[work])
+    assert seen["in a write"] >= MANY[work] // 10
+    if work in ("compare", "compare rates"):
+        assert seen["logs"] >= 5, "too few were killed between two trainings"
+
+
+def test_make_test_long_kills_a_thousand_times():
+    from tests.runs import test_killed, test_killed_searches
+
+    assert sum(MANY.values()) + test_killed.MANY + test_killed_searches.MANY >= 1_000
