@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -58,6 +58,18 @@ def reseed_torch(start: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(start)
     for gpu in _gpus(device):
         torch.cuda.default_generators[gpu].manual_seed(start)
+
+
+def torch_states(device: torch.device) -> list[torch.Tensor]:
+    """The states of torch's global generators of the CPU and the device."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(gpu) for gpu in _gpus(device))]
+
+
+def restore_torch(states: Sequence[torch.Tensor], device: torch.device) -> None:
+    """Put torch's global generators into these states: use it in `isolated_torch`."""
+    torch.set_rng_state(states[0])
+    for gpu, state in zip(_gpus(device), states[1:], strict=True):
+        torch.cuda.set_rng_state(state, gpu)
 
 
 def _gpus(device: torch.device) -> list[int]:

@@ -1,9 +1,12 @@
-"""Training: one model with one loss, or a population of expressions at once."""
+"""Training: one model with one loss, any list of trials, or a population of expressions at once."""
 
 from evomal.engine.engine import Engine
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.scores import CurvePoint, Fitness, Score
 from evomal.engine.training import TrainingSettings, train
+from evomal.engine.trial import Trial
 from evomal.engine.weight_optimisation import Optimised
 
-__all__ = ["CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Score", "TrainingSettings", "train"]
+__all__ = [
+    "CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Score", "TrainingSettings", "Trial", "train",
+]  # fmt: skip

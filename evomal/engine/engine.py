@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,16 +12,18 @@ from torch import nn
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
-from evomal.engine.resolve import initial_model, loss_for_task, resolve_device
-from evomal.engine.scores import Fitness, Score, mean_fitness
+from evomal.engine.reproducible import has_reproducible_products
+from evomal.engine.resolve import initial_model, resolve_device
+from evomal.engine.scores import Fitness, Score, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
-from evomal.engine.stacked import StackedModels, StackedTraining, gradients_of_modules
 from evomal.engine.task_data import TaskData
-from evomal.engine.training import Training
+from evomal.engine.trial import Trial
+from evomal.engine.trials import Choose
 from evomal.engine.weight_optimisation import Optimised
 from evomal.engine.workspace import Workspace
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.losses.loss import WeightedTree
 from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
 from evomal.tasks.task import Recipe, Task
@@ -128,15 +131,8 @@ class Engine:
         `seed` determines initial weights, batches, augmentation and dropout of the trainings; None is the engine's own.
         """
         _check(expressions, weights)
-        columns: list[list[Fitness]] = []
-        with self._context():
-            for index, plan in enumerate(self.plans):
-                column: list[Fitness] = []
-                for part in _chunks(len(expressions), plan.training_chunk):
-                    training = self._workspace.training(index, expressions[part], seed)
-                    column += training.run(expressions[part], weights[part], report=_of_stage(report, "evaluate"))
-                columns.append(column)
-        return [mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)]
+        losses = [WeightedTree(tree, list(row)) for tree, row in zip(expressions, weights, strict=True)]
+        return self._fitnesses(losses, seed, report)
 
     def optimise_networks(
         self, weights: Weights, passes: Sequence[int] | None = None, *, report: StageStepsDone | None = None
@@ -161,60 +157,65 @@ class Engine:
     def evaluate_losses(
         self, losses: Sequence[nn.Module], *, seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Fitness]:
-        """The same as `evaluate` for losses of any kind, one after the other, as `evomal.train` would train them."""
-        rows = []
+        """The same as `evaluate` for losses of any kind."""
+        return self._fitnesses(losses, seed, report)
+
+    def _fitnesses(
+        self, losses: Sequence[nn.Module | WeightedTree], seed: int | None, report: StageStepsDone | None
+    ) -> list[Fitness]:
+        start = self.seed if seed is None else seed
+        columns = []
         with self._context():
-            for loss in losses:
-                row = []
-                for index, task in enumerate(self.tasks):
-                    criterion = loss_for_task(loss, task).to(self.device)
-                    training = Training(self._workspace.training_setup(index, seed), criterion)
-                    row.append(training.run(_of_stage(report, "evaluate")))
-                rows.append(mean_fitness(row))
-        return rows
+            for index, data in enumerate(self._data):
+                trials = [Trial(loss, data.recipe.lr, start) for loss in losses]
+                results = self._workspace.trials(index, of_population=True).run(
+                    trials, horizons=[data.recipe.steps], report=_of_stage(report, "evaluate")
+                )
+                columns.append([reached.fitness for (reached,) in results])
+        return [mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)]
 
-    def scores(
-        self, expressions: Sequence[Expression], weights: Weights, *, test: bool = True,
-        report: StepsDone | None = None,
-    ) -> list[Score]:  # fmt: skip
-        """Train the task's model with all expressions together, and return the scores `evomal.train` would.
+    def run_trials(
+        self, trials: Sequence[Trial], *, horizons: Sequence[int] | None = None, choose: Choose | None = None,
+        test: bool = False, report: StepsDone | None = None,
+    ) -> list[list[Score]]:  # fmt: skip
+        """Run any trials of the engine's task, and return their scores at every horizon that they reached.
 
-        The engine must have one task and a plan that stacks its model.
+        Args:
+            trials: The trials, in any order.
+            horizons: Numbers of steps at which to score, increasing; None: the training steps of the settings.
+            choose: Called at every horizon but the last with the fitness of the trials that reached it; returns the
+                places, among those, of the trials that go on. None: all go on.
+            test: Whether scores at the last horizon have test metrics.
+            report: Called with the number of steps done since the last call, of all trials together.
+
+        Returns:
+            For each trial its scores, one per horizon.
+
+        Raises:
+            InputError: The engine has several tasks, or the horizons do not increase.
         """
-        _check(expressions, weights)
-        self._require_stack()
-        results = []
+        if len(self.tasks) > 1:
+            raise InputError(f"trials are of one task, but the engine has {len(self.tasks)}")
+        (data,), steps = self._data, [*(horizons or [self.settings.training_steps])]
+        if steps[0] < 1 or any(later <= earlier for earlier, later in itertools.pairwise(steps)):
+            raise InputError(f"horizons must be at least 1 and increase but got {steps}")
         with self._context():
-            for part in _chunks(len(expressions), self.plans[0].training_chunk):
-                training = self._workspace.training(0, expressions[part])
-                assert isinstance(training, StackedTraining)  # as the plan says
-                members = len(expressions[part])
-                fitnesses = training.run(expressions[part], weights[part], report=_of_members(report, members))
-                results += training.scores(fitnesses, test=test)
-        return results
-
-    def scores_of_losses(
-        self, losses: Sequence[nn.Module], *, test: bool = True, report: StepsDone | None = None
-    ) -> list[Score]:
-        """The same as `scores` for losses of any kind."""
-        self._require_stack()
-        results = []
-        with self._context():
-            for part in _chunks(len(losses), self.plans[0].training_chunk):
-                chunk = [loss_for_task(loss, self.tasks[0]).to(self.device) for loss in losses[part]]
-                setup = self._workspace.training_setup(0)
-                models = StackedModels(setup, gradients_of_modules(chunk), count=len(chunk))
-                results += models.scores(models.train(len(chunk), _of_members(report, len(chunk))), test=test)
-        return results
-
-    def _require_stack(self) -> None:
-        if self.plans[0].mode != "stacked" or len(self.tasks) > 1:
-            raise InputError("scores of several losses at once need one task and a model that can be stacked")
+            results = self._workspace.trials(0).run(trials, horizons=steps, choose=choose, test=test, report=report)
+        return [
+            [
+                score_of(
+                    data.task, reached.fitness, reached.tested, seed=trial.seed, steps=done,
+                    milestones=data.recipe.milestones,
+                )
+                for done, reached in zip(steps, row, strict=False)
+            ]
+            for trial, row in zip(trials, results, strict=True)
+        ]  # fmt: skip
 
     def steps(self, candidates: int) -> dict[str, int]:
         """Returns the number of steps that each stage will report for that many candidates."""
         chunks = len(_chunks(candidates, self._workspace.meta_chunk))
-        trained = sum(len(_chunks(candidates, plan.training_chunk)) for plan in self.plans)
+        trained = candidates * len(self.tasks)
         return {"optimise": chunks * self.settings.meta_steps, "evaluate": trained * self.settings.training_steps}
 
     def bytes_kept(self, meta_steps: int) -> int:
@@ -228,6 +229,7 @@ class Engine:
             "device": str(self.device),
             "dtype": str(self.settings.dtype),
             "threads": torch.get_num_threads(),
+            "reproducible_products": has_reproducible_products(),
             "plans": [dataclasses.asdict(plan) for plan in self.plans],
         }
 
@@ -263,11 +265,6 @@ def _chunks(count: int, size: int) -> list[slice]:
 
 def _of_stage(report: StageStepsDone | None, stage: str) -> StepsDone | None:
     return None if report is None else lambda steps: report(stage, steps)
-
-
-def _of_members(report: StepsDone | None, members: int) -> StepsDone | None:
-    """Count a step of a stack as one step of each of its members."""
-    return None if report is None else lambda steps: report(members * steps)
 
 
 def _check(expressions: Sequence[Expression], weights: Weights) -> None:

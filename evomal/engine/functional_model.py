@@ -42,7 +42,7 @@ class FunctionalModel:
         self._trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
         if not self._trained:
             raise InputError("a model must have parameters to be trained but has none")
-        self._shapes = {name: tensor.shape for name, tensor in _state(self.module).items()}
+        self._shapes = {name: tensor.shape for name, tensor in state_of(self.module).items()}
         self.size = sum(_aligned(shape.numel()) for shape in self._shapes.values())
         self.flat = torch.zeros(self.size, dtype=dtype, device=device)
         self.parameters, self.constants = self.views(self.flat)
@@ -60,7 +60,7 @@ class FunctionalModel:
         """Returns the state of another such module as one vector on the CPU."""
         flat = torch.zeros(self.size, dtype=self.flat.dtype)
         parameters, constants = self.views(flat)
-        for name, tensor in _state(module).items():
+        for name, tensor in state_of(module).items():
             if name in self._shapes:
                 (parameters if name in parameters else constants)[name].copy_(tensor.detach())
         return flat
@@ -95,7 +95,7 @@ class FunctionalModel:
             torch.backends.cudnn.enabled = before
 
 
-def _state(module: nn.Module) -> Parameters:
+def state_of(module: nn.Module) -> Parameters:
     """Parameters and floating-point buffers; others (counters, indices) are the same in every fresh model."""
     buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
     return {**dict(module.named_parameters()), **buffers}

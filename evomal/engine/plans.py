@@ -12,7 +12,7 @@ from torch.func import jvp, vjp, vmap
 from evomal.engine.functional_model import FunctionalModel, PullBack
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
-from evomal.randomness import isolated_torch
+from evomal.randomness import isolated_torch, torch_states
 from evomal.users_code import described
 
 
@@ -41,7 +41,7 @@ class Capabilities:
 def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> Capabilities:
     """Try the model on some samples; a model that cannot be differentiated by its parameters raises an error."""
     with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
-        before = _states(model.device)
+        before = torch_states(model.device)
         try:
             outputs, pull = model.linearised(model.parameters, samples)
             pull(torch.zeros_like(outputs))
@@ -51,7 +51,7 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
             ) from error
         if outputs.dim() != 2 or len(outputs) != len(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
-        is_random = not all(torch.equal(a, b) for a, b in zip(before, _states(model.device), strict=True))
+        is_random = not all(torch.equal(a, b) for a, b in zip(before, torch_states(model.device), strict=True))
         return Capabilities(
             outputs=outputs.shape[1],
             is_random=is_random,
@@ -124,16 +124,15 @@ def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
     return slow[0].split("\n")[0] if slow else ""
 
 
-def _states(device: torch.device) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
-
-
 PopulationMode = Literal["auto", "stacked", "looped"]
 
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
 _LARGEST_CHUNK = 512
+_LARGEST_STACK = {"cuda": 2048}
+_EVALUATED_NUMBERS = 2**22
+"""Layer outputs of one model in a forward pass of an evaluation. The rows of a pass depend on the model alone, as the
+bits of a product may depend on its number of rows."""
 _STACKED_PARAMETERS = {"cuda": 8_000_000, "cpu": 200_000}
 """Above, a model's own arithmetic fills the device, and stacking only multiplies memory traffic."""
 _STACKED_CONVOLUTION_PARAMETERS = {"cuda": 200_000, "cpu": 0}
@@ -149,6 +148,10 @@ class Plan:
     meta_chunk: int
     training_chunk: int
     predicted_bytes: int
+    trial_chunk: int
+    """Most trials in one stack, whatever the population."""
+    evaluated_rows: int
+    """Rows per forward pass of an evaluation."""
 
 
 def make_plan(
@@ -168,6 +171,7 @@ def make_plan(
     parameters = sum(parameter.numel() for parameter in module.parameters())
     mode, reason = _chosen_mode(facts, parameters, device, wanted)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
+    budget = _BUDGET.get(device.type, _BUDGET["cpu"])
     # Parameters, gradients, momenta and a temporary; activations, their gradients and a temporary.
     training = 4 * weights_bytes + 3 * batch_bytes
     # Pulled-back gradient, moved parameters, direction, a temporary; as much again for each further step.
@@ -179,13 +183,16 @@ def make_plan(
         chunks = (min(chunk or own, own) if inner_steps > 1 else chunk or own, 1)
         predicted = kept + meta + training
     else:
-        budget = _BUDGET.get(device.type, _BUDGET["cpu"])
         chunks = tuple(  # type: ignore[assignment]
             min(chunk or _LARGEST_CHUNK, max(1, budget // each), population) for each in (meta, training)
         )
         predicted = kept + chunks[0] * meta + chunks[1] * training
     _check_room(predicted, device)
-    return Plan(mode, reason, chunks[0], chunks[1], predicted)
+    most = _LARGEST_STACK.get(device.type, _LARGEST_CHUNK)
+    return Plan(
+        mode, reason, chunks[0], chunks[1], predicted, trial_chunk=min(chunk or most, max(2, budget // training)),
+        evaluated_rows=max(16, min(1024, _EVALUATED_NUMBERS // max(1, facts.activations))),
+    )  # fmt: skip
 
 
 def _chosen_mode(

@@ -1,207 +1,383 @@
-"""Training with many expressions: one after the other, or stacked, as one model with a leading dimension."""
+"""Many trials as one: models stacked along a leading dimension, each with its own loss and learning rate.
 
-from collections.abc import Callable, Sequence
+Trials of one seed and split form a group: they start from the same weights and see the same batches. A group has at
+least two places, filled up where needed: matrix products of a single member take another kernel, and a trial alone
+would differ in its last bits from the same trial among others.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from evomal.engine.forest import Forest
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.forest import FILLER, Forest
+from evomal.engine.functional_model import state_of
 from evomal.engine.precision import autocast
-from evomal.engine.resolve import initial_model
-from evomal.engine.scores import Fitness, Score, diverged_fitness, fitness_of_outputs, score_of
-from evomal.engine.training import Training, TrainingLoop, TrainingSetup, report_steps
-from evomal.expression import Expression
+from evomal.engine.resolve import check_model, initial_model
+from evomal.engine.scores import Fitness, diverged_fitness, fitness_of_outputs
+from evomal.engine.training import TrainingSetup, rate_factor, report_steps
+from evomal.engine.updates import STACKED_OPTIMIZERS
+from evomal.losses import Loss
+from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
+from evomal.randomness import derived_seed, reseed_torch, restore_torch, torch_states
+from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Part
+
+FEWEST_MEMBERS = 2
+
+AnyTrialLoss = nn.Module | WeightedTree
 
 
-class _ForestLoss(torch.autograd.Function):
-    """The loss, with the gradient that the forest's kernel computes along with it."""
+@dataclass(frozen=True)
+class Member:
+    """One trial of a stack, without what its group has in common."""
 
-    @staticmethod
-    def forward(ctx: Any, outputs: Tensor, targets: Tensor, forest: Forest, weights: Tensor) -> Tensor:
-        losses, gradients = forest.gradients(outputs, targets, weights)
-        ctx.save_for_backward(gradients[0])
-        return losses[0]
-
-    @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return above[0] * gradient, None, None, None
+    loss: AnyTrialLoss
+    lr: float
+    factor: float = 1.0
 
 
-class TreeLoss(nn.Module):
-    """An `ExpressionLoss` computed by the forest's kernels, whose expression can be replaced in the same memory."""
+@dataclass(frozen=True)
+class Group:
+    """Trials of one seed and split."""
+
+    seed: int
+    members: tuple[Member, ...]
+    rows: tuple[Tensor, Tensor] | None = None
+    """Training and validation rows of another split, among the rows of both parts; None: the task's own split."""
+
+
+class StackLosses(Protocol):
+    """The losses of a stack, one per place."""
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Put these losses into the places; None where a place is unused."""
+
+    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""
+
+
+class TreeLosses:
+    """Expressions, computed by the kernels of a forest; others can be loaded into the same memory."""
 
     def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
-        super().__init__()
         self._forest = forest
-        self._weights = torch.ones(1, forest.width, dtype=dtype, device=forest.programs.device)
+        self._weights = torch.ones(forest.count, forest.width, dtype=dtype, device=forest.programs.device)
 
-    def load(self, expression: Expression, weights: Sequence[float]) -> None:
-        """Replace expression and weights."""
-        self._forest.replace([expression])
-        self._weights.copy_(self._forest.programs.packed([weights], dtype=self._weights.dtype))
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        trees = [loss if isinstance(loss, WeightedTree) else WeightedTree(FILLER, None) for loss in losses]
+        self._forest.replace([tree.expression for tree in trees])
+        packed = self._forest.programs.packed([tree.edge_weights for tree in trees], dtype=self._weights.dtype)
+        self._weights.copy_(packed)
 
-    def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        value: Tensor = _ForestLoss.apply(output, target, self._forest, self._weights)  # type: ignore[no-untyped-call]
-        return value
-
-
-_EVALUATION_SAMPLES = 16_384  # of all models together in one forward pass
-
-Weights = Sequence[Sequence[float]]
-Gradients = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From outputs `[P, B, K]` and targets to losses `[P]` and their gradients `[P, B, K]` by each model's own outputs."""
+    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
+        return self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights)
 
 
-class PopulationTraining(Protocol):
-    """Trains up to as many candidates as it has room for."""
+class ModuleLosses:
+    """Losses of any kind, by autograd; places that share one of evomal's own losses are computed together."""
 
-    def run(
-        self, expressions: Sequence[Expression], weights: Weights, *, report: StepsDone | None = None
-    ) -> list[Fitness]: ...
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._batches: list[tuple[nn.Module, Tensor, bool]] = []
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        places: dict[int, tuple[nn.Module, list[int]]] = {}
+        for place, loss in enumerate(losses):
+            if isinstance(loss, nn.Module):
+                places.setdefault(id(loss), (loss, []))[1].append(place)
+        self._batches = []
+        for module, own in places.values():
+            twin = _of_samples(module)
+            parts = [own] if twin is not None else [[place] for place in own]
+            for part in parts:
+                self._batches.append((twin or module, torch.tensor(part, device=self._device), twin is not None))
+
+    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        losses, gradients = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
+        per_group = len(outputs) // len(targets)
+        for module, places, is_separable in self._batches:
+            with torch.enable_grad():
+                free = outputs.index_select(0, places).requires_grad_()
+                target = targets.index_select(0, places // per_group)
+                if is_separable:
+                    costs = module(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
+                    # The gradient of the sum is each sample's own; the mean over a batch divides it afterwards.
+                    (found,) = torch.autograd.grad(costs.sum(), free)
+                    values, found = costs.detach().mean(1), found / costs.shape[1]
+                else:
+                    value = module(free[0], target[0])
+                    (found,) = torch.autograd.grad(value, free)
+                    values = value.detach().unsqueeze(0)
+            losses.index_copy_(0, places, values.to(losses.dtype))
+            gradients.index_copy_(0, places, found)
+        return losses, gradients
 
 
-class LoopedTraining:
-    """Trains one candidate after the other, each as `evomal.train` would."""
-
-    def __init__(self, setup: TrainingSetup, forest: Forest) -> None:
-        """`forest`: room for one expression."""
-        self._loss = TreeLoss(forest, dtype=setup.dtype)
-        self._training = Training(setup, self._loss)
-
-    def run(
-        self, expressions: Sequence[Expression], weights: Weights, *, report: StepsDone | None = None
-    ) -> list[Fitness]:
-        """Returns the fitness of each expression."""
-        results = []
-        for expression, row in zip(expressions, weights, strict=True):
-            self._loss.load(expression, row)
-            results.append(self._training.run(report))
-        return results
+def _of_samples(module: nn.Module) -> nn.Module | None:
+    """Returns the loss without its reduction, if a batch costs the mean of what its samples do, else None."""
+    if not isinstance(module, Loss) or module.reduction != "mean":
+        return None
+    if module.weight is not None or (module.kind != "regression" and module.ignore_index >= 0):
+        return None  # a mean divides by the weights, or by the number of samples that are not ignored
+    twin = copy.copy(module)
+    twin.reduction = "none"
+    return twin
 
 
-class StackedModels(TrainingLoop):
-    """Copies of a task's model, all from the seed's initial weights, each trained with its own loss."""
+class TrialStack:
+    """Trials of one task that are trained together, in groups of equally many places.
 
-    def __init__(self, setup: TrainingSetup, gradients: Gradients, *, count: int) -> None:
-        model = initial_model(setup.task, setup.seed).to(setup.device, setup.dtype)
-        trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
-        self._initial = {name: value.detach().clone() for name, value in trained.items()}
-        self._parameters = {
-            name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in self._initial.items()
-        }
-        super().__init__(setup, model, self._parameters.values())
-        self._gradients_of, self._count = gradients, count
-        self._alive = torch.ones(count, dtype=torch.bool, device=setup.device)
-        self._steps_survived = torch.zeros(count, dtype=torch.int64, device=setup.device)
+    To be used inside `isolated_torch`: dropout draws from torch's global generators, which `start` seeds. Trials with
+    dropout need a stack of one group.
 
-    def train(self, count: int, report: StepsDone | None = None) -> list[Fitness]:
-        """Train all models from the initial weights.
+    Args:
+        setup: What all trials have in common; its seed and learning rate are not used.
+        losses: Makes the losses for a number of places.
+        groups: Number of groups.
+        members: Places per group.
+        evaluated_rows: Rows per forward pass of an evaluation.
+        is_random: Whether a forward pass of the model draws random numbers.
+    """
 
-        Returns:
-            The fitness of each of the first `count` models.
-        """
-        self._restart()
-        self.model.train()
-        steps = self.setup.recipe.steps
-        for index in range(steps):
-            self._take_step(index)
-            report_steps(report, index + 1, steps)
-        outputs = self._evaluate(self._validation.inputs)
-        results = []
-        for member, survived in enumerate(self._steps_survived[:count].tolist()):
-            if survived < steps:
-                sentence = f"the training loss or its gradient was not finite at step {survived + 1}"
-                results.append(diverged_fitness(sentence))
+    def __init__(
+        self, setup: TrainingSetup, losses: Callable[[int], StackLosses], *, groups: int, members: int,
+        evaluated_rows: int, is_random: bool = False,
+    ) -> None:  # fmt: skip
+        task, device, dtype = setup.task, setup.device, setup.dtype
+        self.setup, self._make_losses = setup, losses
+        self._evaluated_rows, self._is_random = evaluated_rows, is_random
+        self._module = initial_model(task, setup.seed).to(device, dtype)
+        check_model(self._module, task, device, dtype)
+        self._train, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
+        self._pool: Part | None = None
+        self._groups: Sequence[Group] = ()
+        self._batches: list[Batches] = []
+        self._random_state: list[Tensor] = []
+        self.steps_done = 0
+        self._allocate(groups, members)
+
+    def _allocate(self, groups: int, members: int) -> None:
+        setup, device, dtype = self.setup, self.setup.device, self.setup.dtype
+        self.groups, self.members = groups, members
+        places = groups * members
+        self._losses = self._make_losses(places)
+        self._parameters: dict[str, Tensor] = {}
+        self._constants: dict[str, Tensor] = {}
+        for name, value in state_of(self._module).items():
+            if value.requires_grad:
+                own = torch.empty(places, *value.shape, dtype=dtype, device=device)
+                self._parameters[name] = own.requires_grad_()
             else:
-                results.append(fitness_of_outputs(self.setup.task, outputs[member], self._validation.targets))
-        return results
+                self._constants[name] = torch.empty(groups, *value.shape, dtype=dtype, device=device)
+        self._optimizer = STACKED_OPTIMIZERS[setup.optimizer](list(self._parameters.values()), setup.recipe)
+        self._factors = torch.ones(places, 1, 1, dtype=dtype, device=device)
+        self._alive = torch.ones(places, dtype=torch.bool, device=device)
+        self._survived = torch.zeros(places, dtype=torch.int64, device=device)
+        size = min(setup.recipe.batch_size, len(self._train))
+        self._rows = torch.zeros(groups, size, dtype=torch.int64, device=device)
+        self._augmenting = [torch.Generator(device) for _ in range(groups)]
+        generators = self._augmenting if setup.task.augmentation else ()
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
 
-    def scores(self, fitnesses: Sequence[Fitness], *, test: bool) -> list[Score]:
-        """Returns the scores of the first models as they are, given their fitness."""
-        setup = self.setup
-        part = setup.task.test.to(setup.device, setup.dtype) if test else None
-        outputs = None if part is None else self._evaluate(part.inputs)
-        scores = []
-        for member, fitness in enumerate(fitnesses):
-            tested = None if part is None or outputs is None else (outputs[member], part.targets)
-            recipe = setup.recipe
-            scores.append(
-                score_of(setup.task, fitness, tested, seed=setup.seed, steps=recipe.steps, milestones=recipe.milestones)
+    def start(self, groups: Sequence[Group]) -> None:
+        """Load trials, and put models, optimizers and generators into their initial states, in the same memory."""
+        setup, device = self.setup, self.setup.device
+        self.steps_done = 0
+        self._load(groups)
+        with torch.no_grad():
+            for place, group in enumerate(groups):
+                self._module = initial_model(setup.task, group.seed, reuse=self._module).to(device, setup.dtype)
+                own = slice(place * self.members, (place + 1) * self.members)
+                for name, value in state_of(self._module).items():
+                    if name in self._parameters:
+                        self._parameters[name][own] = value.detach()
+                    else:
+                        self._constants[name][place] = value
+                self._augmenting[place].manual_seed(derived_seed(group.seed, "augmentation"))
+        self._optimizer.restart()
+        self._alive.fill_(True)
+        self._survived.zero_()
+        reseed_torch(derived_seed(groups[0].seed, "dropout"), device)
+        self._random_state = torch_states(device)
+
+    def _load(self, groups: Sequence[Group]) -> None:
+        assert len(groups) == self.groups
+        assert all(len(group.members) <= self.members for group in groups)
+        self._groups = groups
+        if self._pool is None and any(group.rows is not None for group in groups):
+            parts = (self._train, self._validation)
+            self._pool = Part(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
+        self._losses.load(self._in_places(lambda member: member.loss, None))
+        factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
+        self._factors.copy_(factors.view(-1, 1, 1))
+        self._batches = [
+            Batches(
+                len(self._train), self._rows.shape[1], seed=group.seed, purpose="training", device=self.setup.device
             )
-        return scores
+            for group in groups
+        ]
 
-    def _restart(self) -> None:
+    def _in_places(self, property_of: Callable[[Member], Any], filling: Any) -> list[Any]:
+        """Returns a property of the member in each place."""
+        rows = ([*map(property_of, group.members)] for group in self._groups)
+        return [value for row in rows for value in [*row, *[filling] * (self.members - len(row))]]
+
+    def keep(self, chosen: Sequence[Sequence[int]]) -> None:
+        """Go on with some members of each group only; the others cost nothing from now on."""
+        kept = [place for place, members in enumerate(chosen) if members]
+        groups = []
+        for place in kept:
+            own = tuple(self._groups[place].members[member] for member in chosen[place])
+            groups.append(dataclasses.replace(self._groups[place], members=own))
+        members = max(FEWEST_MEMBERS, *(len(group.members) for group in groups))
+        # Unused places repeat the first member, whose numbers are ordinary ones.
+        places = [
+            place * self.members + (chosen[place][index] if index < len(chosen[place]) else chosen[place][0])
+            for place in kept
+            for index in range(members)
+        ]
+        rows, of_groups = (torch.tensor(numbers, device=self.setup.device) for numbers in (places, kept))
+        before = (self._parameters, self._constants, self._optimizer, self._alive, self._survived, self._augmenting)
+        parameters, constants, optimizer, alive, survived, augmenting = before
+        self._allocate(len(groups), members)
         with torch.no_grad():
             for name, value in self._parameters.items():
-                value.copy_(self._initial[name].expand_as(value))
-        self._alive.fill_(True)
-        self._steps_survived.zero_()
-        super()._restart()
+                value.copy_(parameters[name].index_select(0, rows))
+            for name, value in self._constants.items():
+                value.copy_(constants[name].index_select(0, of_groups))
+            for new, old in zip(self._optimizer.state, optimizer.state, strict=True):
+                for value, former in zip(new, old, strict=True):
+                    value.copy_(former.index_select(0, rows))
+            self._optimizer.step_count.copy_(optimizer.step_count)
+            self._alive.copy_(alive.index_select(0, rows))
+            self._survived.copy_(survived.index_select(0, rows))
+        for generator, place in zip(self._augmenting, kept, strict=True):
+            generator.set_state(augmenting[place].get_state())
+        self._load(groups)
+        self._set_rates(self.steps_done)
+
+    def advance(self, steps: int, report: StepsDone | None = None) -> None:
+        """Train until that number of steps is done; `report` counts steps of the stack."""
+        self._module.train()
+        recipe, device = self.setup.recipe, self.setup.device
+        if self._is_random:
+            restore_torch(self._random_state, device)
+        for index in range(self.steps_done, steps):
+            if index == 0 or rate_factor(recipe, index) != rate_factor(recipe, index - 1):
+                self._set_rates(index)
+            for place, (batches, group) in enumerate(zip(self._batches, self._groups, strict=True)):
+                rows = batches[index]
+                self._rows[place].copy_(rows if group.rows is None else group.rows[0].index_select(0, rows))
+            self.step()
+            report_steps(report, index + 1, steps)
+        self.steps_done = steps
+        if self._is_random:
+            self._random_state = torch_states(device)
+
+    def _set_rates(self, step: int) -> None:
+        factor = rate_factor(self.setup.recipe, step)
+        rates = [lr * factor for lr in self._in_places(lambda member: member.lr, 0.0)]
+        self._optimizer.rates.copy_(torch.tensor(rates, dtype=torch.float64))
+
+    def diverged(self) -> list[list[str]]:
+        """Returns for each member of each group why its training has diverged; an empty text where it has not."""
+        rows = zip(self._survived.view(self.groups, self.members).tolist(), self._groups, strict=True)
+        sentence = "the training loss or its gradient was not finite at step"
+        return [
+            ["" if steps == self.steps_done else f"{sentence} {steps + 1}" for steps in row[: len(group.members)]]
+            for row, group in rows
+        ]
+
+    def fitnesses(self) -> list[list[Fitness]]:
+        """Returns the fitness of each member of each group as it is now."""
+        task = self.setup.task
+        return [
+            [
+                diverged_fitness(sentence) if sentence else fitness_of_outputs(task, own, targets)
+                for sentence, own in zip(sentences, outputs, strict=False)
+            ]
+            for sentences, (outputs, targets) in zip(
+                self.diverged(), self._evaluated(self._validation, split=True), strict=True
+            )
+        ]
+
+    def test_outputs(self) -> tuple[list[Tensor], Tensor]:
+        """Returns each group's outputs `[R, rows, K]` on the test split, and its targets."""
+        part = self.setup.task.test.to(self.setup.device, self.setup.dtype)
+        return [outputs for outputs, _ in self._evaluated(part, split=False)], part.targets
 
     def _step(self) -> None:
         inputs, targets = self._batch()
         with autocast(self.setup.precision, self.setup.device):
             outputs = self._outputs(inputs)
-        outputs = outputs.to(self.setup.dtype)
-        losses, cotangents = self._gradients_of(outputs.detach(), targets)
+        outputs = outputs.flatten(0, 1).to(self.setup.dtype)
+        losses, cotangents = self._losses.gradients(outputs.detach(), targets)
+        cotangents = cotangents * self._factors
         self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
-        self._steps_survived += self._alive
+        self._survived += self._alive
         # A diverged member gets no further gradient; momentum may still move it, but its result is already fixed.
         cotangents = torch.where(self._alive[:, None, None], cotangents, 0)
-        self._optimizer.zero_grad(set_to_none=True)
-        # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which fused updates rely on.
+        for value in self._parameters.values():
+            value.grad = None
+        # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which slows the update down.
         torch.autograd.backward(outputs, cotangents)
         self._optimizer.step()
 
-    def _outputs(self, inputs: Tensor) -> Tensor:
-        def outputs_of_one(own: dict[str, Tensor]) -> Tensor:
-            result: Tensor = functional_call(self.model, own, (inputs,))
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        """Returns `[G, B, …]` inputs and targets."""
+        part, rows = self._pool or self._train, self._rows
+        inputs, targets = (
+            _in_groups(values.index_select(0, rows.view(-1)), rows) for values in (part.inputs, part.targets)
+        )
+        augmentation = self.setup.task.augmentation
+        if augmentation is not None:
+            pairs = zip(inputs, self._augmenting, strict=True)
+            inputs = torch.stack([augmentation(images, generator=generator) for images, generator in pairs])
+        return inputs, targets
+
+    def _outputs(self, inputs: Tensor, *, is_shared: bool = False) -> Tensor:
+        """Returns `[G, R, B, K]`, from inputs `[G, B, …]` or, if all groups share them, `[B, …]`."""
+
+        def of_member(own: dict[str, Tensor], constants: dict[str, Tensor], x: Tensor) -> Tensor:
+            result: Tensor = functional_call(self._module, {**constants, **own}, (x,))
             return result
 
-        result: Tensor = vmap(outputs_of_one, randomness="same")(self._parameters)
+        of_group = vmap(of_member, in_dims=(0, None, None), randomness="same")
+        of_all = vmap(of_group, in_dims=(0, 0, None if is_shared else 0), randomness="same")
+        stacked = {
+            name: value.view(self.groups, self.members, *value.shape[1:]) for name, value in self._parameters.items()
+        }
+        result: Tensor = of_all(stacked, self._constants, inputs)
         return result
 
-    def _evaluate(self, inputs: Tensor) -> Tensor:
-        """`[P, B, K]`: the outputs of the models in evaluation mode."""
-        self.model.eval()
-        size = max(1, _EVALUATION_SAMPLES // self._count)
+    def _evaluated(self, part: Part, *, split: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields each group's outputs `[R, rows, K]` in evaluation mode, and the targets."""
+        self._module.eval()
+        rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
         with torch.no_grad():
-            return torch.cat([self._outputs(part) for part in torch.split(inputs, size)], dim=1)
+            if not rows:
+                pieces = torch.split(part.inputs, self._evaluated_rows)
+                outputs = torch.cat([self._outputs(x, is_shared=True) for x in pieces], dim=2)
+                targets = [part.targets] * self.groups
+            else:
+                pool = self._pool
+                assert pool is not None
+                pieces = torch.split(torch.stack(rows), self._evaluated_rows, dim=1)
+                inputs = (_in_groups(pool.inputs.index_select(0, some.reshape(-1)), some) for some in pieces)
+                outputs = torch.cat([self._outputs(x) for x in inputs], dim=2)
+                targets = [pool.targets.index_select(0, own) for own in rows]
+        yield from zip(outputs.to(self.setup.dtype), targets, strict=True)
 
 
-class StackedTraining(StackedModels):
-    """Trains all candidates at once: their models stacked, their losses a forest."""
-
-    def __init__(self, setup: TrainingSetup, forest: Forest) -> None:
-        self._forest = forest
-        self._weights = torch.ones(forest.count, forest.width, dtype=setup.dtype, device=setup.device)
-        super().__init__(setup, self._gradients, count=forest.count)
-
-    def run(
-        self, expressions: Sequence[Expression], weights: Weights, *, report: StepsDone | None = None
-    ) -> list[Fitness]:
-        """Returns the fitness of each expression."""
-        self._forest.replace(expressions)
-        self._weights.copy_(self._forest.programs.packed(weights, dtype=self._weights.dtype))
-        return self.train(len(expressions), report)
-
-    def _gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return self._forest.gradients(outputs, targets, self._weights)
-
-
-def gradients_of_modules(losses: Sequence[nn.Module]) -> Gradients:
-    """Returns the gradients of losses of any kind, one per model, computed by autograd."""
-
-    def gradients(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            free = outputs.requires_grad_()
-            values = torch.stack([loss(own, targets) for loss, own in zip(losses, free.unbind(), strict=True)])
-            # The gradient of the sum is each loss's own, also where another is not finite.
-            (found,) = torch.autograd.grad(values.sum(), free)
-        return values.detach(), found
-
-    return gradients
+def _in_groups(values: Tensor, rows: Tensor) -> Tensor:
+    """Returns values of rows `[G, B]` that lie one after the other as `[G, B, …]`."""
+    return values.view(*rows.shape, *values.shape[1:])

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack, overload
 
@@ -25,7 +25,7 @@ from evomal.engine.scores import (
 )
 from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
-from evomal.randomness import derived_seed, isolated_torch, reseed_torch
+from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Recipe, Task
@@ -54,90 +54,119 @@ class TrainingSetup:
     """Training and validation data that are on the device already; None: the task's are copied there."""
 
 
-class TrainingLoop:
-    """Batches, optimizer, learning-rate schedule and step of a training, of one model or of a stack of models.
+class Training:
+    """Training of one model with one loss, from the seed's initial weights; it can be started again.
 
-    To be used inside `isolated_torch`: dropout draws from torch's global generators, which `restart` seeds.
+    To be used inside `isolated_torch`: dropout draws from torch's global generators, which `start` seeds.
     """
 
-    def __init__(self, setup: TrainingSetup, model: nn.Module, trained: Iterable[Tensor]) -> None:
+    def __init__(self, setup: TrainingSetup, criterion: nn.Module) -> None:
         task, device, dtype = setup.task, setup.device, setup.dtype
+        model = initial_model(task, setup.seed).to(device, dtype)
+        if setup.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         check_model(model, task, device, dtype)
-        self.setup, self.model = setup, model
+        self.setup, self.model, self._criterion = setup, model, criterion
         self._data, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
-        batch_size, seed = setup.recipe.batch_size, setup.seed
-        self._batches = Batches(len(self._data), batch_size, seed=seed, purpose="training", device=device)
-        self._optimizer = make_optimizer(setup.optimizer, trained, setup.recipe, device)
+        size, seed = setup.recipe.batch_size, setup.seed
+        self._batches = Batches(len(self._data), size, seed=seed, purpose="training", device=device)
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._optimizer = make_optimizer(setup.optimizer, self._trained, setup.recipe, device)
+        self._initial = {name: value.detach().clone() for name, value in self._state().items()}
         self._augmenting = torch.Generator(device)
         self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
+        self.loss = torch.zeros((), dtype=dtype, device=device)
+        """The training loss of the last batch."""
+        self._sum = torch.zeros_like(self.loss)  # of all losses: once one was not finite, neither is it
+        self._lr, self.steps_done, self._diverged = setup.recipe.lr, 0, ""
         generators = (self._augmenting,) if task.augmentation else ()
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
 
-    def _restart(self) -> None:
-        """Reset optimizer and random generators to the seed's state, in the memory they are in."""
+    def start(self, lr: float | None = None) -> None:
+        """Put model, optimizer and random generators into the seed's initial state, in the memory they are in."""
+        self._lr, self.steps_done, self._diverged = self.setup.recipe.lr if lr is None else lr, 0, ""
+        with torch.no_grad():
+            for name, value in self._state().items():
+                value.copy_(self._initial[name])
+        self._sum.zero_()
         for state in self._optimizer.state.values():
             for value in state.values():
-                if isinstance(value, Tensor):
-                    value.zero_()
+                value.zero_()
         reseed_torch(derived_seed(self.setup.seed, "dropout"), self.setup.device)
         self._augmenting.manual_seed(derived_seed(self.setup.seed, "augmentation"))
 
-    def _take_step(self, index: int) -> None:
-        if _set_learning_rate(self._optimizer, _learning_rate_at(self.setup.recipe, index)):
-            self.step.forget()
-        self._rows.copy_(self._batches[index])
-        self.step()
-
-    def _batch(self) -> tuple[Tensor, Tensor]:
-        # index_select is several times faster than indexing with a tensor.
-        inputs = self._data.inputs.index_select(0, self._rows)
-        if self.setup.task.augmentation is not None:
-            inputs = self.setup.task.augmentation(inputs, generator=self._augmenting)
-        return inputs, self._data.targets.index_select(0, self._rows)
-
-    def _step(self) -> None:
-        raise NotImplementedError
-
-
-class Training(TrainingLoop):
-    """Training of one model from the seed's initial weights; it can be run again when the criterion has changed."""
-
-    def __init__(self, setup: TrainingSetup, criterion: nn.Module) -> None:
-        model = initial_model(setup.task, setup.seed).to(setup.device, setup.dtype)
-        if setup.channels_last:
-            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._criterion = criterion
-        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        super().__init__(setup, model, self._trained)
-        self._initial = {name: value.detach().clone() for name, value in self._state().items()}
-        self.loss = torch.zeros((), dtype=setup.dtype, device=setup.device)
-        """The training loss of the last batch."""
-        self._sum = torch.zeros_like(self.loss)  # of all losses: once one was not finite, neither is it
-        self.steps_done = 0
-
-    def run(
-        self, report: StepsDone | None = None, *, on_step: Callable[[int], None] | None = None, progress: bool = False
-    ) -> Fitness:
-        """Train from the initial weights, and evaluate on the validation split unless the training diverges."""
-        self._restart()
+    def advance(
+        self, steps: int, report: StepsDone | None = None, *, on_step: Callable[[int], None] | None = None,
+        progress: bool = False,
+    ) -> None:  # fmt: skip
+        """Train until that number of steps is done, or until the training is found to have diverged."""
+        if self._diverged:
+            return
         self.model.train()
-        steps = self.setup.recipe.steps
-        for index in tracked(range(steps), self.setup.task.name, total=steps, shown=progress):
-            self._take_step(index)
+        left = range(self.steps_done, steps)
+        for index in tracked(left, self.setup.task.name, total=len(left), shown=progress):
+            if set_learning_rate(self._optimizer, self._lr * rate_factor(self.setup.recipe, index)):
+                self.step.forget()
+            self._rows.copy_(self._batches[index])
+            self.step()
             self.steps_done = done = index + 1
             if on_step is not None:
                 on_step(done)
             report_steps(report, done, steps)
             is_checked = done % _STEPS_BETWEEN_CHECKS == 0 or done == steps
             if is_checked and not math.isfinite(self._sum.item()):
+                self._diverged = f"the training loss was not finite by step {done}"
                 if report is not None:
                     report(steps - done)  # the remaining steps are not taken
-                return diverged_fitness(f"the training loss was not finite by step {done}")
+                return
+
+    def fitness(self) -> Fitness:
+        """Returns the fitness of the model as it is now, on the validation split."""
+        if self._diverged:
+            return diverged_fitness(self._diverged)
         return fitness_of_outputs(self.setup.task, *self._validation_outputs())
+
+    def run(self, report: StepsDone | None = None, **options: Any) -> Fitness:
+        """Train from the initial weights for the steps of the recipe; `options` are those of `advance`."""
+        self.start()
+        self.advance(self.setup.recipe.steps, report, **options)
+        return self.fitness()
 
     def validation_metric(self) -> float:
         """Returns the task's metric on the validation split for the current weights."""
         return metric_or_nan(self.setup.task, *self._validation_outputs())
+
+    def test_outputs(self) -> tuple[Tensor, Tensor]:
+        """Returns outputs and targets of the test split."""
+        part = self.setup.task.test.to(self.setup.device, self.setup.dtype)
+        return evaluate_model(self.model, part.inputs), part.targets
+
+    def snapshot(self) -> "Snapshot":
+        """Returns a copy, in the memory of the host, of everything that a further step depends on."""
+        tensors = [value.detach().to("cpu", copy=True) for value in [*self._state().values(), self._sum]]
+        optimizer = [
+            {name: value.to("cpu", copy=True) for name, value in self._optimizer.state[parameter].items()}
+            for parameter in self._trained
+        ]
+        generators = [*torch_states(self.setup.device), self._augmenting.get_state()]
+        return Snapshot(tensors, optimizer, generators, self._lr, self.steps_done, self._diverged)
+
+    def restore(self, snapshot: "Snapshot") -> None:
+        """Go on from a snapshot of this training, in the same memory where there is any."""
+        with torch.no_grad():
+            for value, saved in zip([*self._state().values(), self._sum], snapshot.tensors, strict=True):
+                value.copy_(saved)
+        for parameter, saved_state in zip(self._trained, snapshot.optimizer, strict=True):
+            state = self._optimizer.state[parameter]
+            for name, saved in saved_state.items():
+                if name in state:
+                    state[name].copy_(saved)
+                else:
+                    state[name] = saved.to(parameter.device)
+        *states, augmenting = snapshot.generators
+        restore_torch(states, self.setup.device)
+        self._augmenting.set_state(augmenting)
+        self._lr, self.steps_done, self._diverged = snapshot.lr, snapshot.steps_done, snapshot.diverged
 
     def _validation_outputs(self) -> tuple[Tensor, Tensor]:
         return evaluate_model(self.model, self._validation.inputs), self._validation.targets
@@ -146,19 +175,16 @@ class Training(TrainingLoop):
         """All that training may change; unlike a state dictionary it has every buffer."""
         return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
-    def _restart(self) -> None:
-        with torch.no_grad():
-            for name, value in self._state().items():
-                value.copy_(self._initial[name])
-        self._sum.zero_()
-        super()._restart()
-
     def _step(self) -> None:
-        inputs, targets = self._batch()
+        # index_select is several times faster than indexing with a tensor.
+        inputs = self._data.inputs.index_select(0, self._rows)
+        if self.setup.task.augmentation is not None:
+            inputs = self.setup.task.augmentation(inputs, generator=self._augmenting)
         if self.setup.channels_last and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         with autocast(self.setup.precision, self.setup.device):
             outputs = self.model(inputs)
+        targets = self._data.targets.index_select(0, self._rows)
         loss = self._criterion(outputs.to(self.setup.dtype), targets)
         self._optimizer.zero_grad(set_to_none=True)
         # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
@@ -166,6 +192,18 @@ class Training(TrainingLoop):
         self._optimizer.step()
         self.loss.copy_(loss.detach())
         self._sum.add_(self.loss)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A training at some step, apart from the objects that train."""
+
+    tensors: list[Tensor]
+    optimizer: list[dict[str, Tensor]]
+    generators: list[Tensor]
+    lr: float
+    steps_done: int
+    diverged: str
 
 
 class TrainingSettings(TypedDict, total=False):
@@ -311,10 +349,7 @@ def _train_and_score(
             curve.append(CurvePoint(done, training.loss.item(), training.validation_metric()))
 
     fitness = training.run(report, on_step=add_point, progress=progress)
-    tested = None
-    if test and not fitness.diverged:
-        part = setup.task.test.to(setup.device, setup.dtype)
-        tested = evaluate_model(training.model, part.inputs), part.targets
+    tested = training.test_outputs() if test and not fitness.diverged else None
     return score_of(
         setup.task, fitness, tested, seed=setup.seed, steps=training.steps_done, milestones=setup.recipe.milestones,
         curve=curve,
@@ -327,14 +362,18 @@ def report_steps(report: StepsDone | None, done: int, steps: int) -> None:
         report(done % _STEPS_BETWEEN_REPORTS or _STEPS_BETWEEN_REPORTS)
 
 
-def _learning_rate_at(recipe: Recipe, step: int) -> float:
-    passed = sum(milestone <= step for milestone in recipe.milestones)
-    return recipe.lr * _DECAY**passed
+def rate_factor(recipe: Recipe, step: int) -> float:
+    """Returns what the learning rate is multiplied by at that step, because of milestones before it."""
+    return _DECAY ** sum(milestone <= step for milestone in recipe.milestones)
 
 
-def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
-    """Returns whether the rate was another one before."""
-    changed = bool(optimizer.param_groups[0]["lr"] != rate)
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
+    """Returns whether a captured step must be captured again, because it has the rate as a number."""
+    current = optimizer.param_groups[0]["lr"]
+    if isinstance(current, Tensor):
+        current.fill_(rate)
+        return False
+    changed = bool(current != rate)
     if changed:
         for group in optimizer.param_groups:
             group["lr"] = rate

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import torch
 
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.forest import FILLER
 from evomal.engine.forest.programs import fitting_width
 from evomal.engine.plans import Plan
-from evomal.engine.stacked import LoopedTraining, PopulationTraining, StackedTraining
+from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
 from evomal.engine.training import TrainingSetup
+from evomal.engine.trials import TrialPlan, TrialRunner
 from evomal.engine.weight_optimisation import NetworkLosses, TreeWeights, WeightOptimisation
 from evomal.expression import Expression
 from evomal.losses.neural import HIDDEN, weight_count
 
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+_PADDED_PLACES = 64  # of a stack whose bits must not depend on how many trials are in it
 _SIZES = 5  # of captured populations: more sizes mean more captures, fewer mean more unused places
 
 
@@ -32,7 +33,7 @@ class Workspace:
         self._seed, self._settings, self._device = seed, settings, device
         self._width = _FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
-        self._trainings: dict[tuple[int, int], PopulationTraining] = {}
+        self._runners: dict[tuple[int, bool], TrialRunner] = {}
 
     @property
     def meta_chunk(self) -> int:
@@ -63,32 +64,32 @@ class Workspace:
             self._tasks, losses, self._settings, count=1, width=width, seed=self._seed, mode="looped"
         )
 
-    def training(self, index: int, expressions: Sequence[Expression], seed: int | None = None) -> PopulationTraining:
-        """Returns a training of one task's model with room for the expressions.
+    def trials(self, index: int, *, of_population: bool = False) -> TrialRunner:
+        """Returns the runner of one task's trials.
 
-        One with another seed than the engine's is used once, so it is not kept.
+        `of_population`: trials come in lists of up to a population, again and again, so stacks have few sizes.
         """
-        self._make_room(expressions)
-        count = self._count(len(expressions), self._plans[index].training_chunk)
-        if seed is not None and seed != self._seed:
-            return self._new_training(index, count, seed)
-        if (index, count) not in self._trainings:
-            self._drop_other_sizes()
-            self._trainings[index, count] = self._new_training(index, count, seed)
-        return self._trainings[index, count]
+        if (index, of_population) not in self._runners:
+            plan, data = self._plans[index], self._tasks[index]
+            is_padded = self._settings.deterministic and self._device.type == "cuda"
+            chunk = plan.training_chunk if of_population else plan.trial_chunk
+            if is_padded:
+                chunk = min(chunk, _PADDED_PLACES)
+            captured = of_population and self._device.type == "cuda"
+            trial_plan = TrialPlan(
+                is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
+                step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded,
+                evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
+            )  # fmt: skip
+            self._runners[index, of_population] = TrialRunner(self.training_setup(index), trial_plan, data.forest)
+        return self._runners[index, of_population]
 
-    def _new_training(self, index: int, count: int, seed: int | None) -> PopulationTraining:
-        setup, data = self.training_setup(index, seed), self._tasks[index]
-        if self._plans[index].mode == "looped":
-            return LoopedTraining(setup, data.forest([FILLER], width=self._width))
-        return StackedTraining(setup, data.forest([FILLER] * count, width=self._width))
-
-    def training_setup(self, index: int, seed: int | None = None) -> TrainingSetup:
-        """Returns the setup of every training of one task; the seed is the engine's unless given."""
+    def training_setup(self, index: int) -> TrainingSetup:
+        """Returns what all trainings of one task have in common."""
         settings, data = self._settings, self._tasks[index]
         return TrainingSetup(
-            data.task, data.recipe, self._seed if seed is None else seed, self._device, settings.optimizer,
-            settings.precision, settings.channels_last, settings.graphs, settings.dtype, (data.train, data.validation),
+            data.task, data.recipe, self._seed, self._device, settings.optimizer, settings.precision,
+            settings.channels_last, settings.graphs, settings.dtype, (data.train, data.validation),
         )  # fmt: skip
 
     def _count(self, candidates: int, chunk: int) -> int:
@@ -103,10 +104,8 @@ class Workspace:
         if width > self._width:
             self._width = width
             self._optimisers.clear()
-            self._trainings.clear()
 
     def _drop_other_sizes(self) -> None:
         # On a CPU these objects are created quickly, and the same size rarely comes again.
         if self._device.type != "cuda":
             self._optimisers.clear()
-            self._trainings.clear()

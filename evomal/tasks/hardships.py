@@ -52,6 +52,11 @@ class Hardships:
             if not 0 < (share := getattr(self, name)) <= 1:
                 raise InputError(f"{name} must be a share above 0 and at most 1 but got {share}")
 
+    @property
+    def leaves_rows_exchangeable(self) -> bool:
+        """Whether the training rows still come from the distribution of the validation rows."""
+        return not self.label_noise and not self.outliers and self.imbalance == 1
+
     def kept_rows(self, rows: Rows, labels: Rows | None, *, seed: int) -> Rows:
         """Return the training rows that imbalance and fraction leave.
 

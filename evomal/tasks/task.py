@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from evomal.checks import MOST_STEPS, finite_number, whole_number
 from evomal.errors import InputError
+from evomal.randomness import generator
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.data_checks import (
     Kind,
@@ -102,6 +104,8 @@ class Task:
         recipe: How models are trained.
         record: What was done to the data: seed, sizes, hardships, the number of equal rows in two parts.
         units: Mean and scale of the raw targets if the parts hold standardised targets, else None.
+        exchangeable: Whether rows of the training and the validation part come from one distribution, so that a search
+            may draw the two parts anew (see `resplit`).
 
     Raises:
         InputError: If the data, the model or the metric do not fit the kind of task.
@@ -125,6 +129,7 @@ class Task:
     recipe: Recipe = Recipe()
     record: Mapping[str, Any] = field(default_factory=dict)
     units: Units | None = None
+    exchangeable: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -163,6 +168,30 @@ class Task:
     def judged_by(self, metric: str | Metric | Measure) -> "Task":
         """Return the same task with another metric, given by its name or as a function of outputs and targets."""
         return dataclasses.replace(self, metric=chosen_metric(metric, self.kind))
+
+    def resplit(self, number: int) -> tuple[Tensor, Tensor]:
+        """Draw the training and the validation part anew, each as large as it is; the test part stays apart.
+
+        Args:
+            number: The number of the split, from 1 on; the same number gives the same rows.
+
+        Returns:
+            The rows of the new training part and of the new validation part, numbered through the two present parts.
+
+        Raises:
+            InputError: If the rows of the two parts are not exchangeable.
+
+        Example:
+            >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+            >>> task = Task.from_arrays(x, y, model=lambda: nn.Linear(3, 1), kind="regression")
+            >>> [len(rows) for rows in task.resplit(1)]
+            [30, 10]
+        """
+        if not self.exchangeable:
+            raise InputError(f"the training and validation rows of {self.name} are not exchangeable")
+        rows = generator(number, "resplit").permutation(len(self.train) + len(self.validation))
+        first, second = rows[: len(self.train)], rows[len(self.train) :]
+        return torch.from_numpy(first), torch.from_numpy(second)
 
     def to_raw(self, predictions: Values) -> Values:
         """Convert predictions of a model that was trained on this task into the units of the raw targets.
@@ -263,7 +292,10 @@ class Task:
         }
         first, second, third = (part_of(inputs, values, kind) for inputs, values in parts)
         chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
-        return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record, units=units)
+        return cls(
+            kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record, units=units,
+            exchangeable=hard.leaves_rows_exchangeable,
+        )  # fmt: skip
 
     @classmethod
     def from_datasets(

@@ -30,7 +30,7 @@ from evomal.verdict.contestants import (
 )
 from evomal.verdict.folder import TrainingLog
 from evomal.verdict.statistics import Paired, paired_searches
-from evomal.verdict.trials import Trial, Trials, final_recipe, log_description
+from evomal.verdict.trials import ComparedTrial, Trials, final_recipe, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
 from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
 
@@ -334,7 +334,7 @@ def _entries(
     made = {}
     for loss in losses:
         lr, factor = lr_and_factor(loss)
-        made[loss.identity] = [Trial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
+        made[loss.identity] = [ComparedTrial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
     scores = trials.run([trial for row in made.values() for trial in row])
 
     def trained(loss: ComparedLoss) -> Trained:

@@ -1,19 +1,13 @@
-"""The trainings of a comparison: make trials, run them, read their scores; each is trained once and logged."""
+"""The trials of a comparison: each is run once, by the engine's trials, and logged."""
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
-
-from evomal.engine import Engine, EngineSettings, Score, train
-from evomal.engine.resolve import resolve_device
+from evomal.engine import Engine, EngineSettings, Score, Trial
 from evomal.errors import EvomalError
-from evomal.expression import Expression
-from evomal.losses import Loss
 from evomal.methods import Failure
 from evomal.progress import StepsDone
 from evomal.runs.canonical import canonical, versions
@@ -24,22 +18,12 @@ from evomal.tasks.task import Recipe, Task
 from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import TrainingLog
 
-
-class ScaledLoss(nn.Module):
-    """factor · loss: under plain SGD, the same as multiplying the learning rate by the factor."""
-
-    def __init__(self, loss: nn.Module, factor: float) -> None:
-        super().__init__()
-        self.loss, self.factor = loss, factor
-
-    def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        value: Tensor = self.factor * self.loss(output, target)
-        return value
+_TRIALS_PER_JOB = 16  # of a worker, so that all workers have something to do
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One training: a loss multiplied by a factor, a learning rate and a seed, judged on the test split or not."""
+class ComparedTrial:
+    """One trial of a comparison, judged on the test split or not."""
 
     compared: ComparedLoss
     lr: float
@@ -56,104 +40,41 @@ class Trial:
         }  # fmt: skip
 
     @property
-    def loss(self) -> nn.Module:
-        """The module to train with."""
-        return self.compared.loss if self.factor == 1.0 else ScaledLoss(self.compared.loss, self.factor)
-
-    def tree(self) -> tuple[Expression, list[float]] | None:
-        """The loss as an expression with weights; None if it is not one."""
-        loss = self.compared.loss
-        if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
-            return None
-        if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
-            return None
-        found = loss.tree()
-        if found is None or found.activation != "identity":
-            return None
-        tree, weights = found.expression, found.edge_weights
-        if self.factor == 1.0:
-            return tree, weights
-        # factor · 1 · tree: the weight of 1 is the factor.
-        return Expression.parse(f"mul(1, {tree})"), [self.factor, 1.0, *weights]
-
-
-@dataclass(frozen=True)
-class TrialGroup:
-    """Trials of one seed and learning rate that are trained together."""
-
-    trials: tuple[Trial, ...]
-    among: int
-    """How many trials of that seed and learning rate there are; 1: trained one by one."""
+    def trial(self) -> Trial:
+        """The trial for the engine."""
+        return Trial(self.compared.loss, self.lr, self.seed, self.factor)
 
 
 class TrialTrainer:
-    """Trains groups of trials, in this process or in a worker."""
+    """Runs lists of trials, in this process or in a worker."""
 
     def __init__(self, task: Task, *, settings: SearchSettings) -> None:
-        self._task, self._settings, self._recipe = task, settings, final_recipe(task, settings)
-        self._engine: tuple[tuple[int, float, int], Engine] | None = None
+        recipe = final_recipe(task, settings)
+        engine_settings = EngineSettings(
+            training_steps=recipe.steps, optimizer=settings.optimizer,
+            recipe={**settings.recipe_changes(), "milestones": recipe.milestones}, device=settings.device,
+            precision=settings.precision, channels_last=settings.channels_last, chunk=settings.chunk,
+            population_mode=settings.population_mode, population=1, meta_steps=1, deterministic=settings.deterministic,
+        )  # fmt: skip
+        self._engine = Engine(task, seed=0, settings=engine_settings)
 
     def describe(self) -> dict[str, Any]:
-        """Whether it trains several trials together."""
-        return {"together": self._trains_together()}
+        """The number of trials that are run together."""
+        plan = self._engine.plans[0]
+        return {"chunk": plan.trial_chunk if plan.mode == "stacked" else 1}
 
-    def run(self, jobs: Sequence[TrialGroup]) -> list[list[Score]]:
-        """The scores of each group."""
-        return [self.scores(group) for group in jobs]
+    def run(self, jobs: Sequence[Sequence[ComparedTrial]]) -> list[list[Score]]:
+        """The scores of each list of trials, which are all judged on the test split, or none of them."""
+        return [self.scores(trials) for trials in jobs]
 
-    def scores(self, group: TrialGroup, report: StepsDone | None = None) -> list[Score]:
-        """A score for each trial of the group."""
-        if group.among == 1:
-            return [self._alone(trial, report) for trial in group.trials]
-        engine, test = self._engine_for(group), group.trials[0].test
-        trees = [tree for trial in group.trials if (tree := trial.tree()) is not None]
-        if len(trees) < len(group.trials):
-            return engine.scores_of_losses([trial.loss for trial in group.trials], test=test, report=report)
-        expressions, weights = zip(*trees, strict=True)
-        return engine.scores(expressions, weights, test=test, report=report)
-
-    def _alone(self, trial: Trial, report: StepsDone | None) -> Score:
-        settings = self._settings
-        return train(
-            self._task, trial.loss, seed=trial.seed, steps=self._recipe.steps, milestones=self._recipe.milestones,
-            optimizer=settings.optimizer, device=settings.device, precision=settings.precision,
-            channels_last=settings.channels_last, test=trial.test, report=report,
-            **{**settings.recipe_changes(), "lr": trial.lr},
-        )  # fmt: skip
-
-    def _engine_for(self, group: TrialGroup) -> Engine:
-        """The engine of that seed, learning rate and number of trials; the last one is kept."""
-        seed, lr = group.trials[0].seed, group.trials[0].lr
-        if self._engine is None or self._engine[0] != (seed, lr, group.among):
-            engine = Engine(self._task, seed=seed, settings=self._engine_settings(lr, group.among))
-            self._engine = ((seed, lr, group.among), engine)
-        return self._engine[1]
-
-    def _engine_settings(self, lr: float, population: int) -> EngineSettings:
-        settings = self._settings
-        return EngineSettings(
-            population=population, training_steps=self._recipe.steps, optimizer=settings.optimizer,
-            recipe={**settings.recipe_changes(), "lr": lr, "milestones": self._recipe.milestones},
-            device=settings.device, precision=settings.precision, channels_last=settings.channels_last,
-            population_mode=settings.population_mode, chunk=settings.chunk, meta_steps=1,
-            deterministic=settings.deterministic,
-        )  # fmt: skip
-
-    def _trains_together(self) -> bool:
-        mode = self._settings.population_mode
-        if mode == "looped" or (mode == "auto" and resolve_device(self._settings.device).type != "cuda"):
-            return False
-        engine = Engine(self._task, seed=0, settings=self._engine_settings(self._task.recipe.lr, 2))
-        return engine.plans[0].mode == "stacked"
+    def scores(self, trials: Sequence[ComparedTrial], report: StepsDone | None = None) -> list[Score]:
+        """The score of each trial."""
+        results = self._engine.run_trials([one.trial for one in trials], test=trials[0].test, report=report)
+        return [score for (score,) in results]
 
 
 class Trials:
-    """Runs trials, each once: those in the log are not trained again.
-
-    On CUDA all trials of one seed and learning rate are trained as two populations, expressions and other losses, if
-    the model can be stacked; elsewhere one by one, so that no score depends on the other trials, unless the setting
-    `population_mode` says so. With a worker pool its workers train, and the log stays here.
-    """
+    """Runs trials, each once: those in the log are not run again. With a worker pool its workers train."""
 
     def __init__(
         self, task: Task, settings: SearchSettings, log: TrainingLog, pool: WorkerPool | None = None,
@@ -172,58 +93,51 @@ class Trials:
         if self._listener is not None:
             self._listener.expect(self._steps * trainings)
 
-    def run(self, trials: Sequence[Trial]) -> dict[Trial, Score]:
-        """The score of each trial; those that the log lacks are trained first."""
+    def run(self, trials: Sequence[ComparedTrial]) -> dict[ComparedTrial, Score]:
+        """The score of each trial; those that the log lacks are run first."""
         # By key, as two contestants may have the same loss.
         distinct = {canonical(trial.key): trial for trial in trials}
         missing = [trial for trial in distinct.values() if trial.key not in self._log]
         self._report(self._steps * (len(distinct) - len(missing)))  # they were trained before
         if missing and self._pool is None:
-            for group in _groups(missing, together=self._trainer.describe()["together"]):
-                self._add(group, self._trainer.scores(group, self._report))
+            for part in _parts(missing, self._trainer.describe()["chunk"]):
+                self._add(part, self._trainer.scores(part, self._report))
         elif missing and self._pool is not None:
             description = self._pool.prepare(TrialTrainer, self._task, settings=self._settings)
-            self._run_in(self._pool, list(_groups(missing, together=description["together"])))
+            self._run_in(self._pool, _parts(missing, min(description["chunk"], _TRIALS_PER_JOB)))
         return {trial: self._log[trial.key] for trial in trials}
 
     @functools.cached_property
     def _trainer(self) -> TrialTrainer:
         return TrialTrainer(self._task, settings=self._settings)
 
-    def _add(self, group: TrialGroup, scores: Sequence[Score]) -> None:
-        self._log.add([trial.key for trial in group.trials], scores)
+    def _add(self, trials: Sequence[ComparedTrial], scores: Sequence[Score]) -> None:
+        self._log.add([trial.key for trial in trials], scores)
 
     def _report(self, steps: int) -> None:
         if self._listener is not None:
             self._listener.on_steps("train", steps)
 
-    def _run_in(self, pool: WorkerPool, groups: Sequence[TrialGroup]) -> None:
-        """Train with the workers; each group is logged as soon as it is done, in any order."""
-        failed: list[tuple[Trial, Failure]] = []
-        for index, scores in pool.run(groups):
+    def _run_in(self, pool: WorkerPool, parts: Sequence[Sequence[ComparedTrial]]) -> None:
+        """Train with the workers; each part is logged as soon as it is done, in any order."""
+        failed: list[tuple[ComparedTrial, Failure]] = []
+        for index, scores in pool.run(parts):
             if isinstance(scores, Failure):
-                failed.append((groups[index].trials[0], scores))
+                failed.append((parts[index][0], scores))
             else:
-                self._add(groups[index], scores)
+                self._add(parts[index], scores)
                 self._report(self._steps * len(scores))
         for trial, failure in failed:
             raise EvomalError(f"training with {trial.compared.formula}, seed {trial.seed}, failed: {failure.sentence}")
 
 
-def _groups(trials: Sequence[Trial], *, together: bool) -> Iterator[TrialGroup]:
-    """The trials seed by seed and learning rate by learning rate, expressions apart from other losses."""
-
-    def place(trial: Trial) -> tuple[int, float]:
-        return trial.seed, trial.lr
-
-    for _, grouped in itertools.groupby(sorted(trials, key=place), key=place):
-        members = tuple(grouped)
-        if not together or len(members) == 1:
-            yield from (TrialGroup((trial,), 1) for trial in members)
-            continue
-        trees = tuple(trial for trial in members if trial.tree() is not None)
-        others = tuple(trial for trial in members if trial.tree() is None)
-        yield from (TrialGroup(group, len(members)) for group in (trees, others) if group)
+def _parts(trials: Sequence[ComparedTrial], chunk: int) -> list[list[ComparedTrial]]:
+    """The trials seed by seed, in parts that are run and logged together."""
+    found: list[list[ComparedTrial]] = []
+    for tested in (False, True):
+        some = sorted((trial for trial in trials if trial.test is tested), key=lambda trial: trial.seed)
+        found += [some[first : first + chunk] for first in range(0, len(some), chunk)]
+    return found
 
 
 def final_recipe(task: Task, settings: SearchSettings) -> Recipe:

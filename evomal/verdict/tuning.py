@@ -15,7 +15,7 @@ from evomal.tasks.task import Task
 from evomal.users_code import users_code
 from evomal.verdict.comparison import cost_of
 from evomal.verdict.contestants import ComparedLoss
-from evomal.verdict.trials import Trial, Trials
+from evomal.verdict.trials import ComparedTrial, Trials
 
 TUNING_SEEDS = range(2000, 2002)
 """The seeds of each learning rate that is tried; neither a search nor a final training has them."""
@@ -45,7 +45,9 @@ def tuned(
     costs: dict[str, dict[float, float]] = {loss.identity: {} for loss in losses}
 
     def try_rates(some: Sequence[float]) -> None:
-        made = [[Trial(loss, rate, seed, test=False) for seed in TUNING_SEEDS] for rate in some for loss in losses]
+        made = [
+            [ComparedTrial(loss, rate, seed, test=False) for seed in TUNING_SEEDS] for rate in some for loss in losses
+        ]
         scores = trials.run([trial for row in made for trial in row])
         for row in made:
             mean = _mean_validation_cost([scores[trial] for trial in row], task)

@@ -26,7 +26,8 @@ class Forest:
     """P expressions over the outputs `[P, B, K]` of as many models, or over `[B, K]` shared by all of them.
 
     Every expression costs what `ExpressionLoss` of the same kind and activation does, reduced by `mean`. Weights are
-    `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point.
+    `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point. Losses and
+    gradients also take `[G, B, K]`, the targets of G groups of expressions that follow each other and are equally many.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Forest:
 
     def _of_samples(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients that are not reduced."""
-        dense = self._checked(outputs, targets, weights)
+        dense = self._checked(outputs, targets, weights, groups_allowed=True)
         softplus = self.activation == "softplus"
         backend = self._backend_for(outputs)
         found: tuple[Tensor, Tensor] = backend.gradients(
@@ -138,7 +139,9 @@ class Forest:
         )
         return found
 
-    def _checked(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def _checked(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor, *, groups_allowed: bool = False
+    ) -> Tensor:  # fmt: skip
         """The dense targets, once everything fits together: kernels check nothing."""
         shape = outputs.shape
         if (
@@ -156,9 +159,17 @@ class Forest:
                 f"weights must be {outputs.dtype} of shape {[self.count, self.width]} "
                 f"but got {weights.dtype} of shape {list(weights.shape)}"
             )
-        dense = self.dense_targets(targets, outputs.dtype)
-        if len(dense) != shape[-2]:
-            raise InputError(f"outputs have {shape[-2]} samples but targets {len(dense)}")
+        if groups_allowed and targets.dim() == 3:
+            dense = targets
+            if self.count % len(targets) or targets.shape[-1] != self.outputs or targets.dtype != outputs.dtype:
+                raise InputError(
+                    f"targets of groups must be {outputs.dtype} of shape [G, B, {self.outputs}], where G divides "
+                    f"{self.count}, but got {targets.dtype} of shape {list(targets.shape)}"
+                )
+        else:
+            dense = self.dense_targets(targets, outputs.dtype)
+        if dense.shape[-2] != shape[-2]:
+            raise InputError(f"outputs have {shape[-2]} samples but targets {dense.shape[-2]}")
         for name, tensor in (("outputs", outputs), ("targets", dense), ("weights", weights)):
             if tensor.device != self.programs.device:
                 raise InputError(f"{name} must be on {self.programs.device} but got {tensor.device}")

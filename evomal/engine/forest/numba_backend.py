@@ -477,7 +477,7 @@ def _gradients(
     samples: int, losses: Any, gradients: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
     """Fill in one thread's share of losses [P, B] and gradients [P, B, K], by blocks of so many samples."""
-    width, (batch, classes) = nodes.shape[1], targets.shape
+    width, (_, batch, classes) = nodes.shape[1], targets.shape
     elements, blocks = classes * samples, -(-batch // samples)
     values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
     block = np.empty((5, classes, samples), weights.dtype)
@@ -493,7 +493,7 @@ def _gradients(
             settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
             planned = p
         _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
-        _read(targets, start, live, y)
+        _read(targets[p * len(targets) // len(sizes)], start, live, y)
         _predict(link, logits, f, tops, totals)
         for begin in range(0, elements, _STRIP):
             n = min(_STRIP, elements - begin)
@@ -522,7 +522,7 @@ def _mixed(
     samples: int, sums: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
     """Add up one thread's share of the edges' gradients, sums [P, groups of blocks, N]."""
-    width, (batch, classes), groups = nodes.shape[1], targets.shape, sums.shape[1]
+    width, (_, batch, classes), groups = nodes.shape[1], targets.shape, sums.shape[1]
     elements, blocks = classes * samples, -(-batch // samples)
     columns = min(_SWEPT_STRIP, elements)
     values, slopes, steps, room = _strips(_ROWS_BEFORE + width, columns, width, weights.dtype)
@@ -538,7 +538,7 @@ def _mixed(
             start = place * samples
             live = min(samples, batch - start)
             _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
-            _read(targets, start, live, y)
+            _read(targets[p * len(targets) // len(sizes)], start, live, y)
             _read(tangents[p], start, live, directions)
             _predict(link, logits, f, tops, totals)
             _through_link(link, f, directions, totals)
@@ -576,7 +576,7 @@ def _descended(
     samples: int, steps_down: int, lr: float, scale: float, result: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
     """Fill in one thread's share of the outputs after the descent."""
-    width, (batch, classes) = nodes.shape[1], targets.shape
+    width, (_, batch, classes) = nodes.shape[1], targets.shape
     elements, blocks = classes * samples, -(-batch // samples)
     values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
     block = np.empty((7, classes, samples), weights.dtype)
@@ -590,7 +590,7 @@ def _descended(
         live = min(samples, batch - start)
         settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
         _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
-        _read(targets, start, live, y)
+        _read(targets[p * len(targets) // len(sizes)], start, live, y)
         momentum[:] = 0
         spread[:] = 0
         for step in range(1, steps_down + 1):
@@ -617,10 +617,10 @@ def gradients(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
 ) -> tuple[Tensor, Tensor]:
     """Losses [P, B] of the samples, summed over the outputs, and the gradient [P, B, K] of their sum."""
-    losses = weights.new_empty(programs.count, len(targets))
-    result = weights.new_empty(programs.count, *targets.shape)
+    losses = weights.new_empty(programs.count, targets.shape[-2])
+    result = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape)
+    samples = _samples_a_block(*targets.shape[-2:])
     _in_shares(_gradients, (*arrays, int(link), softplus, samples, losses.numpy(), result.numpy()), arrays, 1)
     return losses, result
 
@@ -631,8 +631,8 @@ def mixed(
 ) -> Tensor:  # fmt: skip
     """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape)
-    groups = max(1, min(_GROUPS, -(-len(targets) // samples)))
+    samples = _samples_a_block(*targets.shape[-2:])
+    groups = max(1, min(_GROUPS, -(-targets.shape[-2] // samples)))
     sums = np.zeros((programs.count, groups, programs.width))
     directions = tangents.detach().contiguous().numpy()
     _in_shares(_mixed, (*arrays, directions, int(link), softplus, samples, sums), arrays, 3)
@@ -644,18 +644,18 @@ def descended(
     softplus: bool, steps: int, lr: float, scale: float,
 ) -> Tensor:  # fmt: skip
     """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
-    result = weights.new_empty(programs.count, *targets.shape)
+    result = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape)
+    samples = _samples_a_block(*targets.shape[-2:])
     numbers = (steps, float(lr), float(scale))
     _in_shares(_descended, (*arrays, int(link), softplus, samples, *numbers, result.numpy()), arrays, steps)
     return result
 
 
 def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor) -> tuple[Any, ...]:
-    """What every kernel begins with; shared outputs are a single layer."""
-    layers = outputs if outputs.dim() == 3 else outputs.unsqueeze(0)
-    tensors = (programs.nodes, programs.sizes, weights, layers, targets)
+    """What every kernel begins with; shared outputs, and targets of all trees, are a single layer."""
+    layers = (tensor if tensor.dim() == 3 else tensor.unsqueeze(0) for tensor in (outputs, targets))
+    tensors = (programs.nodes, programs.sizes, weights, *layers)
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
 
@@ -671,7 +671,8 @@ def _in_shares(function: Any, arguments: Sequence[Any], arrays: Sequence[Any], p
     _, sizes, _, _, targets = arrays
     if targets.size == 0:
         return
-    shares = max(1, min(torch.get_num_threads(), int(sizes.sum()) * targets.size * passes // _WORK_A_THREAD))
+    work = int(sizes.sum()) * targets[0].size * passes
+    shares = max(1, min(torch.get_num_threads(), work // _WORK_A_THREAD))
     running = [
         kernel_threads().submit(functools.partial(function, *arguments, share, shares)) for share in range(1, shares)
     ]

@@ -14,7 +14,7 @@ def gradients(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
 ) -> tuple[Tensor, Tensor]:
     """Losses [P, B] of the samples, summed over the outputs, and the gradient [P, B, K] of their sum."""
-    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    variable = outputs.detach().expand(programs.count, *targets.shape[-2:]).clone().requires_grad_()
     with torch.enable_grad():
         losses = torch.stack(list(_losses(programs, weights.detach(), variable, targets, link, softplus)))
     return losses.detach(), _gradient(losses.sum(), variable)
@@ -25,7 +25,7 @@ def mixed(
     softplus: bool,
 ) -> Tensor:  # fmt: skip
     """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
-    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    variable = outputs.detach().expand(programs.count, *targets.shape[-2:]).clone().requires_grad_()
     factors = weights.detach().clone().requires_grad_()
     with torch.enable_grad():
         losses = torch.stack(list(_losses(programs, factors, variable, targets, link, softplus)))
@@ -38,7 +38,7 @@ def curvatures(
     softplus: bool,
 ) -> Tensor:  # fmt: skip
     """[P, B, K]: the gradient by the outputs of Σ tangents · ∂(sum of the losses)/∂outputs."""
-    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    variable = outputs.detach().expand(programs.count, *targets.shape[-2:]).clone().requires_grad_()
     with torch.enable_grad():
         losses = torch.stack(list(_losses(programs, weights.detach(), variable, targets, link, softplus)))
         gradient = _gradient(losses.sum(), variable, create_graph=True)
@@ -50,7 +50,7 @@ def descended(
     softplus: bool, steps: int, lr: float, scale: float,
 ) -> Tensor:  # fmt: skip
     """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
-    variable = outputs.detach().expand(programs.count, *targets.shape).clone().requires_grad_()
+    variable = outputs.detach().expand(programs.count, *targets.shape[-2:]).clone().requires_grad_()
     optimizer = torch.optim.Adam([variable], lr=lr)
     for _ in range(steps):
         _, gradient = gradients(programs, weights, variable, targets, link, softplus=softplus)
@@ -63,11 +63,12 @@ def _losses(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, softplus: bool
 ) -> Iterator[Tensor]:
     """Each tree's losses of the samples."""
-    targets = targets.detach()
-    for nodes, size, factors, own in zip(
-        programs.nodes.tolist(), programs.sizes.tolist(), weights, outputs, strict=True
+    groups = targets.detach() if targets.dim() == 3 else targets.detach().unsqueeze(0)
+    for place, (nodes, size, factors, own) in enumerate(
+        zip(programs.nodes.tolist(), programs.sizes.tolist(), weights, outputs, strict=True)
     ):
-        value = _root(nodes[:size], factors.unbind(), link.predictions(own), targets)
+        target = groups[place * len(groups) // programs.count]
+        value = _root(nodes[:size], factors.unbind(), link.predictions(own), target)
         yield (softplus_of(value) if softplus else value).sum(1)
 
 

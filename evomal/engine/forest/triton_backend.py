@@ -265,10 +265,10 @@ def _root(  # type: ignore[no-untyped-def]
     return first, first_d
 
 
-@triton.jit(do_not_specialize=["trees", "tiles", "samples", "count", "width", "tree_stride", "room"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["trees", "trees_per_group", "tiles", "samples", "count", "width", "tree_stride", "room"])  # type: ignore[untyped-decorator]
 def _gradients_kernel(  # type: ignore[no-untyped-def]
     nodes, sizes, weights, outputs, targets, values, gradient, scratch,
-    trees, tiles, samples, count, width, tree_stride, room,
+    trees, trees_per_group, tiles, samples, count, width, tree_stride, room,
     LINK: tl.constexpr, SOFTPLUS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
@@ -281,7 +281,8 @@ def _gradients_kernel(  # type: ignore[no-untyped-def]
         inside = (rows < samples)[:, None] & (column < count)
         # Rows behind the last repeat it: ordinary numbers, computed and then not stored.
         place = tl.minimum(rows, samples - 1)[:, None] * count + column
-        y = tl.load(targets + place, mask=column < count, other=0.0)
+        own_targets = targets + tree // trees_per_group * samples * count
+        y = tl.load(own_targets + place, mask=column < count, other=0.0)
         filling = float("-inf") if LINK == _SOFTMAX else 0.0
         z = tl.load(outputs + tree * tree_stride + place, mask=column < count, other=filling)
         f = _predictions(z, LINK)
@@ -453,7 +454,8 @@ def gradients(
         _gradients_kernel[(launched,)](
             programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
             values, gradient, outputs.new_empty(launched * room),
-            programs.count, tiles, samples, count, programs.width, _tree_stride(outputs), room,
+            programs.count, programs.count // (len(targets) if targets.dim() == 3 else 1), tiles,
+            samples, count, programs.width, _tree_stride(outputs), room,
             LINK=int(link), SOFTPLUS=softplus, ROWS=rows, COLUMNS=columns, num_warps=warps,
         )  # fmt: skip
     return values, gradient

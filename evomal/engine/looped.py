@@ -1,0 +1,111 @@
+"""Trials one after the other, for models that are better not stacked."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evomal.engine.forest import Forest
+from evomal.engine.training import Snapshot, Training, TrainingSetup
+from evomal.engine.trial import Reached, Trial
+from evomal.losses.loss import WeightedTree
+from evomal.progress import StepsDone
+from evomal.tasks.parts import Part
+
+
+class _ForestLoss(torch.autograd.Function):
+    """The loss, with the gradient that the forest's kernel computes along with it."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, targets: Tensor, forest: Forest, weights: Tensor) -> Tensor:
+        losses, gradients = forest.gradients(outputs, targets, weights)
+        ctx.save_for_backward(gradients[0])
+        return losses[0]
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return above[0] * gradient, None, None, None
+
+
+class TrialLoss(nn.Module):
+    """A trial's loss times its factor: a module, or an expression computed by the forest's kernels.
+
+    Another expression and another factor can be loaded into the same memory, which a captured step reads.
+    """
+
+    def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._forest = forest
+        self._module: nn.Module | None = None
+        device = forest.programs.device
+        self._weights = torch.ones(1, forest.width, dtype=dtype, device=device)
+        self._factor = torch.ones((), dtype=dtype, device=device)
+
+    def load(self, loss: nn.Module | WeightedTree, factor: float) -> None:
+        """Replace loss and factor."""
+        self._factor.fill_(factor)
+        self._module = None if isinstance(loss, WeightedTree) else loss
+        if isinstance(loss, WeightedTree):
+            self._forest.replace([loss.expression])
+            self._weights.copy_(self._forest.programs.packed([loss.edge_weights], dtype=self._weights.dtype))
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        if self._module is not None:
+            value: Tensor = self._module(output, target)
+        else:
+            value = _ForestLoss.apply(output, target, self._forest, self._weights)  # type: ignore[no-untyped-call]
+        return value * self._factor
+
+
+class LoopedTrials:
+    """A batch of trials that are trained one after the other, each as `evomal.train` would."""
+
+    def __init__(self, setup: TrainingSetup, trials: Sequence[Trial], forest: Forest) -> None:
+        """`forest`: room for one expression."""
+        self._setup, self._trials = setup, list(trials)
+        self._loss = TrialLoss(forest, dtype=setup.dtype)
+        self._training: tuple[tuple[int, int, nn.Module | None], Training] | None = None
+        self._snapshots: list[Snapshot | None] = [None] * len(trials)
+
+    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+        found = []
+        for place, trial in enumerate(self._trials):
+            training, snapshot = self._training_of(trial), self._snapshots[place]
+            if snapshot is None:
+                training.start(trial.lr)
+            else:
+                training.restore(snapshot)
+            training.advance(steps, report)
+            fitness = training.fitness()
+            found.append(Reached(fitness, training.test_outputs() if test and not fitness.diverged else None))
+            self._snapshots[place] = None if is_last else training.snapshot()
+        return found
+
+    def keep(self, places: Sequence[int]) -> None:
+        self._trials = [self._trials[place] for place in places]
+        self._snapshots = [self._snapshots[place] for place in places]
+
+    def _training_of(self, trial: Trial) -> Training:
+        """Returns the last training if it differs only in what can be replaced, else a new one."""
+        self._loss.load(trial.loss, trial.factor)
+        module = None if isinstance(trial.loss, WeightedTree) else trial.loss
+        key = trial.seed, trial.split, module
+        if self._training is None or self._training[0] != key:
+            setup = dataclasses.replace(self._setup, seed=trial.seed)
+            if trial.split:
+                setup = dataclasses.replace(setup, parts=_resplit(setup, trial.split))
+            self._training = None  # its memory is free before the next one needs some
+            self._training = key, Training(setup, self._loss)
+        return self._training[1]
+
+
+def _resplit(setup: TrainingSetup, split: int) -> tuple[Part, Part]:
+    train, validation = setup.parts or (
+        part.to(setup.device, setup.dtype) for part in (setup.task.train, setup.task.validation)
+    )
+    inputs, targets = torch.cat((train.inputs, validation.inputs)), torch.cat((train.targets, validation.targets))
+    first, second = (rows.to(setup.device) for rows in setup.task.resplit(split))
+    return Part(inputs[first], targets[first]), Part(inputs[second], targets[second])

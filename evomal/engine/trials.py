@@ -1,0 +1,290 @@
+"""Any list of trials of one task, run as few stacks or one after the other, with results at several horizons.
+
+What a trial comes to depends on itself alone: on a CPU it has the same bits alone, among others and in another order
+(as far as `evomal.engine.reproducible` can arrange it), on CUDA with the setting `deterministic`.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import nn
+
+from evomal.engine.forest import FILLER, Forest
+from evomal.engine.forest.programs import fitting_width
+from evomal.engine.looped import LoopedTrials
+from evomal.engine.resolve import loss_for_task
+from evomal.engine.scores import Fitness, diverged_fitness
+from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, ModuleLosses, StackLosses, TreeLosses, TrialStack
+from evomal.engine.training import TrainingSetup
+from evomal.engine.trial import Reached, Trial
+from evomal.losses import Loss
+from evomal.losses.loss import WeightedTree
+from evomal.progress import StepsDone
+
+_STEPS_BETWEEN_PACKINGS = 250
+_FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+
+Choose = Callable[[int, Sequence[Fitness]], Sequence[int]]
+"""From a horizon and the fitness of every trial that reached it to the places, among those, of the trials to go on."""
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """How trials of a task are run: decided by rule and recorded, since it may change the last bits on CUDA."""
+
+    is_stacked: bool
+    chunk: int
+    """Most trials in one stack."""
+    step: int = 1
+    """Numbers of places are multiples of it, so that few sizes of stacks are captured as CUDA graphs."""
+    is_padded: bool = False
+    """Whether every stack has one group of `chunk` places, so that CUDA computes each of them alike."""
+    evaluated_rows: int = 1024
+    is_random: bool = False
+    """Whether the model draws random numbers, so that only trials of one seed can be stacked."""
+
+
+class TrialBatch(Protocol):
+    """Trials that advance together."""
+
+    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+        """Train until that number of steps is done, and return what each trial has come to.
+
+        `is_last`: nothing needs to be kept for further steps. `test`: evaluate on the test split, too.
+        """
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Go on with some of the trials only."""
+
+
+class TrialRunner:
+    """Runs lists of trials of one task; stacks and their CUDA graphs are kept from call to call.
+
+    Args:
+        setup: What all trials have in common; its seed and learning rate are not used.
+        plan: How they are run.
+        forest: Makes a forest for the task's outputs, from expressions and a width.
+    """
+
+    def __init__(self, setup: TrainingSetup, plan: TrialPlan, forest: Callable[..., Forest]) -> None:
+        self._setup, self._plan, self._forest = setup, plan, forest
+        self._stacks: dict[tuple[int, int, int], TrialStack] = {}
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether stacks keep their size, whatever becomes of their trials."""
+        return self._plan.is_padded
+
+    def run(
+        self, trials: Sequence[Trial], *, horizons: Sequence[int], choose: Choose | None = None, test: bool = False,
+        report: StepsDone | None = None,
+    ) -> list[list[Reached]]:  # fmt: skip
+        """Train, and return for each trial what it had come to at every horizon that it reached.
+
+        Args:
+            trials: The trials, in any order.
+            horizons: Numbers of steps at which the trials are compared, increasing.
+            choose: Called at every horizon but the last, says which trials go on; None: all.
+            test: Whether to evaluate on the test split at the last horizon.
+            report: Called with numbers of steps of single trials.
+        """
+        prepared = [dataclasses.replace(trial, loss=self._prepared(trial.loss)) for trial in trials]
+        parts = self._parts(prepared)
+        results: list[list[Reached]] = [[] for _ in trials]
+        if choose is None:  # one part after the other, so that only one is in memory
+            for part in parts:
+                self._run_all([part], prepared, horizons, None, results, test=test, report=report)
+        else:
+            self._run_all(parts, prepared, horizons, choose, results, test=test, report=report)
+        return results
+
+    def _run_all(
+        self, parts: Sequence[list[list[int]]], trials: Sequence[Trial], horizons: Sequence[int], choose: Choose | None,
+        results: list[list[Reached]], *, test: bool, report: StepsDone | None,
+    ) -> None:  # fmt: skip
+        running = [([*itertools.chain(*groups)], self._batch(groups, trials)) for groups in parts]
+        for horizon in horizons:
+            is_last = horizon == horizons[-1]
+            for places, batch in running:
+                found = batch.advance(horizon, report, is_last=is_last, test=test and is_last)
+                for place, reached in zip(places, found, strict=True):
+                    results[place].append(reached)
+            if choose is None or is_last:
+                continue
+            open_places = [place for places, _ in running for place in places]
+            chosen = choose(horizon, [results[place][-1].fitness for place in open_places])
+            going_on = {open_places[index] for index in chosen}
+            kept = []
+            for places, batch in running:
+                own = [index for index, place in enumerate(places) if place in going_on]
+                if own and len(own) < len(places):
+                    batch.keep(own)
+                if own:
+                    kept.append(([places[index] for index in own], batch))
+            running = kept
+
+    def _prepared(self, loss: nn.Module | WeightedTree) -> nn.Module | WeightedTree:
+        """Returns the loss for use on the task and its device, as a tree where it is one."""
+        if isinstance(loss, WeightedTree):
+            return loss
+        module = loss_for_task(loss, self._setup.task)
+        return tree_of(module) or module.to(self._setup.device)
+
+    def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
+        """Returns the batches: the places of their trials, in groups of one seed and split.
+
+        Expressions and modules are apart, and so are other splits than the task's own, whose groups are evaluated on
+        different rows.
+        """
+        groups: dict[tuple[bool, bool, int, int], list[int]] = {}
+        for place, trial in enumerate(trials):
+            key = not isinstance(trial.loss, WeightedTree), trial.split != 0, trial.seed, trial.split
+            groups.setdefault(key, []).append(place)
+        if not self._plan.is_stacked:
+            return [list(groups.values())] if trials else []
+        parts: list[list[list[int]]] = []
+        kind_before: tuple[bool, bool] | None = None
+        for (*kind, _, _), places in sorted(groups.items(), key=lambda entry: entry[0][:2]):
+            for first in range(0, len(places), self._plan.chunk):
+                piece = places[first : first + self._plan.chunk]
+                together = [*parts[-1], piece] if parts and tuple(kind) == kind_before else []
+                if together and self._fits(together):
+                    parts[-1] = together
+                else:
+                    parts.append([piece])
+                kind_before = (kind[0], kind[1])
+        return parts
+
+    def _fits(self, groups: Sequence[Sequence[int]]) -> bool:
+        if self._plan.is_random or self._plan.is_padded:
+            return len(groups) == 1
+        return len(groups) * self._members(max(map(len, groups))) <= self._plan.chunk
+
+    def _members(self, count: int) -> int:
+        """Returns the number of places for that many trials of a group."""
+        if self._plan.is_padded:
+            return self._plan.chunk
+        step = self._plan.step
+        return max(FEWEST_MEMBERS, min(self._plan.chunk, step * math.ceil(count / step)))
+
+    def _batch(self, groups: Sequence[Sequence[int]], trials: Sequence[Trial]) -> TrialBatch:
+        grouped = [[trials[place] for place in places] for places in groups]
+        if self._plan.is_stacked:
+            return StackedTrials(self, grouped, members=self._members(max(map(len, groups))))
+        flat = [*itertools.chain(*grouped)]
+        return LoopedTrials(self._setup, flat, self._forest([FILLER], width=self._width(flat)))
+
+    def _width(self, trials: Sequence[Trial]) -> int:
+        sizes = (trial.loss.expression.size for trial in trials if isinstance(trial.loss, WeightedTree))
+        return max(_FIRST_WIDTH, fitting_width(max(sizes, default=1)))
+
+    def take_stack(self, trials: Sequence[Trial], *, groups: int, members: int) -> TrialStack:
+        """Returns a stack for trials that are all trees or all modules; `give_stack` makes it available again."""
+        setup, plan = self._setup, self._plan
+        is_tree, width = isinstance(trials[0].loss, WeightedTree), self._width(trials)
+        key = (groups, members, width)
+        if is_tree and key in self._stacks:
+            return self._stacks.pop(key)
+
+        def losses(places: int) -> StackLosses:
+            if not is_tree:
+                return ModuleLosses(setup.device)
+            return TreeLosses(self._forest([FILLER] * places, width=width), dtype=setup.dtype)
+
+        return TrialStack(
+            setup, losses, groups=groups, members=members, evaluated_rows=plan.evaluated_rows, is_random=plan.is_random
+        )
+
+    def give_stack(self, stack: TrialStack, trials: Sequence[Trial]) -> None:
+        """Keep a stack of expressions for later trials where making another takes time, as a capture does."""
+        if self._setup.device.type == "cuda" and isinstance(trials[0].loss, WeightedTree):
+            self._stacks[stack.groups, stack.members, self._width(trials)] = stack
+
+
+class StackedTrials:
+    """A batch of trials in one stack; trials that diverge leave it when they are half of it."""
+
+    def __init__(self, runner: TrialRunner, groups: Sequence[Sequence[Trial]], *, members: int) -> None:
+        self._runner, self._trials = runner, [*itertools.chain(*groups)]
+        self._stack = runner.take_stack(self._trials, groups=len(groups), members=members)
+        numbers = itertools.count()
+        self._places = [[next(numbers) for _ in group] for group in groups]
+        """The places in the batch of the members of each group of the stack."""
+        self._order = [*itertools.chain(*self._places)]
+        """The places in the batch of the trials that go on, in order."""
+        self._ended: dict[int, Fitness] = {}
+        self._stack.start([_group(trials, self._stack.setup) for trials in groups])
+        self._is_whole = True
+
+    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+        while self._places and self._stack.steps_done < steps:
+            span = min(steps, self._stack.steps_done + _STEPS_BETWEEN_PACKINGS)
+            count = sum(map(len, self._places))
+            self._stack.advance(span, None if report is None else _times(count, report))
+            if span < steps:
+                self._drop_diverged(report, steps - span)
+        if is_last and self._is_whole:
+            self._runner.give_stack(self._stack, self._trials)
+        found = {place: Reached(fitness) for place, fitness in self._ended.items()}
+        outputs, targets = self._stack.test_outputs() if test and self._places else ([], None)
+        for group, (places, fitnesses) in enumerate(zip(self._places, self._fitnesses(), strict=True)):
+            for member, (place, fitness) in enumerate(zip(places, fitnesses, strict=True)):
+                tested = None if targets is None else (outputs[group][member], targets)
+                found[place] = Reached(fitness, tested)
+        return [found[place] for place in self._order]
+
+    def keep(self, places: Sequence[int]) -> None:
+        self._order = [self._order[index] for index in places]
+        going_on = set(self._order)
+        self._keep([[place for place in own if place in going_on] for own in self._places])
+
+    def _fitnesses(self) -> list[list[Fitness]]:
+        return self._stack.fitnesses() if self._places else []
+
+    def _drop_diverged(self, report: StepsDone | None, steps_left: int) -> None:
+        pairs = zip(itertools.chain(*self._places), itertools.chain(*self._stack.diverged()), strict=True)
+        lost = {place: sentence for place, sentence in pairs if sentence}
+        if 2 * len(lost) < self._stack.groups * self._stack.members or self._runner.is_padded:
+            return
+        self._ended |= {place: diverged_fitness(sentence) for place, sentence in lost.items()}
+        self._keep([[place for place in own if place not in self._ended] for own in self._places])
+        if report is not None:
+            report(len(lost) * steps_left)  # the remaining steps are not taken
+
+    def _keep(self, chosen: Sequence[list[int]]) -> None:
+        if list(chosen) == self._places:
+            return
+        members = [
+            [places.index(place) for place in own] for places, own in zip(self._places, chosen, strict=True)
+        ]  # fmt: skip
+        self._places, self._is_whole = [own for own in chosen if own], False
+        if self._places:
+            self._stack.keep(members)
+
+
+def _times(count: int, report: StepsDone) -> StepsDone:
+    """Count a step of a stack as one step of each of its trials."""
+    return lambda steps: report(count * steps)
+
+
+def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
+    members = tuple(Member(trial.loss, trial.lr, trial.factor) for trial in trials)
+    split = trials[0].split
+    if not split:
+        return Group(trials[0].seed, members)
+    train, validation = (rows.to(setup.device) for rows in setup.task.resplit(split))
+    return Group(trials[0].seed, members, (train, validation))
+
+
+def tree_of(loss: nn.Module) -> WeightedTree | None:
+    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own."""
+    if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
+        return None
+    if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
+        return None
+    found = loss.tree()
+    return found if found is not None and found.activation == "identity" else None
