@@ -12,7 +12,6 @@ from torch import nn
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
-from evomal.engine.reproducible import has_reproducible_products
 from evomal.engine.resolve import initial_model, resolve_device
 from evomal.engine.scores import Fitness, Score, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
@@ -26,6 +25,7 @@ from evomal.expression import Expression
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
+from evomal.reproducible import has_reproducible_products
 from evomal.tasks.task import Recipe, Task
 from evomal.users_code import users_code
 

@@ -129,7 +129,7 @@ PopulationMode = Literal["auto", "stacked", "looped"]
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
 _LARGEST_CHUNK = 512
-_LARGEST_STACK = {"cuda": 2048}
+_LARGEST_STACK = {"cuda": 2048, "cpu": 128}
 _EVALUATED_NUMBERS = 2**22
 """Layer outputs of one model in a forward pass of an evaluation. The rows of a pass depend on the model alone, as the
 bits of a product may depend on its number of rows."""

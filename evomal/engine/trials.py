@@ -1,7 +1,7 @@
 """Any list of trials of one task, run as few stacks or one after the other, with results at several horizons.
 
 What a trial comes to depends on itself alone: on a CPU it has the same bits alone, among others and in another order
-(as far as `evomal.engine.reproducible` can arrange it), on CUDA with the setting `deterministic`.
+(as far as `evomal.reproducible` can arrange it), on CUDA with the setting `deterministic`.
 """
 
 import dataclasses

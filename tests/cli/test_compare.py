@@ -71,7 +71,7 @@ def test_interrupted_it_says_how_to_resume(run, tmp_path, monkeypatch):  # noqa:
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evomal.verdict.trials.train", interrupted)
+    monkeypatch.setattr("evomal.verdict.trials.TrialTrainer.scores", interrupted)
     code, _, err = run("compare", "diabetes", *SHORT, "--seeds", "1", "--out", tmp_path / "mine")
     assert code == 130
     assert err.endswith(f"evomal: interrupted; give the same command again to resume in {tmp_path / 'mine'}\n")

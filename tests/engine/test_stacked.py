@@ -6,14 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evomal.engine import Engine, EngineSettings, train
+from evomal.engine import Engine, EngineSettings, Trial, train
 from evomal.engine.resolve import initial_model
-from evomal.errors import InputError
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe
-from evomal.verdict.trials import ScaledLoss
 from tests.engine.populations import (
     EXPLOSIVE,
     SMOOTH,
@@ -113,8 +111,9 @@ def test_a_lost_one_changes_none_of_the_others(mode):
     assert [one.value for one in found] == pytest.approx([other.value for other in expected], rel=1e-12)
 
 
-def test_alone_among_others_and_after_others_it_is_exactly_the_same():
-    settings = EngineSettings(device="cpu", training_steps=30, population_mode="looped")
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_alone_among_others_and_after_others_it_is_exactly_the_same(mode):
+    settings = EngineSettings(device="cpu", training_steps=30, population_mode=mode)
     task, weights = regression(dropping), weights_of(SMOOTH)
     engine = Engine(task, seed=0, settings=settings)
     together = engine.evaluate(SMOOTH, weights)
@@ -123,22 +122,18 @@ def test_alone_among_others_and_after_others_it_is_exactly_the_same():
     assert together == again == alone
 
 
-def test_a_stacked_population_of_another_size_gives_the_same_to_tolerance():
-    settings = EngineSettings(**DOUBLE, population_mode="stacked")
-    task, weights = regression(), weights_of(SMOOTH)
-    engine = Engine(task, seed=0, settings=settings)
-    together = engine.evaluate(SMOOTH, weights)
-    for tree, own, fitness in zip(SMOOTH, weights, together, strict=True):
-        assert engine.evaluate([tree], [own])[0].value == pytest.approx(fitness.value, rel=1e-9)
-
-
 def test_losses_of_any_kind_trained_together_come_to_what_they_do_alone():
     task = classification()
     names = ["ce", "label-smoothing", "focal", "absolute-ce"]
-    losses = [*(CATALOGUE[name]() for name in names), ScaledLoss(CATALOGUE["ce"](), 0.5)]
+    losses = [
+        *(CATALOGUE[name]() for name in names),
+        CATALOGUE["ce"](weight=[1.0, 2.0, 3.0]),
+        torch.nn.CrossEntropyLoss(),
+    ]
     settings = EngineSettings(device="cpu", training_steps=60, population_mode="stacked")
-    found = Engine(task, seed=2, settings=settings).scores_of_losses(losses)
-    for loss, score in zip(losses, found, strict=True):
+    trials = [Trial(loss, task.recipe.lr, 2) for loss in losses]
+    found = Engine(task, seed=2, settings=settings).run_trials(trials, test=True)
+    for loss, (score,) in zip(losses, found, strict=True):
         alone = train(task, loss, seed=2, steps=60, device="cpu")
         assert score.metrics["nll"] == pytest.approx(alone.metrics["nll"], rel=1e-4)
         assert (score.seed, score.steps) == (alone.seed, alone.steps)
@@ -151,16 +146,11 @@ def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
 
     task, healthy = regression(), CATALOGUE["huber"](kind="regression")
     settings = EngineSettings(device="cpu", training_steps=40, population_mode="stacked")
-    first, diverged, last = Engine(task, seed=0, settings=settings).scores_of_losses([healthy, Explosive(), healthy])
+    trials = [Trial(loss, task.recipe.lr, 0) for loss in (healthy, Explosive(), healthy)]
+    (first,), (diverged,), (last,) = Engine(task, seed=0, settings=settings).run_trials(trials, test=True)
     assert diverged.diverged
     assert "was not finite at step 1" in diverged.sentence
     assert first.test == last.test == pytest.approx(train(task, healthy, steps=40, device="cpu").test, rel=1e-4)
-
-
-def test_scores_together_need_a_stack():
-    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", population_mode="looped"))
-    with pytest.raises(InputError, match="need one task and a model that can be stacked"):
-        engine.scores_of_losses([CATALOGUE["mae"](kind="regression")])
 
 
 def test_several_tasks_are_averaged():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import evomal
+from evomal.engine.trials import tree_of
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.settings import SearchSettings
@@ -16,7 +17,6 @@ from evomal.verdict.contestants import (
     given_contestants,
     searched_contestants,
 )
-from evomal.verdict.trials import Trial
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -164,12 +164,12 @@ def test_units_are_of_no_account_where_the_task_standardises(tmp_path):
     (with_units,), (without,) = given_contestant(loss, task).losses, given_contestant(plain, task).losses
     assert with_units.loss.units is None
     assert with_units.identity == without.identity
-    assert Trial(with_units, 0.1, seed=0).tree() == Trial(without, 0.1, seed=0).tree() is not None
+    assert tree_of(with_units.loss) == tree_of(without.loss) is not None
     raw = dataclasses.replace(task, units=None)
     (with_units,), (without,) = given_contestant(loss, raw).losses, given_contestant(plain, raw).losses
     assert with_units.loss.units == evomal.Units(150.0, 80.0)
     assert with_units.identity != without.identity
-    assert Trial(with_units, 0.1, seed=0).tree() is None
+    assert tree_of(with_units.loss) is None
 
 
 def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
