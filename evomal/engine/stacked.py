@@ -26,7 +26,7 @@ from evomal.engine.updates import STACKED_OPTIMIZERS
 from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
-from evomal.randomness import derived_seed, reseed_torch, restore_torch, torch_states
+from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
 
@@ -163,6 +163,9 @@ class TrialStack:
         self._batches: list[Batches] = []
         self._random_state: list[Tensor] = []
         self.steps_done = 0
+        self._orders: dict[str, list[int]] = {}
+        self._allocate(1, FEWEST_MEMBERS)
+        self._orders = self._orders_of_gradients()
         self._allocate(groups, members)
 
     def _allocate(self, groups: int, members: int) -> None:
@@ -174,10 +177,12 @@ class TrialStack:
         self._constants: dict[str, Tensor] = {}
         for name, value in state_of(self._module).items():
             if value.requires_grad:
-                own = torch.empty(places, *value.shape, dtype=dtype, device=device)
-                self._parameters[name] = own.requires_grad_()
+                shape = (places, *value.shape)
+                order = self._orders.get(name, [*range(len(shape))])
+                own = torch.zeros([shape[dim] for dim in order], dtype=dtype, device=device)
+                self._parameters[name] = own.permute([order.index(dim) for dim in range(len(shape))]).requires_grad_()
             else:
-                self._constants[name] = torch.empty(groups, *value.shape, dtype=dtype, device=device)
+                self._constants[name] = torch.zeros(groups, *value.shape, dtype=dtype, device=device)
         self._optimizer = STACKED_OPTIMIZERS[setup.optimizer](list(self._parameters.values()), setup.recipe)
         self._factors = torch.ones(places, 1, 1, dtype=dtype, device=device)
         self._alive = torch.ones(places, dtype=torch.bool, device=device)
@@ -187,6 +192,21 @@ class TrialStack:
         self._augmenting = [torch.Generator(device) for _ in range(groups)]
         generators = self._augmenting if setup.task.augmentation else ()
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
+
+    def _orders_of_gradients(self) -> dict[str, list[int]]:
+        """Returns for each parameter its dimensions in the order in which gradients lie in memory.
+
+        Parameters are laid out alike, as autograd would otherwise copy every gradient to the layout of its parameter.
+        """
+        with isolated_torch(self.setup.seed, "layout", device=self.setup.device):
+            outputs = self._outputs(self._train.inputs[:2].unsqueeze(0))
+            gradients = torch.autograd.grad(outputs.sum(), [*self._parameters.values()], materialize_grads=True)
+        orders = {}
+        for name, gradient in zip(self._parameters, gradients, strict=True):
+            order = [dim for _, dim in sorted((-stride, dim) for dim, stride in enumerate(gradient.stride()))]
+            if order[0] == 0:  # members stay apart
+                orders[name] = order
+        return orders
 
     def start(self, groups: Sequence[Group]) -> None:
         """Load trials, and put models, optimizers and generators into their initial states, in the same memory."""

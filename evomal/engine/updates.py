@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from evomal.engine.forest.forest import has_triton
 from evomal.tasks.task import Recipe
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
@@ -34,6 +35,7 @@ class StackedOptimizer(ABC):
         ]
         """Momenta and the like: for each kind of buffer, one tensor per parameter."""
         self.step_count = torch.zeros((), device=device, dtype=torch.float64)
+        self._is_fused = device.type == "cuda" and dtype == torch.float32 and has_triton()
 
     buffers: int
     """Buffers per parameter."""
@@ -47,12 +49,20 @@ class StackedOptimizer(ABC):
     @torch.no_grad()
     def step(self) -> None:
         """Update the parameters by their `grad`, which is left changed."""
+        if self._is_fused:
+            self._update_fused()
+            return
         gradients = [value.grad for value in self._parameters]
         assert all(gradient is not None for gradient in gradients)
         self._update(gradients)  # type: ignore[arg-type]
 
     @abstractmethod
-    def _update(self, gradients: list[Tensor]) -> None: ...
+    def _update(self, gradients: list[Tensor]) -> None:
+        """Update by operations of torch: the reference for the kernels."""
+
+    @abstractmethod
+    def _update_fused(self) -> None:
+        """The same by one kernel per parameter."""
 
     def _add_weight_decay(self, gradients: list[Tensor]) -> None:
         if self._recipe.weight_decay:
@@ -77,11 +87,23 @@ class StackedSGD(StackedOptimizer):
                 gradients = velocities
         torch._foreach_addcmul_(self._parameters, gradients, self._rates, value=-1)
 
+    def _update_fused(self) -> None:
+        from evomal.engine import updates_triton
+
+        recipe, (velocities,) = self._recipe, self.state
+        for parameter, velocity in zip(self._parameters, velocities, strict=True):
+            updates_triton.sgd(
+                parameter, velocity, self.rates, momentum=recipe.momentum, decay=recipe.weight_decay,
+                nesterov=recipe.nesterov,
+            )  # fmt: skip
+
 
 class StackedAdam(StackedOptimizer):
     """Adam; weight decay is added to the gradient."""
 
     buffers = 2
+    decoupled = False
+    """Whether weight decay shrinks the parameters instead."""
 
     def _update(self, gradients: list[Tensor]) -> None:
         self._add_weight_decay(gradients)
@@ -89,24 +111,39 @@ class StackedAdam(StackedOptimizer):
 
     def _move(self, gradients: list[Tensor]) -> None:
         means, squares = self.state
-        self.step_count += 1
+        inverse, root = self._corrections()
         torch._foreach_lerp_(means, gradients, 1 - _BETAS[0])
         torch._foreach_mul_(squares, _BETAS[1])
         torch._foreach_addcmul_(squares, gradients, gradients, value=1 - _BETAS[1])
-        # Corrections in double precision: in single, 1 − 0.999 is wrong in the fifth digit.
-        first, second = (1 - beta**self.step_count for beta in _BETAS)
-        dtype = self.rates.dtype
         denominators = torch._foreach_sqrt(squares)
-        torch._foreach_div_(denominators, second.sqrt().to(dtype))
+        torch._foreach_div_(denominators, root)
         torch._foreach_add_(denominators, _EPSILON)
         directions = torch._foreach_div(means, denominators)
-        inverse = (1 / first).to(dtype)
         steps = [rate * inverse for rate in self._rates]
         torch._foreach_addcmul_(self._parameters, list(directions), steps, value=-1)
+
+    def _corrections(self) -> Tensor:
+        """Count the step, and return 1 / (1 − β1^t) and the root of 1 − β2^t."""
+        self.step_count += 1
+        # In double precision: in single, 1 − 0.999 is wrong in the fifth digit.
+        first, second = (1 - beta**self.step_count for beta in _BETAS)
+        return torch.stack((1 / first, second.sqrt())).to(self.rates.dtype)
+
+    def _update_fused(self) -> None:
+        from evomal.engine import updates_triton
+
+        corrections = self._corrections()
+        for parameter, mean, square in zip(self._parameters, *self.state, strict=True):
+            updates_triton.adam(
+                parameter, mean, square, self.rates, corrections, decay=self._recipe.weight_decay,
+                decoupled=self.decoupled,
+            )  # fmt: skip
 
 
 class StackedAdamW(StackedAdam):
     """Adam with weight decay apart from the gradient."""
+
+    decoupled = True
 
     def _update(self, gradients: list[Tensor]) -> None:
         if self._recipe.weight_decay:

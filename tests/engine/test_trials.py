@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 
 import pytest
 import torch
@@ -212,6 +213,7 @@ def test_on_cuda_trials_come_to_what_they_do_on_the_cpu(mode, optimizer):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.skipif("CUBLAS_WORKSPACE_CONFIG" not in os.environ, reason="CUDA has been used without it")
 def test_deterministic_on_cuda_a_trial_has_the_same_bits_alone_and_among_others():
     task, trials = regression(), various()
     settings = EngineSettings(device="cuda", training_steps=30, deterministic=True, meta_steps=1)

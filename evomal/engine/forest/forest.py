@@ -191,7 +191,7 @@ class Forest:
                 name = "numba"
             else:
                 # Triton's kernels are of single precision.
-                compiled = device == "cuda" and outputs.dtype == torch.float32 and _has_triton()
+                compiled = device == "cuda" and outputs.dtype == torch.float32 and has_triton()
                 name = "triton" if compiled else "torch"
         return importlib.import_module(f"evomal.engine.forest.{name}_backend")
 
@@ -201,10 +201,10 @@ def _checked_backend(name: str, device: torch.device) -> str:
         raise InputError(f"backend must be one of {', '.join(BACKENDS)} but got {name!r}")
     if name == "numba" and device.type != "cpu":
         raise InputError(f"backend 'numba' is for the CPU but the device is {device}")
-    if name == "triton" and not _has_triton():
+    if name == "triton" and not has_triton():
         raise InputError("backend 'triton' needs triton, which is not installed here")
     return name
 
 
-def _has_triton() -> bool:
+def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
