@@ -4,7 +4,7 @@ import importlib
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
-from evomal import reproducible as _reproducible  # noqa: F401  # before torch multiplies its first matrices
+import evomal.reproducible  # noqa: F401  # before torch multiplies its first matrices
 
 if TYPE_CHECKING:
     from evomal import losses

@@ -1,4 +1,4 @@
-"""Code of the user's own: models, metrics, losses, task files, listeners. What it raises becomes one sentence."""
+"""Code of the user's own: models, metrics, losses, task files. What it raises becomes one sentence."""
 
 import contextlib
 import functools
@@ -40,23 +40,6 @@ def described(error: BaseException) -> str:
         message = type(error).__name__
     name = type(error).__name__
     return (name if message == name else f"{name}: {message}") + (f" ({place})" if place else "")
-
-
-class GuardedCalls:
-    """An object of the user's: what its methods raise is reported as by `users_code`."""
-
-    def __init__(self, guarded: object, what: str) -> None:
-        self._guarded, self._what = guarded, what
-
-    def __getattr__(self, name: str) -> Any:
-        with users_code(self._what):
-            method = getattr(self._guarded, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            with users_code(self._what):
-                return method(*arguments, **options)
-
-        return call
 
 
 @functools.cache

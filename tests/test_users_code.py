@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evomal.errors import EvomalError, InputError, UserCodeError
-from evomal.users_code import GuardedCalls, own_folder, place_of_error, place_of_function, users_code
+from evomal.users_code import own_folder, place_of_error, place_of_function, users_code
 
 
 def raising():
@@ -68,19 +68,3 @@ def test_sentences_and_interruptions_pass(error):
     with pytest.raises(type(error)) as caught, users_code("it"):
         raise error
     assert caught.value is error
-
-
-def test_guarded_calls_report_what_methods_raise():
-    class Listener:
-        def works(self, x):
-            return x + 1
-
-        def fails(self):
-            raise ZeroDivisionError
-
-    guarded = GuardedCalls(Listener(), "the listener")
-    assert guarded.works(1) == 2
-    with pytest.raises(UserCodeError, match="the listener failed: ZeroDivisionError"):
-        guarded.fails()
-    with pytest.raises(UserCodeError, match=r"the listener failed: AttributeError: .*no attribute 'lacks'"):
-        guarded.lacks()

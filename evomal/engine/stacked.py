@@ -199,7 +199,7 @@ class TrialStack:
         Parameters are laid out alike, as autograd would otherwise copy every gradient to the layout of its parameter.
         """
         with isolated_torch(self.setup.seed, "layout", device=self.setup.device):
-            outputs = self._outputs(self._train.inputs[:2].unsqueeze(0))
+            outputs = self._outputs(self._train.inputs[:2].clone().unsqueeze(0))
             gradients = torch.autograd.grad(outputs.sum(), [*self._parameters.values()], materialize_grads=True)
         orders = {}
         for name, gradient in zip(self._parameters, gradients, strict=True):

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -20,7 +20,6 @@ from evomal.runs.finals import Final
 from evomal.runs.results import Generation, final_text, rivals_text
 from evomal.tasks.metrics import ShownMetric
 from evomal.text import printable
-from evomal.users_code import GuardedCalls
 
 _REFRESHES_PER_SECOND = 4
 _UNKNOWN = "—"
@@ -288,8 +287,7 @@ class SearchListener(Protocol):
 def with_display(progress: bool, listener: SearchListener | None) -> Iterator[SearchListener | None]:
     """The given listener, or with `progress` and no listener a display on standard error."""
     if not progress or listener is not None:
-        guarded: Any = listener if listener is None else GuardedCalls(listener, "the listener")
-        yield guarded
+        yield listener
         return
     with ProgressDisplay() as shown:
         yield shown

@@ -28,7 +28,6 @@ from evomal.tasks.metrics import ShownMetric
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
-from evomal.users_code import users_code
 
 _SHOWN_FAILURES = 3
 
@@ -159,8 +158,7 @@ class _Run:
                 self._generation(store, None if listener is None else listener.on_steps)
                 for call in (callback, None if listener is None else listener.on_generation):
                     if call is not None:
-                        with users_code("the callback"):
-                            call(self._history()[-1])
+                        call(self._history()[-1])
         self._final = trials.train_finalists(self._candidates, rivals)
         if self._final is not None:
             if store is not None:

@@ -182,6 +182,7 @@ class Task:
             InputError: If the rows of the two parts are not exchangeable.
 
         Example:
+            >>> import numpy as np
             >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
             >>> task = Task.from_arrays(x, y, model=lambda: nn.Linear(3, 1), kind="regression")
             >>> [len(rows) for rows in task.resplit(1)]

@@ -284,6 +284,7 @@ WATCHED = ("import", "exec", "compile", "open", "os", "subprocess", "socket", "p
 AUDIT = """
 import sys
 import evomal
+evomal.load_loss, evomal.InputError  # public names are imported when they are first used
 events, allowed = [], {path!r}
 def hook(event, arguments):
     if event == "open" and str(arguments[0]) == allowed:
