@@ -11,7 +11,9 @@ from evomal.errors import EvomalError, InputError
 from evomal.files import MissingFileError, open_foreign, require_regular
 from evomal.runs.canonical import checksum
 
-MAX_ROW_BYTES = 64 * 1024 * 1024
+MAX_BYTES, MAX_ROW_BYTES = 1024 * 1024 * 1024, 64 * 1024 * 1024
+MAX_ROWS = 1_000_000
+"""Rows of one table: all of them are read into memory, and reading one takes about 0.1 ms."""
 PATIENCE_SECONDS = 60.0
 _COMPANIONS = ("-journal", "-wal", "-shm")
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -73,6 +75,7 @@ def connect(path: Path, *, writable: bool, make: bool = False) -> sqlite3.Connec
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA fullfsync = ON")  # what macOS needs for a sync to reach the disk
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA max_page_count = {MAX_BYTES // PAGE_SIZE}")
         if make:
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             connection.execute("PRAGMA journal_mode = DELETE")
@@ -106,6 +109,8 @@ def explained(path: Path, error: sqlite3.Error) -> Exception:
     if code == sqlite3.SQLITE_NOTADB:
         return foreign(path)
     sentence = _PRECISELY.get(code) or _ENVIRONMENT.get(code & 0xFF)
+    if code == sqlite3.SQLITE_FULL and path.stat().st_size > MAX_BYTES - MAX_ROW_BYTES:
+        sentence = f"must have at most {MAX_BYTES:,} bytes and cannot grow any further"
     if sentence is None:
         return DamageError(str(error))
     return EvomalError(f"{path}: {sentence}; what was recorded before is kept")
@@ -204,8 +209,11 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     The file is asked through SQLite only: were it opened and closed beside it, every lock that this process holds on
     the file would be gone.
     """
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         raise InputError(f"{path}: is empty, but the record of an evomal run was expected")
+    if size > MAX_BYTES:
+        raise InputError(f"{path}: must have at most {MAX_BYTES:,} bytes but has {size:,}")
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise foreign(path)
@@ -245,6 +253,15 @@ def check_schema(connection: sqlite3.Connection) -> None:
     expected = {name: sql for name, sql in _DEFINITIONS.items() if has_table(connection, name)}
     if found != {("table", name, name, sql) for name, sql in expected.items()} | _INDICES:
         raise DamageError("its tables are not those of an evomal run")
+
+
+def check_rows(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a record with more rows than can be read in reasonable time."""
+    for table in _DEFINITIONS:
+        if has_table(connection, table):
+            (count,) = connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
+            if count > MAX_ROWS:
+                raise InputError(f"{path}: must have at most {MAX_ROWS:,} rows in its table {table} but has {count:,}")
 
 
 def insert(connection: sqlite3.Connection, table: str, values: tuple[int | str | None, ...]) -> str:

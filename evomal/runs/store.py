@@ -14,9 +14,12 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import Candidate
 from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
 from evomal.runs.database import (
+    MAX_ROWS,
     VERSION,
     DamageError,
     check_identity,
+    check_rows,
+    check_schema,
     connect,
     create_tables,
     explained,
@@ -134,6 +137,8 @@ class RunStore:
                         f"continued: this evomal writes version {VERSION}"
                     )
                 with transaction(self._connection, writing=lock is not None):
+                    check_schema(self._connection)
+                    check_rows(self._connection, path)
                     verify(self._connection)
             except BaseException:
                 self._connection.close()
@@ -232,6 +237,9 @@ class RunStore:
             if candidate.generation != generation:
                 raise InputError(f"a chunk of generation {generation} got a candidate of {candidate.generation}")
         with self._writing():
+            (recorded,) = self._connection.execute("SELECT MAX(rowid) FROM candidates").fetchone()
+            if (recorded or 0) + len(ordered) > MAX_ROWS:
+                raise EvomalError(f"{self.path}: a record has at most {MAX_ROWS:,} candidates, and this one is full")
             number, latest = self._connection.execute("SELECT COUNT(*), MAX(generation) FROM chunks").fetchone()
             allowed = (0,) if latest is None else (latest, latest + 1)
             if generation not in allowed:

@@ -11,6 +11,7 @@ from typing import Any
 from evomal.errors import EvomalError, InputError
 from evomal.runs.canonical import checksum, parsed, settings_text
 from evomal.runs.database import (
+    MAX_ROWS,
     DamageError,
     check_identity,
     check_schema,
@@ -27,8 +28,7 @@ _LEAST_ROW_BYTES = 64  # every row holds a checksum of that length
 
 
 def verify(connection: sqlite3.Connection) -> None:
-    """Check the structure, every row and every chunk as a whole, in the caller's transaction."""
-    check_schema(connection)
+    """Check every row and every chunk as a whole, in the caller's transaction; `check_schema` comes first."""
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != ("ok",):
         raise DamageError(str(found[0]).splitlines()[-1][:200] if found else "its structure cannot be checked")
@@ -120,7 +120,7 @@ def _verify_ending(connection: sqlite3.Connection) -> None:
 def _verified_places(path: Path) -> set[tuple[int, int]]:
     """Generation and index of every candidate that is intact, from both ends towards the damage."""
     try:
-        limit = path.stat().st_size // _LEAST_ROW_BYTES
+        limit = min(path.stat().st_size // _LEAST_ROW_BYTES, MAX_ROWS)
         connection = connect(path, writable=False)
     except (EvomalError, OSError, sqlite3.Error):
         return set()

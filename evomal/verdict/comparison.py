@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError
 
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
@@ -18,6 +29,29 @@ from evomal.verdict.words import Verdict
 Variant = Literal["plain", "tuned", "rescaled"]
 VERSION = 1
 """The version of the documents that `to_dict` returns."""
+
+# A document may be a stranger's, and everything in it is shown: no part of it may be larger than a comparison needs.
+MOST_ENTRIES, _MOST_LOSSES, _MOST_SCORES = 1_000, 1_000, 100_000
+
+
+def _at_most(length: int) -> AfterValidator:
+    """Limits a text. Pydantic's own limit refuses halves of characters, which a file name that is not UTF-8 has."""
+
+    def checked(text: str) -> str:
+        if len(text) > length:
+            raise PydanticCustomError("too_long", "must have at most {length} characters", {"length": length})
+        return text
+
+    return AfterValidator(checked)
+
+
+_Name = Annotated[str, _at_most(1_000)]
+_Text = Annotated[str, _at_most(100_000)]
+_Formula = Annotated[str, _at_most(1_000_000)]
+_Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+_Number = Annotated[FiniteFloat, Field(strict=True)]
+_Rates = Annotated[tuple[_Number, ...], Field(max_length=MOST_ENTRIES)]
+_Numbers = Annotated[tuple[_Whole, ...], Field(max_length=_MOST_SCORES)]
 
 
 class Document:
@@ -65,9 +99,7 @@ class Document:
         try:
             found: Self = TypeAdapter(cls).validate_python(content)
         except (ValidationError, RecursionError) as error:
-            first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "nested too deeply"}
-            place = ".".join(map(str, first["loc"]))
-            raise InputError(f"is not what evomal writes: {place:.60}: {first['msg']:.200}") from None
+            raise InputError(_refusal(error)) from None
         return found
 
 
@@ -77,26 +109,51 @@ def score_to_dict(score: Score) -> dict[str, Any]:
     Metrics are sorted, as they are in the log of trainings: a resumed comparison then writes the same file.
     """
     return {
-        "test": _number(score.test), "validation": _number(score.validation),
-        "metrics": {name: _number(score.metrics[name]) for name in sorted(score.metrics)},
-        "curve": [[point.step, _number(point.training_loss), _number(point.validation)] for point in score.curve],
+        "test": _finite(score.test), "validation": _finite(score.validation),
+        "metrics": {name: _finite(score.metrics[name]) for name in sorted(score.metrics)},
+        "curve": [[point.step, _finite(point.training_loss), _finite(point.validation)] for point in score.curve],
         "seed": score.seed, "steps": score.steps, "outcome": score.outcome, "sentence": score.sentence,
         "milestones": list(score.milestones),
     }  # fmt: skip
 
 
-def score_from_dict(content: Mapping[str, Any]) -> Score:
+class _ScoreDocument(BaseModel):
+    """What `score_to_dict` returns."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    test: _Number | None
+    validation: _Number | None
+    metrics: dict[_Name, _Number | None]
+    curve: list[tuple[_Whole, _Number | None, _Number | None]]
+    seed: _Whole
+    steps: _Whole
+    outcome: Literal["trained", "diverged"]
+    sentence: _Text
+    milestones: _Numbers
+
+
+def score_from_dict(content: Any) -> Score:
     """The score that `score_to_dict` wrote, with NaN for None; raises InputError for anything else."""
     try:
-        return Score(
-            test=_value(content["test"]), validation=_value(content["validation"]),
-            metrics={name: _value(number) for name, number in content["metrics"].items()},
-            curve=[CurvePoint(step, _value(loss), _value(validation)) for step, loss, validation in content["curve"]],
-            seed=int(content["seed"]), steps=int(content["steps"]), outcome=str(content["outcome"]),
-            sentence=str(content["sentence"]), milestones=tuple(content["milestones"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"a recorded score is not what evomal writes: {error}") from None
+        found = _ScoreDocument.model_validate(content)
+    except (ValidationError, RecursionError) as error:
+        raise InputError(f"a recorded score {_refusal(error)}") from None
+    return Score(
+        test=_value(found.test), validation=_value(found.validation),
+        metrics={name: _value(number) for name, number in found.metrics.items()},
+        curve=[CurvePoint(step, _value(loss), _value(validation)) for step, loss, validation in found.curve],
+        seed=found.seed, steps=found.steps, outcome=found.outcome, sentence=found.sentence, milestones=found.milestones,
+    )  # fmt: skip
+
+
+def _refusal(error: ValidationError | RecursionError) -> str:
+    """The first thing that pydantic found wrong with a document."""
+    if not isinstance(error, ValidationError):
+        return "is not what evomal writes: it is nested too deeply"
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"is not what evomal writes: {place:.60}: {first['msg']:.200}"
 
 
 RecordedScore = Annotated[Score, PlainValidator(score_from_dict), PlainSerializer(score_to_dict)]
@@ -112,9 +169,9 @@ def cost_of(score: Score, value: float, *, higher_is_better: bool) -> float:
 class Command:
     """A command line as it was given."""
 
-    words: tuple[str, ...]
+    words: Annotated[tuple[_Text, ...], Field(max_length=10_000)]
     """`evomal` and everything after it."""
-    folder: str
+    folder: _Text
     """The working folder, which relative paths among the words start from."""
 
 
@@ -122,10 +179,10 @@ class Command:
 class Trained:
     """One loss in one variant: its learning rate, its factor, and a score for each evaluation seed."""
 
-    formula: str
-    lr: float
-    factor: float
-    scores: tuple[RecordedScore, ...]
+    formula: _Formula
+    lr: _Number
+    factor: _Number
+    scores: Annotated[tuple[RecordedScore, ...], Field(min_length=1, max_length=_MOST_SCORES)]
 
     def __repr__(self) -> str:
         tests = ", ".join("diverged" if score.diverged else f"{score.test:.4g}" for score in self.scores)
@@ -136,9 +193,9 @@ class Trained:
 class Entry:
     """A row of the table: the losses of one contestant in one variant."""
 
-    name: str
+    name: _Name
     variant: Variant
-    losses: tuple[Trained | None, ...]
+    losses: Annotated[tuple[Trained | None, ...], Field(max_length=_MOST_LOSSES)]
     """One loss that was given, or one for each search; None where a search found none."""
     difference: Paired | None = None
     """To the baseline in the same variant, for `rescaled` to the plain one; None for the baseline itself."""
@@ -173,23 +230,23 @@ class Comparison(Document, Displayed):
     title: ClassVar[str] = "Comparison"
     file_name: ClassVar[str] = "comparison"
 
-    task: str
+    task: _Name
     record: dict[str, Any]
     """What the task says of its data, model and recipe."""
-    metric: str
+    metric: _Name
     higher_is_better: bool
-    steps: int
-    milestones: tuple[int, ...]
+    steps: _Whole
+    milestones: _Numbers
     """Steps at which the learning rate was divided by ten."""
-    seeds: tuple[int, ...]
-    search_seeds: tuple[int, ...]
-    tune_lr: int
+    seeds: Annotated[_Numbers, Field(min_length=1)]
+    search_seeds: _Numbers
+    tune_lr: _Whole
     """The number of learning rates that were asked for in the variant `tuned`; 0 without that variant."""
-    rates: tuple[float, ...]
+    rates: _Rates
     """The learning rates that were tried for every loss: more than asked for if the baseline's best was at an end."""
-    baseline: str
-    entries: tuple[Entry, ...]
-    verdicts: dict[str, Verdict]
+    baseline: _Name
+    entries: Annotated[tuple[Entry, ...], Field(max_length=MOST_ENTRIES)]
+    verdicts: Annotated[dict[_Name, Verdict], Field(max_length=MOST_ENTRIES)]
     tuning: Paired | None = None
     """The tuned baseline compared with the untuned one, on the test split; None if nothing was tuned."""
     command: Command | None = None
@@ -240,9 +297,9 @@ class Transfer(Document):
     file_name: ClassVar[str] = "transfer"
 
     comparison: Comparison
-    source: str | None
+    source: _Name | None
     """The name of the task on which the losses were searched for; None if they were given."""
-    fitnesses: dict[str, tuple[float | None, ...]]
+    fitnesses: dict[_Name, tuple[float | None, ...]]
     """For each method, the fitness of each search's loss on the source's validation split."""
     command: Command | None = None
 
@@ -261,7 +318,7 @@ class RateCurve(Document):
     title: ClassVar[str] = "Comparison at several learning rates"
     file_name: ClassVar[str] = "learning-rates"
 
-    comparisons: dict[float, Comparison]
+    comparisons: Annotated[dict[FiniteFloat, Comparison], Field(max_length=MOST_ENTRIES)]
     search_each: bool
     """Whether methods searched at each learning rate, or only at the untuned one."""
     command: Command | None = None
@@ -275,7 +332,7 @@ class RateCurve(Document):
         return "\n\n".join(f"lr {rate:g}\n{found}" for rate, found in self.comparisons.items())
 
 
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -1,5 +1,6 @@
 """The folder of a comparison: the log of trainings from which it is resumed, and the files of its result."""
 
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
+from pydantic import BaseModel, ValidationError
+
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.files import create_folder, find_foreign, open_foreign, read_foreign, write_atomically
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
 from evomal.text import shorten
-from evomal.verdict.comparison import Comparison, Document, RateCurve, Transfer, score_from_dict, score_to_dict
+from evomal.verdict.comparison import Comparison, Document, RateCurve, RecordedScore, Transfer, score_to_dict
 from evomal.verdict.tables import comparison_markdown
 from evomal.verdict.words import Verdict
 
@@ -22,7 +25,25 @@ LOG_NAME = "trainings.jsonl"
 Result = Comparison | Transfer | RateCurve
 AnyResult = TypeVar("AnyResult", bound=Document)
 _LONGEST, _LONGEST_LOG = 64_000_000, 1_000_000_000  # bytes
-_LONGEST_SENTENCE = 1_000
+_LONGEST_SENTENCE, _LONGEST_TEXT = 1_000, 100_000  # characters
+_MOST_SENTENCES = 1_000
+
+
+class _Beginning(BaseModel):
+    """The first line of a log."""
+
+    comparison: dict[str, Any]
+
+
+class _Training(BaseModel):
+    training: dict[str, Any]
+    score: RecordedScore
+
+
+class _Line(BaseModel):
+    """Each further line of a log."""
+
+    trainings: list[_Training]
 
 
 class TrainingLog:
@@ -91,12 +112,15 @@ class TrainingLog:
         if not entries:
             self._append({"comparison": dict(description)})
             return
-        differing = differences(entries[0].get("comparison", {}), description)
+        try:
+            begun = _Beginning.model_validate(entries[0]).comparison
+            trainings = [training for entry in entries[1:] for training in _Line.model_validate(entry).trainings]
+        except (ValidationError, RecursionError):
+            raise InputError(f"{path}: is not what evomal writes, although its checksums match") from None
+        differing = differences(begun, description)
         if differing:
             raise InputError(f"{path}: belongs to another comparison: {'; '.join(map(str, differing))}")
-        for line in entries[1:]:
-            for entry in line.get("trainings", []):
-                self._scores[canonical(entry["training"])] = score_from_dict(entry["score"])
+        self._scores |= {canonical(entry.training): entry.score for entry in trainings}
 
 
 def _checked(line: bytes, place: str) -> dict[str, Any]:
@@ -119,10 +143,13 @@ def comparisons_of(result: Result) -> dict[str, Comparison]:
 
 def result_markdown(result: Result, *, verdicts: bool = True) -> str:
     """The tables of a result, below one heading per learning rate where there are several."""
-    headings = {name: f"## {name}\n\n" if name else "" for name in comparisons_of(result)}
-    return "\n".join(
-        headings[name] + comparison_markdown(found, verdicts=verdicts) for name, found in comparisons_of(result).items()
-    )
+    return "".join(_markdown_parts(result, verdicts=verdicts))
+
+
+def _markdown_parts(result: Result, *, verdicts: bool) -> Iterator[str]:
+    for place, (name, found) in enumerate(comparisons_of(result).items()):
+        heading = f"## {name}\n\n" if name else ""
+        yield "\n" * bool(place) + heading + comparison_markdown(found, verdicts=verdicts)
 
 
 def write_result(result: Result, folder: Path) -> list[Path]:
@@ -176,8 +203,8 @@ def recorded_verdicts(folder: Path) -> RecordedVerdicts:
         try:
             result = cast("Result | None", read_result(kind, folder))
             if result is not None:
-                text = result_markdown(result, verdicts=False)
-                found.append(RecordedVerdict(kind.title, result, tuple(_sentences(result)), text))
+                sentences = tuple(itertools.islice(_sentences(result), _MOST_SENTENCES))
+                found.append(RecordedVerdict(kind.title, result, sentences, _beginning(result)))
         except InputError as error:
             notes.append(str(error))
         except (ValueError, TypeError, ArithmeticError, LookupError):  # values that no comparison has
@@ -186,6 +213,16 @@ def recorded_verdicts(folder: Path) -> RecordedVerdicts:
     if begun and not found and not notes:
         notes.append("a comparison was begun here but is not complete: give the same command again to resume it")
     return RecordedVerdicts(tuple(found), tuple(notes), begun or bool(found) or bool(notes))
+
+
+def _beginning(result: Result) -> str:
+    """The tables of a result as far as they fit on a page."""
+    text = ""
+    for part in _markdown_parts(result, verdicts=False):
+        text += part
+        if len(text) > _LONGEST_TEXT:
+            return f"{text[:_LONGEST_TEXT].rpartition(chr(10))[0]}\n\n… and more: see {result.file_name}.md\n"
+    return text
 
 
 def _sentences(result: Result) -> Iterator[Verdict]:

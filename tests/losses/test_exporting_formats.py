@@ -296,3 +296,10 @@ def test_an_onnx_file_has_no_path_of_this_machine(loss):
     folders = {os.path.dirname(evomal.__file__), os.path.dirname(torch.__file__), os.path.expanduser("~/"), sys.prefix}
     assert not [folder for folder in folders if folder.encode() in content]
     assert not re.findall(rb"[\w/.-]+\.py\b", content)
+
+
+def test_onnx_has_a_limit_of_nodes(monkeypatch):
+    monkeypatch.setattr("evomal.losses.exporting.formats.MAX_ONNX_NODES", 3)
+    assert evomal.export(evomal.ExpressionLoss("mul(y, f)"), to="onnx")
+    with pytest.raises(InputError, match="of at most 3 nodes can be exported to onnx but this one has 4: export it as"):
+        evomal.export(evomal.ExpressionLoss("abs(mul(y, f))"), to="onnx")

@@ -1,14 +1,16 @@
 """The files of a comparison's result: written, read again, and refused in one sentence if they are not evomal's."""
 
 import json
+import time
 
 import pytest
 
 from evomal.engine import Score
 from evomal.errors import InputError
-from evomal.runs.canonical import canonical
+from evomal.runs.canonical import canonical, checksum
+from evomal.text import markdown_to_html
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer, score_from_dict, score_to_dict
-from evomal.verdict.folder import comparisons_of, read_result, recorded_verdicts, write_result
+from evomal.verdict.folder import TrainingLog, comparisons_of, read_result, recorded_verdicts, write_result
 from evomal.verdict.words import Verdict
 from tests.verdict.results import comparison, entry
 
@@ -87,6 +89,11 @@ WHOLE = COMPARISON.to_dict()
         json.dumps({**WHOLE, "verdicts": {"a": {"kind": "magic", "sentence": "x"}}}),
         json.dumps({**WHOLE, "entries": [{**WHOLE["entries"][0], "losses": [{"formula": "x"}]}]}),
         json.dumps({**WHOLE, "seeds": []}), json.dumps({**WHOLE, "tune_lr": 2}),
+        json.dumps({**WHOLE, "steps": 10**30}), json.dumps({**WHOLE, "rates": ["0.1"]}),
+        json.dumps({**WHOLE, "rates": [0.1]}).replace("0.1]", "1e999]"), json.dumps({**WHOLE, "task": "x" * 1_001}),
+        json.dumps({**WHOLE, "entries": 1_001 * [WHOLE["entries"][0]]}),
+        json.dumps({**WHOLE, "entries": [{**WHOLE["entries"][0], "losses": 1_001 * [None]}]}),
+        json.dumps({**WHOLE, "verdicts": {str(n): {"kind": "gain", "sentence": "x"} for n in range(1_001)}}),
     ],
 )  # fmt: skip
 def test_what_evomal_did_not_write_is_a_note(tmp_path, content):
@@ -97,6 +104,73 @@ def test_what_evomal_did_not_write_is_a_note(tmp_path, content):
     assert "\n" not in note
     assert len(note) < 400 + len(str(path))
     assert (found.verdicts, found.is_begun) == ((), True)
+
+
+SCORE = WHOLE["entries"][0]["losses"][0]["scores"][0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"test": "0.5"}, {"test": True}, {"test": [0.5]}, {"metrics": []}, {"metrics": {"mse": "x"}}, {"curve": 3},
+        {"curve": [[1, 2.0]]}, {"curve": [["a", None, None]]}, {"seed": 1.5}, {"seed": 2**63}, {"steps": None},
+        {"outcome": "won"}, {"sentence": 7}, {"milestones": "12"}, {"milestones": [[]]}, {"more": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_score_that_evomal_does_not_write_is_refused(tmp_path, change):
+    with pytest.raises(InputError, match="a recorded score is not what evomal writes: "):
+        score_from_dict({**SCORE, **change})
+    for content in ({**SCORE, **change}, 7, None, []):
+        _written_log(tmp_path, {"comparison": {}}, {"trainings": [{"training": {}, "score": content}]})
+        with pytest.raises(InputError, match="is not what evomal writes, although its checksums match"):
+            TrainingLog(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{}], [{"comparison": []}], [{"comparison": 3}], [{"comparison": {}}, {}],
+        [{"comparison": {}}, {"trainings": 3}], [{"comparison": {}}, {"trainings": [3]}],
+        [{"comparison": {}}, {"trainings": [{"training": [], "score": SCORE}]}],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_log_that_evomal_does_not_write_is_refused(tmp_path, lines):
+    _written_log(tmp_path, *lines)
+    with pytest.raises(InputError, match="is not what evomal writes, although its checksums match"):
+        TrainingLog(tmp_path, {})
+
+
+def _written_log(folder, *lines):
+    """A log with right checksums."""
+    text = "".join(f"{canonical([checksum(line), line])}\n" for line in lines)
+    (folder / "trainings.jsonl").write_text(text)
+
+
+def test_a_log_that_evomal_wrote_is_read(tmp_path):
+    _written_log(tmp_path, {"comparison": {"a": 1}}, {"trainings": [{"training": {"k": 1}, "score": SCORE}]})
+    with TrainingLog(tmp_path, {"a": 1}) as log:
+        assert score_to_dict(log[{"k": 1}]) == SCORE
+
+
+def test_the_largest_comparison_is_read_and_shown_in_part(tmp_path):
+    """Names that take long to render as Markdown, as many as there may be."""
+    rows = [entry("|*" * 500, "plain", 0.1, [0.5]) for _ in range(1_000)]
+    sentences = {str(number): ("gain", "`*" * 10_000) for number in range(1_000)}
+    result = comparison(*rows, verdicts=sentences)
+    (tmp_path / "comparison.json").write_text(json.dumps(result.to_dict()))
+    rates = RateCurve({float(rate): comparison(verdicts=VERDICTS) for rate in range(1, 1_001)}, search_each=False)
+    (tmp_path / "learning-rates.json").write_text(json.dumps(rates.to_dict()))
+    began = time.process_time()
+    found = recorded_verdicts(tmp_path)
+    assert found.notes == ()
+    assert [len(verdict.sentences) for verdict in found.verdicts] == [1_000, 1_000]
+    for verdict in found.verdicts:
+        assert 90_000 < len(verdict.text) < 101_000
+        assert verdict.text.endswith(f"\n\n… and more: see {verdict.result.file_name}.md\n")
+        assert len(markdown_to_html(verdict.text, "")) < 1_000_000
+    assert time.process_time() - began < 30
 
 
 def test_a_file_of_an_older_version_is_refused_in_one_sentence(tmp_path):

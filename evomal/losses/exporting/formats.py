@@ -15,6 +15,9 @@ from evomal.errors import InputError
 from evomal.losses.exporting.source import to_jax, to_python
 from evomal.losses.loss import Loss
 
+MAX_ONNX_NODES = 1_000
+"""Torch's exporter takes about 20 ms for each node, which would be minutes for the largest trees."""
+
 
 def to_sympy(loss: Loss) -> Any:
     """Returns the loss of one output as a SymPy expression; if the loss has units, of raw values.
@@ -45,6 +48,11 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     for needed in ("onnx", "onnxscript"):
         if importlib.util.find_spec(needed) is None:
             raise InputError(f"export to onnx needs {needed}, which is not installed: pip install 'evomal[onnx]'")
+    if (tree := loss.tree()) is not None and tree.expression.size > MAX_ONNX_NODES:
+        raise InputError(
+            f"an expression of at most {MAX_ONNX_NODES:,} nodes can be exported to onnx but this one has "
+            f"{tree.expression.size:,}: export it as python or jax"
+        )
     if classes is None:
         classes = 10 if loss.weight is None else len(loss.weight)
     whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
