@@ -23,6 +23,10 @@ from evomal.settings import WORKPLACE, SearchSettings
 from evomal.text import one_line, plural
 
 _CONNECTING = 10.0  # seconds
+# Bytes in the path of a Unix socket, less those that Ray adds.
+_LONGEST_FOLDER = (103 if sys.platform == "darwin" else 107) - len(
+    "/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store.1"
+)
 _REMOVING = 10.0  # seconds in which Ray's processes write their last lines
 
 # Ray prints these on standard output, which is for results, even if it is told to be quiet. The pool reports them.
@@ -127,8 +131,7 @@ def _connect(ray: Any, settings: SearchSettings, stack: contextlib.ExitStack) ->
         with _one_attempt() if settings.address else contextlib.nullcontext():
             ray.init(address=settings.address or "local", **options)
     except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as error:
-        advice = "; set RAY_TMPDIR to a shorter path" if "AF_UNIX path" in str(error) else ""
-        raise InputError(f"{failure}: {one_line(error)}{advice}") from None
+        raise InputError(f"{failure}: {one_line(error)}") from None
 
 
 @contextlib.contextmanager
@@ -167,6 +170,12 @@ def _temporary_folder() -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"no Ray cluster could be started here: {place}: {error.strerror}") from None
     try:
+        length = len(os.fsencode(folder))
+        if length > _LONGEST_FOLDER:
+            raise InputError(
+                f"no Ray cluster could be started here: the path of its temporary folder must have at most "
+                f"{_LONGEST_FOLDER} bytes but {folder} has {length}: set RAY_TMPDIR to a shorter path"
+            )
         yield folder
     finally:
         deadline = time.monotonic() + _REMOVING

@@ -1,12 +1,11 @@
 """Pickling for other processes: the user's own code is included, and what cannot be pickled is named."""
 
-import contextlib
 import functools
 import inspect
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -18,35 +17,32 @@ _DEEPEST = 8  # names in a row, as in task.model.net.lock
 _MOST_PARTS = 100
 
 _lock = threading.Lock()
-_registered: list[ModuleType] = []
-_users = 0
 
 
-@contextlib.contextmanager
-def pickling() -> Iterator[Callable[[Any, str], bytes]]:
-    """A context with a function that pickles a value; its name is for the error message.
+def pickled(value: Any, name: str) -> bytes:
+    """The value as bytes for a worker; an InputError with its name if it cannot be pickled.
 
     What a script, a notebook or a task's file defines is pickled by value, as workers may be unable to import it.
     """
     from ray import cloudpickle
 
-    global _users
-    with _lock:
+    with _lock:  # searches in other threads share the registry
         known = cloudpickle.list_registry_pickle_by_value()
-        added = [module for module, _ in _users_modules() if module.__name__ not in known]
+        added = [
+            module for module, _ in _users_modules(tuple(map(id, sys.modules.values()))) if module.__name__ not in known
+        ]
         for module in added:
             cloudpickle.register_pickle_by_value(module)
-        _registered.extend(added)
-        _users += 1
-    try:
-        yield _pickled
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:  # searches in other threads may still need them
-                for module in _registered:
-                    cloudpickle.unregister_pickle_by_value(module)
-                _registered.clear()
+        try:
+            content: bytes = cloudpickle.dumps(value)
+        except Exception as error:  # a user's object may raise anything
+            path, part = _unpicklable_part(value, name)
+            kind = type(part).__name__
+            raise InputError(f"{path} is a {kind}, which cannot be sent to a worker: {one_line(error)}") from None
+        finally:
+            for module in added:
+                cloudpickle.unregister_pickle_by_value(module)
+    return content
 
 
 def unpickle(content: Any) -> Any:
@@ -56,30 +52,23 @@ def unpickle(content: Any) -> Any:
 
 def folders_of_users_code() -> list[str]:
     """The folders of modules that are not installed: on a shared disk, workers import other modules from there."""
-    return sorted({folder for _, folder in _users_modules()})
+    return sorted({folder for _, folder in _users_modules(tuple(map(id, sys.modules.values())))})
 
 
-def _pickled(value: Any, name: str) -> bytes:
-    from ray import cloudpickle
+@functools.lru_cache(maxsize=1)
+def _users_modules(loaded: tuple[int, ...]) -> list[tuple[ModuleType, str]]:
+    """Modules that are not installed, so that other machines may lack them, with their folders.
 
-    try:
-        content: bytes = cloudpickle.dumps(value)
-    except Exception as error:  # a user's object may raise anything
-        path, part = _unpicklable_part(value, name)
-        raise InputError(
-            f"{path} is a {type(part).__name__}, which cannot be sent to a worker: {one_line(error)}"
-        ) from None
-    return content
-
-
-def _users_modules() -> Iterator[tuple[ModuleType, str]]:
-    """Modules that are not installed, so that other machines may lack them, with their folders."""
+    They are looked through again only when other modules are `loaded`.
+    """
+    found = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and getattr(module, "__name__", None) == name != "__main__":
             folder = own_folder(file)
             if folder is not None:
-                yield module, folder
+                found.append((module, folder))
+    return found
 
 
 def _unpicklable_part(value: Any, name: str) -> tuple[str, Any]:

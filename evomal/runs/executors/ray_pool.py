@@ -15,7 +15,7 @@ from evomal.errors import EvomalError
 from evomal.runs.canonical import versions
 from evomal.runs.display import SearchListener
 from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, jobs_in
-from evomal.runs.executors.pickling import folders_of_users_code, pickling
+from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker, difference
 from evomal.text import plural
 
@@ -29,21 +29,18 @@ Results = list[tuple[int, Any]]
 
 
 class _Data(NamedTuple):
-    """An object in Ray's object store."""
+    """An object and its pickled content in Ray's object store."""
 
-    value: Any
     key: int
-    reference: Any
+    value: Any
+    content: Any
 
 
-@dataclass(frozen=True)
-class _Setup:
+class _Setup(NamedTuple):
     """What every worker builds."""
 
-    number: int
     build: bytes
-    keys: list[int]
-    references: list[Any]
+    data: list[_Data]
 
 
 @dataclass(eq=False)
@@ -57,9 +54,8 @@ class _Worker:
     """When the call was made."""
     chunks: Sequence[Chunk] | None = None
     """What it runs; None while it is prepared."""
-    setup: int = 0
-    """The number of the setup that it has or is preparing."""
-    is_ready: bool = False
+    setup: _Setup | None = None
+    """What it has built, or is building."""
     place: tuple[str, str] | None = None
     """Its device and machine, once it was ready."""
 
@@ -84,7 +80,7 @@ class RayPool:
             **resources, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )  # fmt: skip
         self._workers: list[_Worker] = []
-        self._numbers = itertools.count(1)
+        self._keys = itertools.count()
         self._data: dict[int, _Data] = {}
         self._setup: _Setup | None = None
         self._description: dict[str, Any] | None = None
@@ -113,14 +109,10 @@ class RayPool:
         self._workers, self._all_expected_until = [], None
 
     def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
-        with pickling() as pickled:
-            pickled_build = pickled(functools.partial(build, **options), build.__name__)
-            stored = self._store(data, pickled)
-        keys, setup = [item.key for item in stored], self._setup
-        if setup is not None and (setup.build, setup.keys) == (pickled_build, keys) and self._description is not None:
+        setup = _Setup(pickled(functools.partial(build, **options), build.__name__), self._stored(data))
+        if setup == self._setup and self._description is not None:
             return self._description
-        self._setup = _Setup(next(self._numbers), pickled_build, keys, [item.reference for item in stored])
-        self._description, self._failed_starts = None, 0
+        self._setup, self._description, self._failed_starts = setup, None, 0
         with self._closed_on_errors():
             self._start()
             while not self._are_enough_ready():
@@ -131,7 +123,7 @@ class RayPool:
 
     def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
         queue, missing = JobQueue(len(jobs), chunk=chunk, retries=self._retries), len(jobs)
-        with self._closed_on_errors(), pickling() as pickled:
+        with self._closed_on_errors():
             self._start()
             while missing:
                 for worker in self._ready():
@@ -149,17 +141,15 @@ class RayPool:
             self._said.add(sentence)
             self._say(sentence)
 
-    def _store(self, data: Sequence[Any], pickled: Callable[[Any, str], bytes]) -> list[_Data]:
+    def _stored(self, data: Sequence[Any]) -> list[_Data]:
         """The data in Ray's object store; what is not needed any more is removed before new data is added."""
         self._data = {id(value): self._data[id(value)] for value in data if id(value) in self._data}
         for value in data:
             if id(value) not in self._data:
                 self._setup = None  # it refers to the old data
-                content = np.frombuffer(
-                    pickled(value, type(value).__name__.lower()), np.uint8
-                )  # is read without a copy
+                content = pickled(value, type(value).__name__.lower())
                 array = np.frombuffer(content, np.uint8)  # workers read it without a copy
-                self._data[id(value)] = _Data(value, next(self._numbers), self._ray.put(array))
+                self._data[id(value)] = _Data(next(self._keys), value, self._ray.put(array))
         return [self._data[id(value)] for value in data]
 
     def _start(self) -> None:
@@ -170,8 +160,9 @@ class RayPool:
         return _Worker(self._actor.remote(self._threads, folders_of_users_code()))
 
     def _ready(self) -> list[_Worker]:
-        number = None if self._setup is None else self._setup.number
-        return [worker for worker in self._workers if worker.is_ready and worker.setup == number]
+        """Workers that have built what is wanted: they run jobs, or have nothing to do."""
+        built = [worker for worker in self._workers if worker.call is None or worker.chunks is not None]
+        return [worker for worker in built if worker.setup is self._setup is not None]
 
     def _are_enough_ready(self) -> bool:
         ready = len(self._ready())
@@ -184,12 +175,10 @@ class RayPool:
         assert self._setup is not None
         self._check_stop()
         for worker in self._workers:
-            if worker.call is None and worker.setup != self._setup.number:
-                worker.setup, worker.is_ready, worker.chunks = self._setup.number, False, None
-                worker.call = worker.actor.prepare.remote(
-                    self._setup.build, self._setup.keys, *self._setup.references
-                )  # fmt: skip
-                worker.since = time.monotonic()
+            if worker.call is None and worker.setup is not self._setup:
+                keys, contents = [item.key for item in self._setup.data], [item.content for item in self._setup.data]
+                worker.setup, worker.chunks, worker.since = self._setup, None, time.monotonic()
+                worker.call = worker.actor.prepare.remote(self._setup.build, keys, *contents)
         results: Results = []
         for worker in self._answered():
             results += self._received(worker, queue)
@@ -209,12 +198,12 @@ class RayPool:
 
     def _received(self, worker: _Worker, queue: JobQueue | None) -> Results:
         """The results that a worker has sent, if any."""
-        assert self._setup is not None
+        call, worker.call = worker.call, None
+        is_outdated = worker.chunks is None and worker.setup is not self._setup
         try:
-            answer = self._ray.get(worker.call)
+            answer = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
-            if self._is_outdated(worker):
-                worker.call = None
+            if is_outdated:
                 return []
             if isinstance(error.cause, MemoryError):
                 return self._lose(worker, _OUT_OF_MEMORY, queue)
@@ -223,20 +212,15 @@ class RayPool:
             raise  # a defect of this program
         except self._ray.exceptions.RayError as error:
             return self._lose(worker, reason_of(error), queue)
-        worker.call = None
         if worker.chunks is not None:
             return list(zip(jobs_in(worker.chunks), answer, strict=True))
-        if not self._is_outdated(worker):
+        if not is_outdated:
             self._admit(worker, answer)
         return []
 
-    def _is_outdated(self, worker: _Worker) -> bool:
-        """Whether it has prepared a setup that was replaced meanwhile."""
-        return worker.chunks is None and self._setup is not None and worker.setup != self._setup.number
-
     def _admit(self, worker: _Worker, answer: dict[str, Any]) -> None:
         """A worker is prepared: its results must be those that the others would have."""
-        worker.is_ready, worker.place = True, (answer["device"], answer["machine"])
+        worker.place = (answer["device"], answer["machine"])
         self._description = self._description or answer["description"]
         differs = difference(answer["versions"], versions()) or difference(answer["description"], self._description)
         if differs is not None:

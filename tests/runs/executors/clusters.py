@@ -13,13 +13,13 @@ import torch
 from evomal.runs.executors.cluster import _temporary_folder
 
 SEAT = {"seat": 1}
-"""Every node has one, so that workers who need one are each on a node of their own."""
+"""A resource that every node has once, so that workers that need it run on different nodes."""
 NODE = {"num_cpus": 4, "object_store_memory": 80 * 2**20, "include_dashboard": False, "resources": SEAT}
 
 
 @contextlib.contextmanager
 def two_nodes():
-    """A head and a node, of four processors each as Ray counts them; nothing of it is left after."""
+    """A head and a node, each with four processors as Ray counts them; both are removed afterwards."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -88,7 +88,7 @@ class Slow(Doubling):
 
 
 def workers(words="ray::Worker"):
-    """Numbers of this process's own workers whose title begins with these words: of its cluster, not of another's."""
+    """Process ids of this process's own workers whose title begins with these words."""
     parents, titles = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -102,13 +102,13 @@ def workers(words="ray::Worker"):
 
 
 def workers_of(node):
-    """Numbers of the workers on one node of the cluster, by now."""
+    """Process ids of the workers on one node of the cluster."""
     raylet = node.all_processes["raylet"][0].process.pid
     return {number for number in workers() if _parent(number) == raylet}
 
 
 def wait_until_gone(numbers, patience=100):
-    """Until none of these processes works any more; one that has ended but was not waited for has no command."""
+    """Wait until all these processes have ended; a zombie has no command."""
     deadline = time.monotonic() + patience
     while any(_command(number).startswith("ray::") for number in numbers):
         assert time.monotonic() < deadline
@@ -130,7 +130,7 @@ def _command(number):
 
 
 def begun_with(mark):
-    """Numbers of processes that have this text in their environment: those begun by whoever had, and by them."""
+    """Process ids of processes with this text in their environment, which child processes inherit."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -156,4 +156,4 @@ def make():
     rows = torch.sin(torch.arange(270.0)).reshape(90, 3).numpy()
     return Task.from_arrays(rows, (rows.sum(1) > 0).astype(int), model=Net)
 """
-"""A task of a user's own, in a file that imports from another beside it."""
+"""A user's task, in a file that imports another file of the same folder."""

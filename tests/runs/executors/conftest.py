@@ -8,7 +8,7 @@ from tests.runs.executors.clusters import rays_own_folder, two_nodes
 
 @pytest.fixture(scope="session", autouse=True)
 def rays_folder():
-    """Where Ray keeps everything in these tests."""
+    """The folder of all files of Ray in these tests."""
     with rays_own_folder() as folder:
         yield folder
 
@@ -23,9 +23,9 @@ def cluster(rays_folder):
 
 @pytest.fixture(scope="session", autouse=True)
 def _on_a_busy_machine():
-    """Nothing here depends on how busy it is; tests of what does, say so."""
+    """Settings with which the tests do not depend on the load of the machine."""
     with pytest.MonkeyPatch.context() as patch:
-        # Ray has its workers step back behind all other processes, which are other tests here.
+        # By default Ray gives its workers a lower priority than other processes, such as other tests.
         patch.setenv("RAY_worker_niceness", "0")
         patch.setattr(ray_pool, "_GRACE", 500.0)  # work begins when all workers are ready
         yield

@@ -1,4 +1,4 @@
-"""The commands on a cluster of their own: they start it, keep the terminal clean, and leave nothing behind."""
+"""Commands that start a cluster: the terminal stays clean, and nothing is left behind."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ import time
 import pytest
 
 from evomal.errors import InputError
+from evomal.runs.executors.cluster import _LONGEST_FOLDER
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
 from tests.processes import begun
@@ -52,8 +53,8 @@ def users_folder(tmp_path):
 
 @pytest.fixture
 def place(rays_folder):
-    """Where the commands put what Ray needs."""
-    folder = rays_folder / "p"
+    """Where the commands put what Ray needs: with the longest path that leaves room for Ray's sockets."""
+    folder = rays_folder / ("p" * (_LONGEST_FOLDER - len("/ray-12345678") - len(os.fsencode(rays_folder)) - 1))
     folder.mkdir()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +62,7 @@ def place(rays_folder):
 
 @pytest.fixture
 def finished(tmp_path, place):
-    """Runs a command to its end in a process group of its own, of which nothing may be left."""
+    """Runs a command in a process group of its own and checks that no process is left."""
 
     def run(*command, cwd, meanwhile=None):
         mark = f"EVOMAL_TEST={tmp_path}"
@@ -110,7 +111,7 @@ def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_re
 
 
 def wait_until_begun(folder):
-    """Until a generation is recorded."""
+    """Wait until a generation is recorded."""
     deadline = time.monotonic() + 100
     while not (folder / "best.json").exists():
         assert time.monotonic() < deadline
@@ -118,7 +119,7 @@ def wait_until_begun(folder):
 
 
 @pytest.mark.long
-def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folder, place):
+def test_an_interrupted_search_ends_at_once_and_is_resumed_elsewhere(finished, users_folder, place):
     def interrupt(process):
         wait_until_begun(users_folder / "run")
         os.killpg(process.pid, signal.SIGINT)
@@ -140,7 +141,7 @@ def test_interrupted_it_ends_at_once_and_goes_on_elsewhere(finished, users_folde
     assert code == 0, err
 
 
-@pytest.mark.long  # Ray's agents look for a cluster that is gone for a minute before they end
+@pytest.mark.long  # Ray's agents end a minute after their cluster
 def test_a_killed_driver_leaves_no_processes(finished, users_folder):
     def kill(process):
         wait_until_begun(users_folder / "run")
@@ -159,7 +160,7 @@ def test_without_ray_it_is_one_sentence(monkeypatch):
         search(regression(), executor="ray")
 
 
-def test_where_no_cluster_is_it_is_one_sentence():
+def test_an_address_without_a_cluster_is_one_sentence():
     with pytest.raises(InputError) as caught:
         search(regression(), executor="ray", address="127.0.0.1:1")
     assert str(caught.value) == "no Ray cluster answers at 127.0.0.1:1: [Errno 111] Connection refused"

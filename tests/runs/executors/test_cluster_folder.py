@@ -1,17 +1,19 @@
 """The temporary folder of a cluster that is started here."""
 
 import os
+import re
 import tempfile
 
 import pytest
 
 from evomal.errors import InputError
 from evomal.runs.executors import cluster as module
-from evomal.runs.executors.cluster import _temporary_folder, worker_pool
+from evomal.runs.executors.cluster import _LONGEST_FOLDER, _temporary_folder, worker_pool
 from evomal.settings import SearchSettings
 
 
 def test_every_cluster_has_a_private_folder_that_is_removed_with_its_content(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LONGEST_FOLDER", 1000)
     place = tmp_path / "new"
     monkeypatch.setenv("RAY_TMPDIR", str(place))
     with _temporary_folder() as first, _temporary_folder() as second:
@@ -24,6 +26,7 @@ def test_every_cluster_has_a_private_folder_that_is_removed_with_its_content(tmp
 
 
 def test_it_is_in_the_temporary_folder_unless_ray_has_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LONGEST_FOLDER", 1000)
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(module.sys, "platform", "linux")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -32,6 +35,7 @@ def test_it_is_in_the_temporary_folder_unless_ray_has_one(tmp_path, monkeypatch)
 
 
 def test_a_file_that_is_written_while_it_is_removed_is_removed_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LONGEST_FOLDER", 1000)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     removed, calls = module.shutil.rmtree, []
 
@@ -48,17 +52,23 @@ def test_a_file_that_is_written_while_it_is_removed_is_removed_too(tmp_path, mon
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_one_sentence(rays_folder, monkeypatch):
-    pytest.importorskip("ray")
-    place = rays_folder / ("p" * 60)
-    monkeypatch.setenv("RAY_TMPDIR", str(place))
-    with pytest.raises(InputError) as caught, worker_pool(SearchSettings(executor="ray")):
-        pass
-    sentence = str(caught.value)
-    assert sentence.startswith("no Ray cluster could be started here: ")
-    assert "AF_UNIX path length cannot exceed 107 bytes: " in sentence
-    assert sentence.endswith("; set RAY_TMPDIR to a shorter path")
-    assert "\n" not in sentence
-    assert list(place.iterdir()) == []
+    added = len("/ray-") + 8
+    for length in (_LONGEST_FOLDER - added, _LONGEST_FOLDER - added + 1):
+        name = "é" + "p" * (length - len(os.fsencode(rays_folder)) - 3)  # é has two bytes
+        monkeypatch.setenv("RAY_TMPDIR", str(rays_folder / name))
+        if length == _LONGEST_FOLDER - added:
+            with _temporary_folder() as folder:
+                assert len(os.fsencode(folder)) == _LONGEST_FOLDER
+            continue
+        with pytest.raises(InputError) as caught, _temporary_folder():
+            pass
+        sentence = (
+            "no Ray cluster could be started here: the path of its temporary folder must have at most "
+            f"{_LONGEST_FOLDER} bytes but {rays_folder / name}/ray-XXXXXXXX has {_LONGEST_FOLDER + 1}: set RAY_TMPDIR "
+            "to a shorter path"
+        )
+        assert re.sub(r"(?<=/ray-)\w{8}(?= has)", "XXXXXXXX", str(caught.value)) == sentence
+        assert list((rays_folder / name).iterdir()) == []
 
 
 def test_a_place_that_is_no_folder_is_one_sentence(rays_folder, monkeypatch):

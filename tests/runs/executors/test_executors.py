@@ -21,7 +21,7 @@ def allocation_error():
 
 
 def raising_at(limit):
-    """The mean squared error, which cannot be had where it is that."""
+    """The mean squared error; raises an error if it has that value."""
 
     def measure(outputs, targets):
         error = float(((outputs - targets) ** 2).mean())
@@ -49,7 +49,7 @@ def executor(limit, mode="stacked"):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """As a worker has it; more would only wait for each other."""
+    """One thread, as in a worker."""
     with thread_count(1):
         yield
 

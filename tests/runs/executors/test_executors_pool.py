@@ -1,6 +1,7 @@
 """Searches on the workers of a cluster: the record is that of one process, also if workers are lost."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -102,7 +103,7 @@ def distributed(cluster, folder, listener=None, task=None, callback=None, **chan
 
 
 def require_same(folder, local):
-    """All that is recorded but where it was computed."""
+    """Compare two records, except for where they were computed."""
     records = []
     for place in (folder, local):
         first, *rest = dump_of(place).splitlines()
@@ -133,7 +134,7 @@ def test_a_worker_killed_in_mid_generation_changes_nothing(cluster, local, tmp_p
 
 
 def kill_a_ready_worker():
-    """One that works, or waits for work: what it has, or is given next, is lost with it."""
+    """Kill a worker that runs jobs or waits for them; its present or next jobs are lost with it."""
     starting = workers("ray::Worker.prepare") | workers("ray::Worker.__init__")
     os.kill(min(workers() - starting), signal.SIGKILL)
 
@@ -147,7 +148,7 @@ def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_pat
         lost = workers_of(node)
         cluster.remove_node(node, allow_graceful=False)
         assert lost
-        wait_until_gone(lost)  # they notice it within a second or so
+        wait_until_gone(lost)  # they notice it within about a second
 
     listener = SearchListener("evaluate", kill_it)
     try:
@@ -157,7 +158,7 @@ def test_a_node_killed_in_mid_generation_changes_nothing(cluster, local, tmp_pat
     require_same(tmp_path, local)
     assert listener.said[0] == f"2 of 2 workers: 2 × cpu on {os.uname().nodename}"
     assert any("was lost with" in sentence for sentence in listener.said)
-    # So many that there was more to do for the killed one when the first was done.
+    # There were jobs left for the killed worker when the first was done.
     assert sum(row.state is State.EVALUATED for row in rows_of(local)[: SETTINGS["population"]]) >= 4
 
 
@@ -167,7 +168,7 @@ def rows_of(folder):
 
 
 def hanging_at(value):
-    """The mean squared error, which is never had where it is that."""
+    """The mean squared error; hangs if it has that value."""
 
     def measure(outputs, targets):
         error = float(((outputs - targets) ** 2).mean())
@@ -195,7 +196,7 @@ def test_a_candidate_that_hangs_is_recorded_with_the_reason_and_the_search_goes_
 
 
 def short_of_memory(folder, limit):
-    """The mean squared error, for which there is no memory the first time that it is lower than that."""
+    """The mean squared error; runs out of memory the first time that it is below the limit."""
 
     def measure(outputs, targets):
         error = float(((outputs - targets) ** 2).mean())
@@ -231,15 +232,11 @@ def test_what_the_user_s_metric_raises_stops_the_search_with_its_type_and_place(
     assert "raise NotImplementedError" in str(caught.value.__cause__), "its traceback came along"
 
 
-class StoppedError(Exception):
-    pass
-
-
-def test_a_search_begun_on_a_cluster_goes_on_in_one_process_with_as_many_threads(cluster, local, tmp_path):
+def test_a_search_on_a_cluster_is_resumed_in_one_process_with_as_many_threads(cluster, local, tmp_path):
     def stop(generation):
-        raise StoppedError
+        raise KeyboardInterrupt
 
-    with pytest.raises(StoppedError):
+    with pytest.raises(KeyboardInterrupt):
         distributed(cluster, tmp_path, callback=stop)
     with RunStore.read(tmp_path) as store:
         assert len(store.complete_chunks()) == 1
@@ -274,8 +271,9 @@ def test_a_comparison_is_that_of_one_process(cluster, tmp_path, monkeypatch):
         )  # fmt: skip
     (asked,) = [asked for sentence, asked in announced if sentence.endswith("rescaled")][1:]
     assert listener.asked > asked  # also while the workers train
-    assert len(setups) == 3  # two searches, and the trainings of all variants
-    assert setups[0].keys == setups[1].keys == setups[2].keys  # the task was sent once
+    prepared = [build for build, _ in itertools.groupby(setup.build for setup in setups)]
+    assert len(prepared) == 3  # two searches, and the trainings of all variants
+    assert len({item.key for setup in setups for item in setup.data}) == 1  # the task was sent once
     (local, one), (remote, other) = found.items()
     assert one.to_dict() == other.to_dict()
     first, *rest = (local / "trainings.jsonl").read_text().splitlines()
@@ -313,7 +311,7 @@ def test_stacked_the_record_is_that_of_one_process_also_where_a_candidate_raises
 
 
 class NeverInWorkers:
-    """A model that is built in the process that made this only."""
+    """A model that can be built only in the process that created this object."""
 
     def __init__(self):
         self._home = os.getpid()
@@ -325,13 +323,13 @@ class NeverInWorkers:
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")
-def test_ctrl_c_once_is_noticed_while_workers_begin(cluster, tmp_path, capsys):
+def test_ctrl_c_once_is_noticed_while_workers_start(cluster, tmp_path, capsys):
     begin = time.monotonic()
     pressed = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
     with TerminalDisplay() as listener, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the handler is there by now
         pressed.start()
         distributed(cluster, tmp_path, listener, task=regression(NeverInWorkers()))
-    assert 1 < time.monotonic() - begin < 500  # where the model would have taken 1 000
+    assert 1 < time.monotonic() - begin < 500  # the model would take 1 000
     assert capsys.readouterr().err == "evomal: stopping after this step; press Ctrl-C again to stop at once\n"
 
 

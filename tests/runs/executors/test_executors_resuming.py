@@ -1,4 +1,4 @@
-"""`evomal resume` with another executor: what is kept of the record's workplace, and what is refused at once."""
+"""`evomal resume` with another executor: what is kept of the recorded workplace, and what is refused."""
 
 from types import SimpleNamespace
 from unittest import mock
@@ -32,7 +32,7 @@ def test_a_run_is_moved_to_a_cluster_only_with_its_own_threads(run, begun):  # n
     assert (code, err) == (2, "evomal: no Ray cluster answers at 127.0.0.1:1: [Errno 111] Connection refused\n")
 
 
-def test_threads_that_are_named_are_those_that_were_left_open(run, begun):  # noqa: F811
+def test_threads_may_be_given_if_they_equal_those_recorded(run, begun):  # noqa: F811
     assert run("resume", begun, "--set", f"threads={torch.get_num_threads()}", "--set", "max_evaluations=2")[0] == 0
 
 

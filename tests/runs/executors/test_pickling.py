@@ -1,6 +1,5 @@
 """What is sent to workers: the user's own code is included, and what cannot be pickled is named."""
 
-import contextlib
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from evomal.errors import InputError
-from evomal.runs.executors.pickling import folders_of_users_code, pickling, unpickle
+from evomal.runs.executors.pickling import folders_of_users_code, pickled, unpickle
 from evomal.tasks.loading import task_from_file
 from tests.engine.populations import regression
 from tests.runs.executors.clusters import USERS_TASK
@@ -18,11 +17,6 @@ from tests.runs.executors.clusters import USERS_TASK
 ray = pytest.importorskip("ray")
 
 LOCK = threading.Lock()
-
-
-def pickled(value, name):
-    with pickling() as function:
-        return function(value, name)
 
 
 @pytest.fixture
@@ -64,14 +58,15 @@ def test_rays_own_pickling_is_as_it_was(users_file):
     assert ray.cloudpickle.list_registry_pickle_by_value() == before
 
 
-def test_what_one_thread_still_pickles_by_value_stays_registered_when_another_ends(users_file):
-    before = ray.cloudpickle.list_registry_pickle_by_value()
-    task_from_file(f"{users_file}:make")
-    with contextlib.ExitStack() as longer:
-        with pickling():
-            longer.enter_context(pickling())  # as by a search in another thread
+def test_modules_that_the_user_has_registered_stay_registered(users_file):
+    task = task_from_file(f"{users_file}:make")
+    module = sys.modules["task_of_pickling"]
+    ray.cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled(task, "task")
         assert "task_of_pickling" in ray.cloudpickle.list_registry_pickle_by_value()
-    assert ray.cloudpickle.list_registry_pickle_by_value() == before
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(module)
 
 
 def test_values_come_back_as_they_were():

@@ -86,21 +86,21 @@ def test_the_same_workers_are_prepared_for_something_else(pool):
 
 def test_workers_that_are_prepared_are_not_prepared_again(pool):
     pool.prepare(Doubling, 3)
-    number = pool._setup.number
+    setup = pool._setup
     assert pool.prepare(Doubling, 3) == {"factor": 3}
-    assert pool._setup.number == number
+    assert pool._setup is setup
     assert pool.prepare(Doubling, 3, own=1) == {"factor": 3, "own": 1}
-    assert pool._setup.number > number
+    assert pool._setup is not setup
 
 
 def test_data_that_is_used_again_is_sent_once(pool):
     first, second = [1], [1]
     pool.prepare(Doubling, first)
-    keys = pool._setup.keys
+    (sent,) = pool._setup.data
     pool.prepare(Doubling, first, own=1)
-    assert pool._setup.keys == keys
+    assert pool._setup.data == [sent]
     pool.prepare(Doubling, second, own=1)
-    assert pool._setup.keys != keys
+    assert pool._setup.data[0].key != sent.key
     assert len(pool._data) == 1
 
 
