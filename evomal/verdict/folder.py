@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from evomal.engine import Score
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, open_foreign, read_foreign, write_atomically
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
@@ -24,7 +24,7 @@ from evomal.verdict.words import Verdict
 LOG_NAME = "trainings.jsonl"
 Result = Comparison | Transfer | RateCurve
 AnyResult = TypeVar("AnyResult", bound=Document)
-_LONGEST, _LONGEST_LOG = 64_000_000, 1_000_000_000  # bytes
+_LONGEST, _LONGEST_LOG = 64_000_000, 256_000_000  # bytes
 _LONGEST_SENTENCE, _LONGEST_TEXT = 1_000, 100_000  # characters
 _MOST_SENTENCES = 1_000
 
@@ -97,6 +97,8 @@ class TrainingLog:
             return
         line = canonical([checksum(content), content]) + "\n"
         with open_foreign(self._path, writable=True, create=True) as file:
+            if file.seek(0, os.SEEK_END) + len(line) > _LONGEST_LOG:
+                raise EvomalError(f"{self._path}: has at most {_LONGEST_LOG:,} bytes, and this one is full")
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -107,14 +109,14 @@ class TrainingLog:
         if cut_off:
             with open_foreign(path, writable=True) as file:
                 file.truncate(len(content) - len(cut_off))
-        lines = whole.split(b"\n") if whole else []
-        entries = [_checked(line, f"{path}: line {number}") for number, line in enumerate(lines, 1)]
-        if not entries:
+        if not whole:
             self._append({"comparison": dict(description)})
             return
+        # One after the other, since a line in memory is several times as large as in the file.
+        entries = (_checked(line, f"{path}: line {number}") for number, line in enumerate(whole.split(b"\n"), 1))
         try:
-            begun = _Beginning.model_validate(entries[0]).comparison
-            trainings = [training for entry in entries[1:] for training in _Line.model_validate(entry).trainings]
+            begun = _Beginning.model_validate(next(entries)).comparison
+            trainings = [training for entry in entries for training in _Line.model_validate(entry).trainings]
         except (ValidationError, RecursionError):
             raise InputError(f"{path}: is not what evomal writes, although its checksums match") from None
         differing = differences(begun, description)

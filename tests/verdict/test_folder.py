@@ -6,7 +6,7 @@ import time
 import pytest
 
 from evomal.engine import Score
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from evomal.runs.canonical import canonical, checksum
 from evomal.text import markdown_to_html
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer, score_from_dict, score_to_dict
@@ -152,6 +152,15 @@ def test_a_log_that_evomal_wrote_is_read(tmp_path):
     _written_log(tmp_path, {"comparison": {"a": 1}}, {"trainings": [{"training": {"k": 1}, "score": SCORE}]})
     with TrainingLog(tmp_path, {"a": 1}) as log:
         assert score_to_dict(log[{"k": 1}]) == SCORE
+
+
+def test_a_log_does_not_grow_beyond_what_can_be_read(tmp_path, monkeypatch):
+    with TrainingLog(tmp_path, {}) as log:
+        monkeypatch.setattr("evomal.verdict.folder._LONGEST_LOG", (tmp_path / "trainings.jsonl").stat().st_size)
+        with pytest.raises(EvomalError, match=r"trainings\.jsonl: has at most \d+ bytes, and this one is full"):
+            log.add([{"k": 1}], [score_from_dict(SCORE)])
+    with TrainingLog(tmp_path, {}) as log:
+        assert {"k": 1} not in log
 
 
 def test_the_largest_comparison_is_read_and_shown_in_part(tmp_path):
