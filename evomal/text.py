@@ -52,6 +52,18 @@ def value_text(value: Any, length: int = 120, *, depth: int = 4) -> str:
     return shorten(text, length)
 
 
+def file_name(text: str, longest: int = 120) -> str:
+    """Returns the text as the name of one file or folder: other characters than letters, digits and `._+-` become `_`.
+
+    If the text is too long, its beginning is cut, as names end with what distinguishes them.
+
+    Example:
+        >>> file_name("../my task: 5 % noise-evomal-0")
+        'my_task_5_noise-evomal-0'
+    """
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text)[-longest:].lstrip("._") or "_"
+
+
 def one_line(error: BaseException, length: int = 300) -> str:
     """Returns the message of an error on one line, or the name of its class if it has none."""
     return " ".join(str(error).split())[:length] or type(error).__name__

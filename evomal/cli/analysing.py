@@ -1,5 +1,6 @@
 """`evomal analyse`: the figures of losses and of recorded runs, and how every figure is saved and summarised."""
 
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -188,7 +189,7 @@ def _losses(specs: Sequence[str]) -> "dict[str, Loss]":
 
     found: dict[str, Loss] = {}
     for spec in specs:
-        if not is_specified(spec) and not Path(spec).exists():
+        if not is_specified(spec) and not os.path.exists(spec):
             names = ", ".join(CATALOGUE)
             raise InputError(f"a loss must be a name ({names}) or a loss file, but there is no {spec!r}")
         loss = specified_loss(spec) if is_specified(spec) else load_loss(spec)

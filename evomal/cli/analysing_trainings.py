@@ -1,5 +1,6 @@
 """`evomal analyse`: the figures that need models trained on a task."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,7 +158,7 @@ def show_learning_rate(
     if rates is None:
         if any(option is not None for option in (losses, model, steps, milestones)):
             raise InputError("--losses, --model, --steps and --milestone need --rates, which trains now")
-        if not Path(source).exists():
+        if not os.path.exists(source):
             raise InputError(f"{source}: there is no such folder; to train on a task now, give its --rates")
         found = recorded_rate_curves(Path(source))
     else:

@@ -1,6 +1,7 @@
 """The `evomal` command: its subcommands, errors and exit codes."""
 
 import importlib.metadata
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import typer
 
 from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
 from evomal.cli.options import echo, settings_help
+from evomal.cli.streams import spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.users_code import described, place_of_error
 
@@ -30,13 +32,23 @@ def main() -> None:
     """Run the command; an error is printed as one sentence and sets the exit code, with a traceback for `--debug`."""
     is_debugging = _DEBUG in sys.argv[1:]
     sys.argv[1:] = [word for word in sys.argv[1:] if word != _DEBUG]  # it may stand anywhere
+    spell_what_cannot_be_shown()
     try:
+        _require_current_folder()
         _run_command()
     except SystemExit as end:
         if is_debugging and end.__context__ is not None:
             lines = "".join(traceback.format_exception(end.__context__)).splitlines()
             echo(*lines, err=True)
         raise
+
+
+def _require_current_folder() -> None:
+    """Fail if another process has removed the current folder, which names of files refer to."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        _fail(f"the current folder cannot be read: {error.strerror}", BAD_INPUT)
 
 
 def _run_command() -> None:

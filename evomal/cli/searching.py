@@ -1,6 +1,7 @@
 """`evomal search` and `evomal resume`."""
 
 import math
+import os
 import shlex
 import textwrap
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ from evomal.cli.task_specs import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.settings import SearchSettings
+from evomal.text import file_name
 
 if TYPE_CHECKING:
     from evomal.runs.estimates import Estimate
@@ -140,11 +142,11 @@ def search_losses(
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     named = preset_from_options(config, preset)
     chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
-    folder = out or Path("runs") / f"{'-'.join(task.name for task in chosen)}-{method}-{seed}"
+    folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
-    if (folder / RECORD_NAME).exists():
+    if os.path.exists(folder / RECORD_NAME):
         raise InputError(f"{folder}: holds a run: resume it with `evomal resume {folder}`, or name another --out")
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
 
@@ -254,7 +256,7 @@ def _run(
                 force=force,
             )  # fmt: skip
     except KeyboardInterrupt:
-        begun = (folder / RECORD_NAME).exists()
+        begun = os.path.exists(folder / RECORD_NAME)
         command = shlex.join(["evomal", "resume", str(folder), *_options_to_resume(source, settings)])
         raise StoppedError(
             f"interrupted; resume with `{command}`" if begun else "interrupted before anything was recorded"

@@ -1,6 +1,7 @@
 """Tasks that the command line or a record names: a built-in name, or `file.py:function`."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def absolute_file(name: str) -> str:
     """Returns the absolute path of a file; a name that is not a file, such as that of a loss, is returned unchanged."""
-    return str(Path(name).resolve()) if Path(name).is_file() else name
+    return str(Path(name).resolve()) if os.path.isfile(name) else name
 
 
 def absolute_task(spec: str) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evomal.checks import MOST_SEEDS
 from evomal.cli.options import (
     TRAININGS,
     AsJson,
@@ -34,7 +35,10 @@ def train_models(
     tasks: TaskNames,
     loss: Annotated[str, typer.Option(help="The name of a loss (see evomal losses), or a loss file.")],
     model: Model = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1)] = 5,
+    seeds: Annotated[
+        int,
+        typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1, max=MOST_SEEDS),
+    ] = 5,
     steps: Steps = None,
     optimizer: Annotated[
         str, typer.Option(help="The optimiser: sgd, adam or adamw.", rich_help_panel=TRAININGS)

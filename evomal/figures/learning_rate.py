@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,7 +117,7 @@ class RateCurves:
 
 def recorded_rate_curves(folder: Path) -> RateCurves:
     """The data of a folder that `evomal compare --rates … --out FOLDER` wrote."""
-    if not folder.exists():
+    if not os.path.exists(folder):
         raise InputError(f"{folder}: there is no such folder")
     found = read_result(RateCurve, folder)
     if found is not None:

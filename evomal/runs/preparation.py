@@ -2,8 +2,8 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
@@ -75,7 +75,7 @@ def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> list[Task
 def _seed_expression(name: str, kind: Kind) -> Expression:
     if name in KNOWN_SEEDS:
         return Expression.parse(KNOWN_SEEDS[name])
-    if not Path(name).exists():
+    if not os.path.exists(name):
         raise InputError(
             f"{name}: a search begins with {', '.join(KNOWN_SEEDS)} or loss files, but there is no such file"
         )

@@ -301,7 +301,7 @@ _RESOLVED = {"settings.threads"}
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
     """The record of the folder: a new one, or the one that is there if it belongs to this search."""
-    if not (folder / RECORD_NAME).exists():
+    if not os.path.exists(folder / RECORD_NAME):
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
     try:

@@ -175,7 +175,7 @@ def task_from_file(spec: str) -> Task:
     """
     path, _, function = spec.rpartition(":")
     file = Path(path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise InputError(f"{spec}: there is no file {path!r}")
     module_spec = importlib.util.spec_from_file_location(file.stem, file)
     if module_spec is None or module_spec.loader is None:

@@ -66,7 +66,7 @@ def dataset_named(name: str) -> DatasetInfo:
 def missing_files(name: str, folder: str | os.PathLike[str] | None = None) -> list[Path]:
     """Return the files of a dataset that are not in its folder."""
     home = data_folder(folder) / name
-    return [home / file for file in dataset_named(name).files if not (home / file).is_file()]
+    return [home / file for file in dataset_named(name).files if not os.path.isfile(home / file)]
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> TableData | ImageData:

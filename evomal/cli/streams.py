@@ -1,0 +1,59 @@
+"""Standard output and error that can show every text: symbols that a terminal's encoding lacks are spelled in ASCII."""
+
+import codecs
+import io
+import sys
+import unicodedata
+
+_HANDLER = "evomal.spelled"
+_SPELLED = {
+    "±": "+/-", "…": "...", "—": "-", "–": "-", "−": "-", "·": "*", "×": "x", "≤": "<=", "≥": ">=", "≈": "~",
+    "→": "->", "↦": "->", "↑": "^", "↓": "v", "∞": "inf", "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">",
+    "∂": "d", "∇": "grad ", "½": "1/2",
+}  # fmt: skip
+
+
+def spell_what_cannot_be_shown() -> None:
+    """Let both streams replace what their encoding lacks, where Python would raise an error."""
+    codecs.register_error(_HANDLER, _replaced)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue  # a program that embeds this one has replaced it
+        if codecs.lookup(stream.encoding).name == "ascii":
+            setattr(sys, name, _AsciiStream(stream))
+        else:
+            stream.reconfigure(errors=_HANDLER)
+
+
+class _AsciiStream(io.TextIOWrapper):
+    """A stream of ASCII that calls itself UTF-8: Typer would replace one of ASCII by one that writes UTF-8."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        stream.flush()
+        # Of its own, as two streams would close one buffer.
+        buffer = io.BufferedWriter(io.FileIO(stream.fileno(), "w", closefd=False))
+        super().__init__(buffer, encoding="utf-8", line_buffering=stream.line_buffering, write_through=True)
+
+    def write(self, text: str) -> int:
+        """Write the text in ASCII."""
+        return super().write(text.encode("ascii", _HANDLER).decode("ascii"))
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_spelled, error.object[error.start : error.end])), error.end
+
+
+def _spelled(character: str) -> str:
+    """The character in ASCII: by the table, lines for boxes, letters without accents, Greek letters by name."""
+    if character in _SPELLED:
+        return _SPELLED[character]
+    name = unicodedata.name(character, "")
+    if name.startswith("BOX DRAWINGS"):
+        is_across, is_down = "HORIZONTAL" in name, "VERTICAL" in name
+        return "-" if is_across and not is_down else "|" if is_down and not is_across else "+"
+    if name.startswith("GREEK"):
+        return name.split(" LETTER ")[-1].split()[0].lower()
+    return unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode() or "?"
