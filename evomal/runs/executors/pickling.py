@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import cloudpickle
+
 from evomal.errors import InputError
 from evomal.text import one_line
 from evomal.users_code import own_folder
@@ -24,8 +26,6 @@ def pickled(value: Any, name: str) -> bytes:
 
     What a script, a notebook or a task's file defines is pickled by value, as workers may be unable to import it.
     """
-    from ray import cloudpickle
-
     with _lock:  # searches in other threads share the registry
         known = cloudpickle.list_registry_pickle_by_value()
         added = [
@@ -114,8 +114,6 @@ def _slots(kind: type) -> list[str]:
 
 
 def _can_be_pickled(value: Any) -> bool:
-    from ray import cloudpickle
-
     try:
         cloudpickle.dumps(value)
     except Exception:

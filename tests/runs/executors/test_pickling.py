@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import cloudpickle
 import pytest
 import torch
 from torch import nn
@@ -13,8 +14,6 @@ from evomal.runs.executors.pickling import folders_of_users_code, pickled, unpic
 from evomal.tasks.loading import task_from_file
 from tests.engine.populations import regression
 from tests.runs.executors.clusters import USERS_TASK
-
-ray = pytest.importorskip("ray")
 
 LOCK = threading.Lock()
 
@@ -52,21 +51,21 @@ def test_folders_of_users_code_are_known_and_those_of_installed_code_are_not(use
     assert not any("site-packages" in folder or folder.endswith("evomal") for folder in folders)
 
 
-def test_rays_own_pickling_is_as_it_was(users_file):
-    before = ray.cloudpickle.list_registry_pickle_by_value()
+def test_pickling_by_others_is_as_it_was(users_file):
+    before = cloudpickle.list_registry_pickle_by_value()
     pickled(task_from_file(f"{users_file}:make"), "task")
-    assert ray.cloudpickle.list_registry_pickle_by_value() == before
+    assert cloudpickle.list_registry_pickle_by_value() == before
 
 
 def test_modules_that_the_user_has_registered_stay_registered(users_file):
     task = task_from_file(f"{users_file}:make")
     module = sys.modules["task_of_pickling"]
-    ray.cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)
     try:
         pickled(task, "task")
-        assert "task_of_pickling" in ray.cloudpickle.list_registry_pickle_by_value()
+        assert "task_of_pickling" in cloudpickle.list_registry_pickle_by_value()
     finally:
-        ray.cloudpickle.unregister_pickle_by_value(module)
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def test_values_come_back_as_they_were():

@@ -1,0 +1,198 @@
+"""A pool of worker processes on this machine."""
+
+import functools
+import itertools
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
+
+from evomal.errors import EvomalError
+from evomal.methods import Failure
+from evomal.runs.display import SearchListener
+from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, jobs_in
+from evomal.runs.executors.pickling import folders_of_users_code, pickled
+from evomal.runs.executors.worker import Worker
+
+_RETRIES = 1  # of a job whose process died
+_TICK = 0.2  # seconds until the listener is asked again whether to stop
+_ORPHANED = 1.0  # seconds between two looks at whether the parent is still there
+
+Results = list[tuple[int, Any]]
+
+
+class _Setup(NamedTuple):
+    """What every process builds: a pickled function, and files of its pickled arguments."""
+
+    number: int
+    build: bytes
+    files: dict[int, str]
+    threads: int
+    folders: list[str]
+    """Of the user's modules."""
+    parent: int
+
+
+class ProcessPool:
+    """A `WorkerPool` of processes on this machine, which share its processors and its GPU.
+
+    The processes are those of loky (in joblib): it can kill them, and does not import the user's script in them, which
+    would then need `if __name__ == "__main__"`. Each process has an executor of its own, since a process that dies
+    breaks its executor, and only the job that it ran may count as lost.
+    """
+
+    def __init__(self, size: int, *, threads: int, listener: SearchListener | None = None) -> None:
+        self.size = size
+        self._threads, self._listener = threads, listener
+        self._folder = tempfile.TemporaryDirectory(prefix="evomal-")
+        self._executors: list[Any] = [None] * size
+        self._numbers = itertools.count()
+        self._data: dict[int, tuple[int, Any]] = {}
+        """The key of each object that the processes have, by its id; and the object, so that the id stays its own."""
+        self._setup: _Setup | None = None
+        self._description: dict[str, Any] = {}
+        self._said: set[str] = set()
+
+    def __enter__(self) -> "ProcessPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill_all()
+        self._folder.cleanup()
+
+    def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
+        content, files = pickled(functools.partial(build, **options), build.__name__), self._stored(data)
+        if self._setup is None or (self._setup.build, self._setup.files) != (content, files):
+            self._setup = _Setup(
+                next(self._numbers), content, files, self._threads, folders_of_users_code(), os.getpid()
+            )
+            # One process describes it; the others build it for their first job.
+            ((_, description),) = self._shared(1, lambda _: None)
+            if isinstance(description, Failure):
+                self._setup = None
+                raise EvomalError(f"no worker process could be started: {description.sentence}")
+            self._description = description
+        return self._description
+
+    def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
+        return self._shared(
+            len(jobs), lambda indices: pickled([jobs[index] for index in indices], "jobs"), chunk=chunk
+        )  # fmt: skip
+
+    def say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    def _stored(self, data: Sequence[Any]) -> dict[int, str]:
+        """The files of the pickled data, by their keys; files that are not needed any more are removed."""
+        folder, needed = Path(self._folder.name), {id(value) for value in data}
+        for key, _ in [self._data.pop(known) for known in self._data.keys() - needed]:
+            (folder / str(key)).unlink()
+        for value in data:
+            if id(value) not in self._data:
+                key = next(self._numbers)
+                (folder / str(key)).write_bytes(pickled(value, type(value).__name__.lower()))
+                self._data[id(value)] = key, value
+        keys = [self._data[id(value)][0] for value in data]
+        return {key: str(folder / str(key)) for key in keys}
+
+    def _shared(
+        self, count: int, content: Callable[[Sequence[int]], bytes | None], *, chunk: int = 1
+    ) -> Iterator[tuple[int, Any]]:
+        """The index and the result of each job, whose pickled content a function gives."""
+        queue, missing = JobQueue(count, chunk=chunk, retries=_RETRIES), count
+        idle, calls = list(range(self.size)), dict[Future[Any], tuple[int, list[Chunk]]]()
+        try:
+            while missing:
+                while queue and idle:
+                    place, chunks = idle.pop(0), queue.take(count)  # one chunk, as a job may take an hour
+                    calls[self._submitted(place, content(jobs_in(chunks)))] = place, chunks
+                if self._listener is not None:
+                    self._listener.on_steps("evaluate", 0)  # may stop the work
+                for call in wait(calls, timeout=_TICK, return_when=FIRST_COMPLETED).done:
+                    place, chunks = calls.pop(call)
+                    idle.append(place)
+                    for result in self._results(call, place, chunks, queue):
+                        missing -= 1
+                        yield result
+        except BaseException:  # also where a caller stops taking results
+            self._kill_all()
+            raise
+
+    def _submitted(self, place: int, jobs: bytes | None) -> Future[Any]:
+        """The result that the process at a place is going to have; a process is started where there is none."""
+        if self._executors[place] is None:
+            # Ctrl-C in a terminal goes to all processes, but this one decides what becomes of the others.
+            ignoring = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+            self._executors[place] = ProcessPoolExecutor(1, **ignoring)
+        try:
+            call: Future[Any] = self._executors[place].submit(_answer, self._setup, jobs)
+        except TerminatedWorkerError:  # it was killed while it had nothing to do
+            self._kill(place)
+            return self._submitted(place, jobs)
+        return call
+
+    def _results(self, call: Future[Any], place: int, chunks: Sequence[Chunk], queue: JobQueue) -> Results:
+        """The results of a call; if its process died, the jobs are run again or given up."""
+        try:
+            return list(zip(jobs_in(chunks), call.result(), strict=True))
+        except TerminatedWorkerError as error:
+            reason = "its process was killed" if "SIGKILL" in str(error) else "its process died"
+        except MemoryError:
+            reason = "its process ran out of memory"
+        except EvomalError as error:
+            raise error from None  # without the traceback of the other process
+        self._kill(place)
+        self._say(f"a worker process was lost: {reason}")
+        return list(queue.put_back(chunks, reason).items())
+
+    def _kill_all(self) -> None:
+        for place in range(self.size):
+            self._kill(place)
+
+    def _kill(self, place: int) -> None:
+        executor, self._executors[place] = self._executors[place], None
+        if executor is not None:
+            executor.shutdown(wait=True, kill_workers=True)
+
+    def _say(self, sentence: str) -> None:
+        if self._listener is not None:
+            self._listener.say(sentence)
+
+
+# ---- in the process of a worker ----
+
+_worker: Worker | None = None
+_built: tuple[int, dict[str, Any]] | None = None
+
+
+def _answer(setup: _Setup, jobs: bytes | None) -> list[Any]:
+    """The results of jobs, or the description of the job runner, which is built unless it was built last.
+
+    A process that loky has restarted, as it does where memory grows, builds it again.
+    """
+    global _worker, _built
+    if _worker is None:
+        threading.Thread(target=_end_with, args=(setup.parent,), daemon=True).start()
+        _worker = Worker(setup.threads, setup.folders)
+    if _built is None or _built[0] != setup.number:
+        _built = None
+        contents = [np.memmap(file, np.uint8, "r") for file in setup.files.values()]
+        _built = setup.number, _worker.prepare(setup.build, [*setup.files], *contents)["description"]
+    return [_built[1]] if jobs is None else _worker.run(jobs)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, whichever way: it would hold folders that are to be resumed."""
+    while os.getppid() == parent:
+        time.sleep(_ORPHANED)
+    os._exit(1)

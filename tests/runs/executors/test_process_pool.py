@@ -1,0 +1,123 @@
+"""Worker processes on this machine: jobs survive their death once, and they never survive the program."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from evomal.errors import InputError
+from evomal.methods import Failure
+from evomal.runs.executors.process_pool import ProcessPool
+
+SCRIPT = """
+import os, sys, time
+from evomal.runs.executors.process_pool import ProcessPool
+
+class Sleeper:
+    def describe(self):
+        return {"process": os.getpid()}
+
+    def run(self, jobs):
+        time.sleep(1000)
+
+pool = ProcessPool(1, threads=1)
+print(pool.prepare(Sleeper)["process"], flush=True)
+list(pool.run([0]))
+"""
+
+
+class Runner:
+    """Runs jobs by their names."""
+
+    def __init__(self, text, *, folder):
+        self._text, self._folder = text, folder
+
+    def describe(self):
+        return {"text": self._text, "threads": torch.get_num_threads()}
+
+    def run(self, jobs):
+        return [getattr(self, job)() for job in jobs]
+
+    def work(self):
+        return self._text
+
+    def interrupted(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return "went on"
+
+    def killed_once(self):
+        if not (self._folder / "killed").exists():
+            (self._folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "came back"
+
+    def out_of_memory(self):
+        raise MemoryError
+
+    def refused(self):
+        raise InputError("lr must be more than 0 but got 0")
+
+
+class Listener:
+    """Notes what is said."""
+
+    def __init__(self):
+        self.said = []
+
+    def on_steps(self, stage, steps):
+        pass
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return "zombie" not in Path(f"/proc/{process}/status").read_text()
+
+
+def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
+    listener = Listener()
+    with ProcessPool(2, threads=1, listener=listener) as pool:
+        assert pool.prepare(Runner, "first", folder=tmp_path) == {"text": "first", "threads": 1}
+        jobs = ["work", "killed_once", "interrupted", "out_of_memory"]
+        given_up = Failure("its process ran out of memory (2 times)")
+        assert dict(pool.run(jobs)) == {0: "first", 1: "came back", 2: "went on", 3: given_up}
+        assert sorted(listener.said) == [
+            "a worker process was lost: its process ran out of memory",
+            "a worker process was lost: its process ran out of memory",
+            "a worker process was lost: its process was killed",
+        ]
+        assert pool.prepare(Runner, "second", folder=tmp_path)["text"] == "second"
+        assert dict(pool.run(["work"] * 3)) == dict.fromkeys(range(3), "second")
+        with pytest.raises(InputError, match=r"^lr must be more than 0 but got 0$"):
+            list(pool.run(["work", "refused"]))
+
+
+def test_what_cannot_be_sent_to_a_process_is_named():
+    with ProcessPool(1, threads=1) as pool, pytest.raises(InputError, match=r"^lock is a lock, which cannot be sent"):
+        pool.prepare(Runner, threading.Lock(), folder=None)
+
+
+def test_a_process_ends_with_the_program_and_a_script_needs_no_guard(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    program = subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True)
+    try:
+        process = int(program.stdout.readline())
+        assert is_running(process)
+    finally:
+        program.kill()
+        program.communicate()
+    deadline = time.monotonic() + 60
+    while is_running(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
