@@ -211,7 +211,9 @@ class SearchSettings(BaseModel):
         None, description="Candidates that are trained together; by default chosen by a fixed rule."
     )
     threads: _Few | None = Field(
-        None, description="Threads of each computing process; by default all, or one for a Ray worker."
+        None,
+        description="Threads of each computing process; by default one, or all where a training step is large enough "
+        "to be shared; one for a Ray worker.",
     )
     deterministic: bool = Field(False, description="Whether CUDA uses deterministic algorithms only, which are slower.")
 

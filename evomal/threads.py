@@ -23,6 +23,20 @@ def kernel_threads() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=kernel_threads.cache_clear)
 
 
+_FEWEST_MULTIPLY_ADDS = 2**28
+"""Of a training step that is shared among threads: about five milliseconds of one core. Sharing less gains little on
+idle cores (twice the speed on 16 cores at a third of this, nothing at a tenth), and on cores that other programs use
+the threads wait for each other, which takes four to ten times as long as one thread."""
+
+
+def suitable_threads(multiply_adds: int, *, device: str, most: int) -> int:
+    """Returns the number of threads for training steps with so many multiply-adds: one, or `most`.
+
+    One suffices if a device other than the CPU computes: the host only starts its kernels.
+    """
+    return most if device == "cpu" and multiply_adds >= _FEWEST_MULTIPLY_ADDS else 1
+
+
 @contextlib.contextmanager
 def thread_count(count: int | None) -> Iterator[None]:
     """A context in which torch and compiled kernels use that many threads; None changes nothing."""
@@ -38,5 +52,7 @@ def thread_count(count: int | None) -> Iterator[None]:
 
 
 def _set(count: int) -> None:
+    if count == torch.get_num_threads():
+        return
     torch.set_num_threads(count)
     kernel_threads.cache_clear()

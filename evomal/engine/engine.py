@@ -27,6 +27,7 @@ from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
 from evomal.reproducible import has_reproducible_products
 from evomal.tasks.task import Recipe, Task
+from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import users_code
 
 
@@ -70,12 +71,16 @@ class Engine:
         self.device = resolve_device(self.settings.device)
         check_precision(self.settings.precision, self.device)
         recipes = [self._recipe(task) for task in self.tasks]
+        self._most_threads = torch.get_num_threads()
+        self.threads = self.settings.threads or self._most_threads
+        """By which a generation's candidates are computed."""
         with self._context():
             self._data = [
                 TaskData(task, recipe, self.settings, seed=seed, device=self.device)
                 for task, recipe in zip(self.tasks, recipes, strict=True)
             ]
             self.plans = [self._plan(data) for data in self._data]
+            self.threads = self._suitable_threads([plan.training_chunk for plan in self.plans])
             samples = self.settings.filter_samples
             self._screens = [Screening(data, samples=samples, seed=seed) for data in self._data]
             self._workspace = Workspace(self._data, self.plans, seed=seed, settings=self.settings, device=self.device)
@@ -199,7 +204,8 @@ class Engine:
         (data,), steps = self._data, [*(horizons or [self.settings.training_steps])]
         if steps[0] < 1 or any(later <= earlier for earlier, later in itertools.pairwise(steps)):
             raise InputError(f"horizons must be at least 1 and increase but got {steps}")
-        with self._context():
+        members = min(self.plans[0].trial_chunk, len(trials)) if self.plans[0].mode == "stacked" else 1
+        with self._context(self._suitable_threads([members])):
             results = self._workspace.trials(0).run(trials, horizons=steps, choose=choose, test=test, report=report)
         return [
             [
@@ -228,15 +234,16 @@ class Engine:
             **dataclasses.asdict(self.settings),
             "device": str(self.device),
             "dtype": str(self.settings.dtype),
-            "threads": torch.get_num_threads(),
+            "threads": self.threads,
             "reproducible_products": has_reproducible_products(),
             "plans": [dataclasses.asdict(plan) for plan in self.plans],
         }
 
     @contextlib.contextmanager
-    def _context(self) -> Iterator[None]:
+    def _context(self, threads: int | None = None) -> Iterator[None]:
         # A caller may be in the middle of an evaluation, without gradients.
         with (
+            thread_count(threads or self.threads),
             users_code(f"training on {', '.join(task.name for task in self.tasks)}"),
             deterministic_kernels(self.settings.deterministic, self.device),  # must come before CUDA is first used
             torch.inference_mode(False),
@@ -245,6 +252,13 @@ class Engine:
             matmul_precision(self.settings.precision, self.device),
         ):
             yield
+
+    def _suitable_threads(self, members: Sequence[int]) -> int:
+        """The number of threads by which so many models of each task are trained at once."""
+        if self.settings.threads is not None:
+            return self.settings.threads
+        work = max(data.multiply_adds * count for data, count in zip(self._data, members, strict=True))
+        return suitable_threads(work, device=self.device.type, most=self._most_threads)
 
     def _recipe(self, task: Task) -> Recipe:
         return dataclasses.replace(task.recipe, **self.settings.recipe, steps=self.settings.training_steps)

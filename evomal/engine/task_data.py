@@ -1,6 +1,7 @@
 """A task as the engine uses it: data on the device, initial weights and batches of every meta step, and a digest."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,8 +16,10 @@ from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
 from evomal.engine.resolve import check_outputs, check_targets, initial_model
+from evomal.engine.work import step_multiply_adds
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task
 from evomal.users_code import users_code
@@ -89,8 +92,17 @@ class TaskData:
         self.model.flat.copy_(self.initial_weights.at(0))
         self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
         check_outputs(task, self.capabilities.outputs)
+        self.multiply_adds = self._multiply_adds()
+        """Of a training step."""
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
         self._activation = settings.activation
+
+    def _multiply_adds(self) -> int:
+        model, batch = self.model, min(self.recipe.batch_size, len(self.train))
+        forward = functools.partial(model, model.parameters)
+        parameters = sum(values.numel() for values in model.parameters.values())
+        with isolated_torch(0, "trial", device=model.device):
+            return step_multiply_adds(forward, self.train.inputs[:4], parameters=parameters, batch=batch)
 
     def bytes_kept(self, steps: int) -> int:
         """Returns the bytes of the data and of the initial weights of that number of steps."""

@@ -1,6 +1,7 @@
 """Training of one model with one loss: the loop, and the public function `train`."""
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -23,12 +24,14 @@ from evomal.engine.scores import (
     metric_or_nan,
     score_of,
 )
+from evomal.engine.work import step_multiply_adds
 from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Recipe, Task
+from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import users_code
 
 _STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
@@ -131,6 +134,13 @@ class Training:
         self.start()
         self.advance(self.setup.recipe.steps, report, **options)
         return self.fitness()
+
+    def suitable_threads(self) -> int:
+        """Returns the number of threads for this training, by a fixed rule; at most those that torch uses now."""
+        forward = functools.partial(evaluate_model, self.model)
+        parameters = sum(parameter.numel() for parameter in self._trained)
+        work = step_multiply_adds(forward, self._data.inputs[:2], parameters=parameters, batch=self._batches.size)
+        return suitable_threads(work, device=self.setup.device.type, most=torch.get_num_threads())
 
     def validation_metric(self) -> float:
         """Returns the task's metric on the validation split for the current weights."""
@@ -261,7 +271,8 @@ def train(
 ) -> Score | list[Score]:
     """Train a task's model with a loss, and evaluate it once on the test split.
 
-    The caller's random state is left as it was.
+    The caller's random state is left as it was. On a CPU one thread trains a small model, all of torch's a
+    large one; the caller's number of threads is restored.
 
     Args:
         task: The task, or several tasks, which are trained one after the other.
@@ -330,7 +341,8 @@ def train(
             matmul_precision(precision, where),
         ):
             training = Training(setup, criterion)
-            score = _train_and_score(training, curve_points, test=test, progress=progress, report=report)
+            with thread_count(training.suitable_threads()):
+                score = _train_and_score(training, curve_points, test=test, progress=progress, report=report)
         if keep_model and not score.diverged:
             score = dataclasses.replace(score, model=training.model.eval())
         scores.append(score)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evomal.checks import seed_number
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
@@ -93,6 +95,8 @@ def search(
     chosen = method_named(method)
     seed = seed_number(seed)
     resolved = SearchSettings.given(settings, preset, changes)
+    if resolved.threads is None and folder is not None:
+        resolved = resolved.with_changes(threads=_recorded_threads(Path(folder)))
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
@@ -297,6 +301,15 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 _FREE = {"budgets", "source", "workplace"}
 _RESOLVED = {"settings.threads"}
 """Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
+
+
+def _recorded_threads(folder: Path) -> int | None:
+    """The threads of a search that is resumed, if torch has so many here: the rule may have been another then."""
+    if not (folder / RECORD_NAME).exists():
+        return None
+    with RunStore.read(folder) as store:
+        threads = store.settings.get("threads")
+    return threads if isinstance(threads, int) and threads <= torch.get_num_threads() else None
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:

@@ -241,11 +241,7 @@ def test_other_settings_are_refused_with_the_keys_that_differ(whole):
 def test_other_threads_and_versions_are_refused_when_resuming(run, whole, monkeypatch):  # noqa: F811
     before = (whole / "run.sqlite").read_bytes()
     monkeypatch.setattr(run_loop, "versions", lambda: {**versions(), "torch": "1.0"})
-    torch.set_num_threads(2)
-    try:
-        code, out, err = run("resume", whole)
-    finally:
-        torch.set_num_threads(1)
+    code, out, err = run("resume", whole, "--set", "threads=2")
     assert (code, out) == (2, "")
     differing = f'threads was 1 but is 2; versions.torch was "{versions()["torch"]}" but is "1.0"'
     assert err == f"evomal: {whole / 'run.sqlite'}: is the record of another search: {differing}\n"
