@@ -16,4 +16,5 @@ def step_multiply_adds(forward: Callable[[Tensor], object], samples: Tensor, *, 
     """
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         forward(samples)
-    return _PASSES * batch * max(counter.get_total_flops() // 2 // max(1, len(samples)), parameters)
+    counted: int = counter.get_total_flops() // 2 // max(1, len(samples))
+    return _PASSES * batch * max(counted, parameters)
