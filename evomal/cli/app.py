@@ -11,7 +11,7 @@ import typer
 
 from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
 from evomal.cli.options import echo, settings_help
-from evomal.cli.streams import spell_what_cannot_be_shown
+from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.users_code import described, place_of_error
 
@@ -33,6 +33,7 @@ def main() -> None:
     is_debugging = _DEBUG in sys.argv[1:]
     sys.argv[1:] = [word for word in sys.argv[1:] if word != _DEBUG]  # it may stand anywhere
     spell_what_cannot_be_shown()
+    show_warnings_as_sentences()
     try:
         _require_current_folder()
         _run_command()

@@ -1,9 +1,15 @@
-"""Standard output and error that can show every text: symbols that a terminal's encoding lacks are spelled in ASCII."""
+"""Standard output and error that can show every text, in ASCII where needed, and warnings as one sentence."""
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
+import warnings
+from typing import Any
+
+import evomal
+from evomal.text import printable
 
 _HANDLER = "evomal.spelled"
 _SPELLED = {
@@ -11,6 +17,18 @@ _SPELLED = {
     "→": "->", "↦": "->", "↑": "^", "↓": "v", "∞": "inf", "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">",
     "∂": "d", "∇": "grad ", "½": "1/2",
 }  # fmt: skip
+
+
+def show_warnings_as_sentences() -> None:
+    """Print evomal's own warnings as its errors are printed, without the line of code that gave them."""
+    usual, own = warnings.formatwarning, os.path.dirname(evomal.__file__)
+
+    def formatted(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> str:
+        if filename.startswith(own + os.sep):
+            return f"evomal: warning: {printable(str(message))}\n"
+        return usual(message, category, filename, *rest)
+
+    warnings.formatwarning = formatted  # type: ignore[assignment]  # the rest are lineno and line
 
 
 def spell_what_cannot_be_shown() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evomal.tasks.metrics import usual_metrics
 from evomal.tasks.task import Task
+from evomal.users_code import place_of_function
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,21 @@ def score_of(
     milestones: tuple[int, ...] = (), curve: Sequence[CurvePoint] = (),
 ) -> Score:  # fmt: skip
     """Returns the score of a training, given its fitness and its outputs and targets on the test split."""
-    if test is not None and not fitness.diverged and not bool(torch.isfinite(test[0]).all()):
-        fitness = diverged_fitness("the trained model's outputs are not finite")
-    worst = task.metric.cost(math.inf)
+    tested = math.nan
+    if test is not None and not fitness.diverged:
+        if bool(torch.isfinite(test[0]).all()):
+            tested = task.metric(*test)
+            if not math.isfinite(tested):
+                fitness = diverged_fitness(f"the test {task.metric.name} was {tested}", is_undefined=True)
+        else:
+            fitness = diverged_fitness("the trained model's outputs are not finite")
     common = {"curve": list(curve), "seed": seed, "steps": steps, "milestones": milestones}
     if fitness.diverged:
-        return Score(worst, worst, {}, outcome="diverged", sentence=fitness.sentence, **common)  # type: ignore[arg-type]
-    validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
-    if test is None:
-        return Score(math.nan, validation, {}, **common)  # type: ignore[arg-type]
-    value = task.metric(*test)
-    if not math.isfinite(value):
-        sentence = f"the test {task.metric.name} was {value} though the model's outputs are finite"
+        worst, sentence = task.metric.cost(math.inf), fitness.sentence
+        if fitness.is_undefined:
+            place = place_of_function(task.metric.function)
+            sentence += f" though the model's outputs are finite: see the metric{f' ({place})' if place else ''}"
         return Score(worst, worst, {}, outcome="diverged", sentence=sentence, **common)  # type: ignore[arg-type]
-    return Score(value, validation, usual_metrics(task.kind, *test), **common)  # type: ignore[arg-type]
+    validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
+    usual = {} if test is None else usual_metrics(task.kind, *test)
+    return Score(tested, validation, usual, **common)  # type: ignore[arg-type]

@@ -119,6 +119,7 @@ def test_a_metric_that_is_no_number_is_said(refused, name, value, said):
 def test_a_metric_without_a_finite_value_is_said(refused, value):
     code, out, _ = refused("train", value=value)
     assert "diverged: the validation mine was " in out
+    assert "though the model's outputs are finite: see the metric (" in out
     assert "1 of 1 seeds diverged" in out
     assert code == 0
 
@@ -127,5 +128,5 @@ def test_a_metric_without_a_finite_value_on_the_test_split_is_said(refused):
     """The metric is first called for the curve, then for the validation split, then for the test split."""
     value = "float('nan') if mine.__dict__.setdefault('calls', []).append(1) or len(mine.calls) == 7 else 1.0"
     code, out, _ = refused("train", value=value)
-    assert "diverged: the test mine was nan though the model's outputs are finite" in out
+    assert "diverged: the test mine was nan though the model's outputs are finite: see the metric (" in out
     assert code == 0

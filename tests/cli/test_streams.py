@@ -4,9 +4,11 @@ import io
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
+import evomal
 from evomal.cli import streams
 
 
@@ -54,3 +56,11 @@ def test_a_command_on_an_ascii_terminal(arguments):
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii()
     assert b"?" not in done.stdout
+
+
+def test_a_warning_of_evomal_is_one_sentence_and_others_are_as_usual(monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    streams.show_warnings_as_sentences()
+    own = os.path.join(os.path.dirname(evomal.__file__), "compiled.py")
+    assert warnings.formatwarning("slow\n", RuntimeWarning, own, 3) == "evomal: warning: slow\\n\n"
+    assert warnings.formatwarning("odd", UserWarning, "mine.py", 3, "x = 1").startswith("mine.py:3: UserWarning: odd")
