@@ -4,7 +4,8 @@ import difflib
 import math
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evomal.errors import InputError
 from evomal.text import short_repr
@@ -12,23 +13,41 @@ from evomal.text import short_repr
 if TYPE_CHECKING:  # importing torch takes longer than everything else here
     from torch import Tensor
 
+Entry = TypeVar("Entry")
+
 
 def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:
-    """Returns the value, which must be one of the choices."""
-    if value not in tuple(choices):  # a tuple, since the value may not be hashable
+    """Returns the value, which must be one of the choices; these are texts, numbers or None."""
+    # An array compares with each choice by itself, and has no truth value.
+    if not isinstance(value, str | int | float | None) or value not in tuple(choices):
         raise InputError(f"{name} must be one of {', '.join(map(str, choices))} but got {short_repr(value)}")
     return value
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> InputError:
+def unknown_name(what: str, name: Any, known: Iterable[str]) -> InputError:
     """Returns the error for a name that is not among the known ones."""
     return InputError(f"there is no {what} named {short_repr(name)}: {suggestion(name, known)}")
 
 
-def suggestion(name: str, known: Iterable[str], what: str = "names") -> str:
+def named(what: str, name: Any, table: Mapping[str, Entry]) -> Entry:
+    """Returns what the table holds under the name, or raises the error that suggests the nearest one."""
+    if not isinstance(name, str) or name not in table:
+        raise unknown_name(what, name, table)
+    return table[name]
+
+
+def path_to(name: str, value: Any) -> Path:
+    """Returns the value as a path; it must be a text or a path."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise InputError(f"{name} must be a path but got {short_repr(value)}") from None
+
+
+def suggestion(name: Any, known: Iterable[str], what: str = "names") -> str:
     """Returns the part of an error message that suggests the nearest known name, or lists them all."""
     names = list(known)
-    near = difflib.get_close_matches(name[:60].lower(), names, n=1)
+    near = difflib.get_close_matches(name[:60].lower(), names, n=1) if isinstance(name, str) else []
     return f"did you mean {near[0]!r}?" if near else f"known {what} are {', '.join(names)}"
 
 
@@ -116,16 +135,16 @@ def finite_vector(name: str, values: "Tensor | Sequence[float]") -> "Tensor":
 
     if isinstance(values, torch.Tensor):
         vector = values
-        if vector.dim() != 1 or not vector.is_floating_point():
+        if vector.dim() != 1 or not vector.is_floating_point() or vector.is_meta:
             received = f"{vector.dtype} of shape {tuple(vector.shape)}"
             raise InputError(f"{name} must be a vector of floating-point numbers but got {received}")
     else:
         try:
             vector = torch.tensor(list(values), dtype=torch.float64)
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{name} must be a list of numbers but got {str(values)[:60]}") from None
+            raise InputError(f"{name} must be a list of numbers but got {short_repr(values)}") from None
         if vector.dim() != 1:
-            raise InputError(f"{name} must be a list of numbers but got {str(values)[:60]}")
+            raise InputError(f"{name} must be a list of numbers but got {short_repr(values)}")
     finite = torch.isfinite(vector.detach())
     if not bool(finite.all()):
         place = int((~finite).nonzero()[0])

@@ -1,6 +1,6 @@
 """What evomal raises when it cannot go on."""
 
-from evomal.text import printable, shorten
+from evomal.text import printable
 
 _LONGEST = 2_000  # characters
 
@@ -9,11 +9,12 @@ class EvomalError(Exception):
     """Any failure evomal reports on purpose: one sentence, fit to be shown as it is.
 
     The sentence may quote a file or a user's text. So it is made printable here, once for all: it has one line, and
-    no character that a terminal would obey.
+    no character that a terminal would obey. A long one loses its middle: the rule is usually at its end.
     """
 
     def __init__(self, sentence: object = "") -> None:
-        super().__init__(shorten(printable(str(sentence)), _LONGEST))
+        text = printable(str(sentence))
+        super().__init__(text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[1 - _LONGEST // 2 :]}")
 
 
 class InputError(EvomalError, ValueError):

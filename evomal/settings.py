@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from evomal.checks import one_of, unknown_name
+from evomal.checks import one_of, path_to, unknown_name
 from evomal.errors import InputError
 from evomal.files import read_foreign
 from evomal.text import short_repr
@@ -301,6 +301,8 @@ class SearchSettings(BaseModel):
         """The settings for a function that takes `settings`, or else a preset with changes."""
         if settings is None:
             return cls.preset(preset, **changes)
+        if not isinstance(settings, cls):
+            raise InputError(f"settings must be SearchSettings but got {short_repr(settings)}")
         if changes:
             raise InputError(f"settings are given already, so they cannot be changed by {', '.join(changes)}")
         return settings
@@ -309,7 +311,7 @@ class SearchSettings(BaseModel):
     def from_file(cls, path: str | os.PathLike[str], *, preset: str | None = None) -> Self:
         """The settings of a TOML file over a preset: the given one, or that of its key `preset`, or `quick`."""
         given = None if preset is None else cls.preset(preset)  # outside the try, since the file did not name it
-        values = _document(Path(path))
+        values = _document(path_to("path", path))
         try:
             own = values.pop("preset", _DEFAULT_PRESET)
             return (cls.preset(own) if given is None else given).with_changes(**values)
@@ -323,7 +325,10 @@ class SearchSettings(BaseModel):
     def with_texts(self, texts: Iterable[str]) -> Self:
         """These settings with changes written as `key=value`; lists have commas, and `none` stands for None."""
         changes: dict[str, Any] = {}
-        for text in texts:
+        given: Any = texts
+        for text in given if isinstance(given, Iterable) else [given]:
+            if not isinstance(text, str):
+                raise InputError(f"a setting must be given as key=value but got {short_repr(text)}")
             key, equals, value = (part.strip() for part in text.partition("="))
             if not (key and equals):
                 raise InputError(f"a setting must be given as key=value but got {short_repr(text)}")

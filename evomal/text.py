@@ -29,6 +29,8 @@ def short_repr(value: Any, length: int = 60) -> str:
         return shorten(repr(value), length)
     except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits to be printed
         return "something too large to show"
+    except Exception:  # the `repr` of a caller's class
+        return f"an object of the class {type(value).__name__}"
 
 
 def value_text(value: Any, length: int = 120, *, depth: int = 4) -> str:

@@ -1,6 +1,6 @@
 """The units of regression targets: the mean and the scale by which they are standardised."""
 
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.text import short_repr
 
 Values = TypeVar("Values", Tensor, npt.NDArray[Any])
 
@@ -88,8 +89,8 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
     found = tuple(values) if isinstance(values, Sequence) and not isinstance(values, str) else (values,)
     for value in found or (values,):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value):
-            raise InputError(f"{name} must be a finite number, or one for each output, but got {str(value)[:40]!r}")
+        if not is_number or not abs(value) <= sys.float_info.max:  # which NaN is not, either
+            raise InputError(f"{name} must be a finite number, or one for each output, but got {short_repr(value, 40)}")
     return tuple(map(float, found))
 
 

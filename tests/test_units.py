@@ -42,11 +42,11 @@ def test_the_dtype_stays():
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
-        ((float("nan"), 1.0), "mean must be a finite number, or one for each output, but got 'nan'"),
+        ((float("nan"), 1.0), "mean must be a finite number, or one for each output, but got nan"),
         (("1", 1.0), "mean must be a finite number, or one for each output, but got '1'"),
-        ((True, 1.0), "mean must be a finite number, or one for each output, but got 'True'"),
-        (((), 1.0), r"mean must be a finite number, or one for each output, but got '\(\)'"),
-        ((0.0, [1.0, [2.0]]), r"scale must be a finite number, or one for each output, but got '\[2.0\]'"),
+        ((True, 1.0), "mean must be a finite number, or one for each output, but got True"),
+        (((), 1.0), r"mean must be a finite number, or one for each output, but got \(\)"),
+        ((0.0, [1.0, [2.0]]), r"scale must be a finite number, or one for each output, but got \[2.0\]"),
         ((0.0, 0.0), "scale must be more than 0 but got 0"),
         ((0.0, (1.0, -3.0)), "scale must be more than 0 but got -3"),
         (((0.0, 1.0), (1.0, 2.0, 3.0)), "scale must have as many numbers as the mean, 2, but got 3"),

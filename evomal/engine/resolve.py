@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Recipe, Task
+from evomal.text import short_repr
 from evomal.users_code import described, users_code
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -24,6 +26,9 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 def resolve_device(device: str) -> torch.device:
     """Returns the device of that name; `auto` is CUDA where available, else the CPU."""
+    given: Any = device
+    if not isinstance(given, str | torch.device):
+        raise InputError(f"device must be auto, cpu, cuda, cuda:0, mps but got {short_repr(given)}")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -30,7 +30,7 @@ from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.task import Recipe, Task, task_list
 from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import users_code
 
@@ -320,7 +320,7 @@ def train(
     one_of("optimizer", optimizer, OPTIMIZERS)
     seed_number(seed)
     whole_number("curve_points", curve_points, at_least=1, at_most=MOST_POINTS)
-    tasks = [task] if isinstance(task, Task) else list(task)
+    tasks = task_list("task", task)
     if not tasks:
         raise InputError("at least one task must be given but got none")
     if not all(isinstance(one, Task) for one in tasks):

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, TypeVar
 
+from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
 from evomal.expression import notation, prefix, text
 from evomal.expression.operators import EPSILON, VARIABLES, arity
-from evomal.text import shorten
+from evomal.text import short_repr, shorten
 
 Value = TypeVar("Value")
 
@@ -38,6 +40,8 @@ class Expression:
     tokens: tuple[str, ...]
 
     def __init__(self, tokens: Iterable[str]) -> None:
+        if not isinstance(tokens, Iterable):
+            raise InputError(f"the tokens of an expression must be a list of texts but got {short_repr(tokens)}")
         object.__setattr__(self, "tokens", tuple(tokens))
         prefix.check(self.tokens)
 
@@ -115,10 +119,14 @@ class Expression:
 
     def subtree(self, start: int) -> "Expression":
         """Returns the tree whose root is at this position."""
+        start = whole_number("start", start, at_least=0, at_most=self.size - 1)
         return Expression(self.tokens[start : prefix.end_of_subtree(self.tokens, start)])
 
     def replaced(self, start: int, other: "Expression") -> "Expression":
         """Returns this tree with `other` in place of the subtree at this position."""
+        start = whole_number("start", start, at_least=0, at_most=self.size - 1)
+        if not isinstance(other, Expression):
+            raise InputError(f"a subtree can be replaced by an Expression only but got {short_repr(other)}")
         return Expression(self.tokens[:start] + other.tokens + self.tokens[prefix.end_of_subtree(self.tokens, start) :])
 
     def fold(self, visit: Callable[[int, str, Sequence[Value]], Value]) -> Value:
@@ -127,12 +135,13 @@ class Expression:
 
     def latex(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
         """Returns LaTeX, with the weights, if given, as factors."""
-        return notation.to_latex(self.tokens, self.checked_weights(weights), digits)
+        return notation.to_latex(self.tokens, self.checked_weights(weights), _checked_digits(digits))
 
     def sympy(self, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
         """Returns the simplified SymPy form in y and f; `epsilon=0` drops the protection of log and sqrt."""
         from evomal.expression import symbolic  # SymPy takes long to import
 
+        epsilon = finite_number("epsilon", epsilon, at_least=0.0)
         return symbolic.to_sympy(self.tokens, self.checked_weights(weights), epsilon=epsilon)
 
     def formula(self, weights: Sequence[float] | None = None, *, digits: int = 4) -> str:
@@ -155,15 +164,27 @@ class Expression:
         """
         from evomal.expression import symbolic
 
-        checked = self.checked_weights(weights)
+        checked, digits = self.checked_weights(weights), _checked_digits(digits)
         form = symbolic.shown_form(self.tokens, checked, digits)
         return notation.to_text(self.tokens, checked, digits) if form is None else str(form)
 
     def checked_weights(self, weights: Sequence[float] | None) -> Sequence[float] | None:
         """Returns the weights; raises InputError unless there is one for every edge."""
-        if weights is not None and len(weights) != self.edges:
+        if weights is None:
+            return None
+        is_list = isinstance(weights, list | tuple) and all(isinstance(weight, Real) for weight in weights)
+        if not is_list and getattr(weights, "ndim", None) != 1:  # a vector of NumPy or torch
+            raise InputError(f"weights must be a list of numbers but got {short_repr(weights)}")
+        if len(weights) != self.edges:
             raise InputError(
                 f"an expression of {self.size} nodes needs {self.edges} weights, one per non-root node, "
                 f"but got {len(weights)}"
             )
         return weights
+
+
+def _checked_digits(digits: int) -> int:
+    return whole_number("digits", digits, at_least=1, at_most=_MOST_DIGITS)
+
+
+_MOST_DIGITS = 17  # those of a double

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from evomal.checks import options_in, unknown_name
+from evomal.checks import named, options_in, unknown_name
 from evomal.errors import InputError
 from evomal.losses.classification import (
     AbsoluteCrossEntropyLoss,
@@ -50,9 +50,7 @@ def named_loss(name: str, **options: Any) -> HandMadeLoss:
         >>> named_loss("focal", gamma=3.0).formula()
         '-(1-p)^g log p'
     """
-    if name not in CATALOGUE:
-        raise unknown_name("loss", name, CATALOGUE)
-    known = (*CATALOGUE[name].option_names, "kind", "weight", "ignore_index", "reduction")
+    known = (*named("loss", name, CATALOGUE).option_names, "kind", "weight", "ignore_index", "reduction")
     for option in options:
         if option not in known:
             raise InputError(f"{name} has no option {short_repr(option)}: its options are {', '.join(known)}")

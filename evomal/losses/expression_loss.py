@@ -14,7 +14,7 @@ from evomal.expression.notation import PREDICTION_LATEX, to_code
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree, softplus
-from evomal.text import shorten
+from evomal.text import short_repr, shorten
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
 """Output activations φ of the root's value; softplus keeps the loss positive."""
@@ -141,4 +141,6 @@ def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights
 
 def starting_weights(expression: Expression, *, generator: np.random.Generator) -> list[float]:
     """φ ~ N(1, standard deviation 1e-3): near the formula as it is written, the noise breaking symmetries."""
+    if not isinstance(generator, np.random.Generator):
+        raise InputError(f"generator must be a generator of NumPy but got {short_repr(generator)}")
     return [float(weight) for weight in generator.normal(1.0, 1e-3, expression.edges)]

@@ -15,6 +15,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from evomal.checks import path_to
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
 from evomal.files import MissingFileError, read_foreign, write_atomically
@@ -22,15 +23,14 @@ from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.loss import Loss, Provenance
-from evomal.losses.neural import NeuralLoss
+from evomal.losses.neural import MAX_SIDE, NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
-from evomal.text import shorten
+from evomal.text import short_repr, shorten
 from evomal.units import Units
 
 FORMAT, VERSION = "evomal-loss", 1
 MAX_BYTES = 4 * 1024 * 1024
 _MAX_TEXT = 100_000
-_MAX_MATRIX_SIDE = 1_000
 _MAX_CLASSES = 100_000
 _MAX_ENTRY = 1_000
 
@@ -112,8 +112,8 @@ class _TaylorFile(_File):
         return TaylorLoss(self.theta, kind=self.task, **self.options.model_dump())
 
 
-_Row = Annotated[list[_Number], Field(max_length=_MAX_MATRIX_SIDE)]
-_Matrix = Annotated[list[_Row], Field(max_length=_MAX_MATRIX_SIDE)]
+_Row = Annotated[list[_Number], Field(max_length=MAX_SIDE)]
+_Matrix = Annotated[list[_Row], Field(max_length=MAX_SIDE)]
 
 
 class _NeuralFile(_File):
@@ -159,7 +159,7 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
         ...
         evomal.files.MissingFileError: missing.json: there is no such file
     """
-    return _loaded(Path(path), follow_links=True)
+    return _loaded(path_to("path", path), follow_links=True)
 
 
 def find_loss(path: Path) -> Loss | None:
@@ -196,6 +196,9 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
     """
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be saved but got {type(loss).__name__}")
+    if not isinstance(provenance, dict | None):
+        raise InputError(f"provenance must be a dictionary but got {short_repr(provenance)}")
+    place = path_to("path", path)
     document = loss_document(loss)
     document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
     lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())
@@ -204,7 +207,7 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
         _from_document(_document(content))
     except InputError as error:
         raise InputError(f"{path}: this loss cannot be saved, as {error}") from None
-    write_atomically(Path(path), content)
+    write_atomically(place, content)
 
 
 def _document(content: bytes) -> Any:

@@ -7,11 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.losses.contract import is_eager
 from evomal.losses.loss import Description, ElementwiseLoss, Source, softplus
+from evomal.text import short_repr
 
 HIDDEN = 50
+MAX_SIDE = 1_000
+"""The most rows or columns of a matrix."""
 NETWORK_FORMULA = "softplus(W3·relu(W2·relu(W1·(f, y))))"
 
 
@@ -34,6 +38,8 @@ class NeuralLoss(ElementwiseLoss):
 
     def __init__(self, layers: Sequence[Tensor | Sequence[Sequence[float]]], **contract: Any) -> None:
         super().__init__(**contract)
+        if not isinstance(layers, list | tuple):
+            raise InputError(f"layers must be a list of three matrices but got {short_repr(layers)}")
         matrices = [_matrix(position, layer) for position, layer in enumerate(layers)]
         shapes = [tuple(layer.shape) for layer in matrices]
         if (
@@ -135,6 +141,9 @@ def weight_count(hidden: int = HIDDEN) -> int:
 
 def starting_layers(hidden: int = HIDDEN, *, generator: torch.Generator) -> list[Tensor]:
     """Kaiming-normal matrices (He et al., 2015), from an explicit generator."""
+    hidden = whole_number("hidden", hidden, at_least=1, at_most=MAX_SIDE)
+    if not isinstance(generator, torch.Generator):
+        raise InputError(f"generator must be a generator of torch but got {short_repr(generator)}")
     layers = [torch.empty(shape, dtype=torch.float64) for shape in _shapes(hidden)]
     for layer in layers:
         torch.nn.init.kaiming_normal_(layer, generator=generator)

@@ -47,9 +47,9 @@ class TaylorLoss(ElementwiseLoss):
 
     def __init__(self, theta: Tensor | Sequence[float], **contract: Any) -> None:
         super().__init__(**contract)
-        if len(theta) != PARAMETERS:
-            raise InputError(f"theta must have {PARAMETERS} numbers but got {len(theta)}")
         self.theta = finite_vector("theta", theta)
+        if len(self.theta) != PARAMETERS:
+            raise InputError(f"theta must have {PARAMETERS} numbers but got {len(self.theta)}")
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
         theta = self.theta.to(prediction.dtype).unbind()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evomal.checks import unknown_name
+from evomal.checks import named
 from evomal.expression import Expression
 from evomal.losses.catalogue import CATALOGUE, named_loss
 from evomal.losses.contract import Kind
@@ -25,9 +25,7 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name, or an error that suggests the nearest one."""
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    return METHODS[name]
+    return named("method", name, METHODS)
 
 
 def learned_loss(genome: Genome, weights: Sequence[float], *, kind: Kind, activation: str = "identity") -> Loss:

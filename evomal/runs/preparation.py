@@ -15,7 +15,7 @@ from evomal.methods.strategy import Strategy
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
-from evomal.tasks.task import Task
+from evomal.tasks.task import Task, task_list
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
 """Expressions that a search can begin with by name."""
@@ -68,7 +68,7 @@ def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
 
 def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> list[Task]:
     """The tasks with the metric of the settings."""
-    several = [tasks] if isinstance(tasks, Task) else list(tasks)
+    several = task_list("task", tasks)
     return several if settings.metric is None else [task.judged_by(settings.metric) for task in several]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from evomal.checks import seed_number
+from evomal.checks import path_to, seed_number
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.files import remove_unfinished
@@ -28,7 +28,7 @@ from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.metrics import ShownMetric
 from evomal.tasks.task import Task
-from evomal.text import plural
+from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 
 _SHOWN_FAILURES = 3
@@ -94,18 +94,21 @@ def search(
     """
     chosen = method_named(method)
     seed = seed_number(seed)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function but got {short_repr(callback)}")
+    place = None if folder is None else path_to("folder", folder)
     resolved = SearchSettings.given(settings, preset, changes)
-    if resolved.threads is None and folder is not None:
-        resolved = resolved.with_changes(threads=_recorded_threads(Path(folder)))
+    if resolved.threads is None and place is not None:
+        resolved = resolved.with_changes(threads=_recorded_threads(place))
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
         prepared(task, chosen, resolved, seed, shown) as parts,
     ):
         run = _Run(parts, chosen, resolved, seed, source)
-        if folder is None:
+        if place is None:
             return run.to_the_end(None, callback, shown)
-        with _record(Path(folder), run.description(), force=force) as store:
+        with _record(place, run.description(), force=force) as store:
             return run.to_the_end(store, callback, shown)
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evomal.checks import MOST_CLASSES
+from evomal.checks import MOST_CLASSES, one_of
 from evomal.errors import InputError, UserCodeError
 from evomal.text import one_line
 from evomal.users_code import users_code
@@ -20,8 +20,7 @@ KINDS = ("classification", "regression", "multilabel")
 
 def check_kind(kind: str) -> None:
     """Raise unless there is such a kind of task."""
-    if kind not in KINDS:
-        raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
+    one_of("kind", kind, KINDS)
 
 
 def number_array(values: npt.ArrayLike, place: str) -> npt.NDArray[Any]:

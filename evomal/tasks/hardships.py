@@ -7,10 +7,12 @@ import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import generator
+from evomal.text import short_repr
 
 _OUTLIER_SHIFT, _OUTLIER_SPREAD = 4.0, 5.0  # in standard deviations of the targets
 
 Rows = npt.NDArray[np.int64]
+_NUMBER = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ class Hardships:
 
     def __post_init__(self) -> None:
         for name in ("label_noise", "outliers"):
-            if not 0 <= (share := getattr(self, name)) <= 1:
-                raise InputError(f"{name} must be a share of 0 to 1 but got {share}")
+            if not (isinstance(share := getattr(self, name), _NUMBER) and 0 <= share <= 1):
+                raise InputError(f"{name} must be a share of 0 to 1 but got {short_repr(share)}")
         for name in ("imbalance", "fraction"):
-            if not 0 < (share := getattr(self, name)) <= 1:
-                raise InputError(f"{name} must be a share above 0 and at most 1 but got {share}")
+            if not (isinstance(share := getattr(self, name), _NUMBER) and 0 < share <= 1):
+                raise InputError(f"{name} must be a share above 0 and at most 1 but got {short_repr(share)}")
 
     @property
     def leaves_rows_exchangeable(self) -> bool:

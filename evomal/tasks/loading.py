@@ -6,12 +6,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from evomal.checks import unknown_name
+from evomal.checks import named
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
@@ -21,6 +22,7 @@ from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.tasks.task import ModelFactory, Recipe, Task
+from evomal.text import short_repr
 from evomal.users_code import users_code
 
 _VALIDATION_SHARE = 0.1  # of the training images
@@ -108,9 +110,10 @@ def load_task(
         >>> load_task("diabetes").record["model"]
         'mlp:hidden=64'
     """
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
-    row = TASKS[name]
+    row = named("task", name, TASKS)
+    given: Any = model
+    if not isinstance(given, str | None):
+        raise InputError(f"model must be the name of a model but got {short_repr(given)}")
     spec = row.models[0] if model == "paper" else model or row.default
     info = DATASETS[name]
     factory = _factory(spec, info.shape, info.classes or 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from evomal.checks import finite_number, options_in
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
-from evomal.text import shorten
+from evomal.text import short_repr, shorten
 from evomal.users_code import place_of_function, users_code
 
 Measure = Callable[[Tensor, Tensor], Any]
@@ -252,7 +252,7 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
     if isinstance(metric, str):
         return _named(metric, kind)
     if not callable(metric):
-        raise InputError(f"metric must be a name or an evomal.Metric but got {metric!r}")
+        raise InputError(f"metric must be a name or an evomal.Metric but got {short_repr(metric)}")
     name, direction = _name_of(metric), getattr(metric, "higher_is_better", None)
     if not isinstance(direction, bool):
         raise InputError(

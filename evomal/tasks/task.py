@@ -347,3 +347,11 @@ class Task:
         }
         chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
         return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record)
+
+
+def task_list(name: str, tasks: Any) -> list[Task]:
+    """Return one task, or a list of tasks, as a list; raise for anything else."""
+    found = [tasks] if isinstance(tasks, Task) else list(tasks) if isinstance(tasks, list | tuple) else []
+    if not found or not all(isinstance(task, Task) for task in found):
+        raise InputError(f"{name} must be a Task or a list of tasks but got {short_repr(tasks)}")
+    return found

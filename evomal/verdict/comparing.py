@@ -3,20 +3,20 @@
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evomal.checks import MOST_SEEDS, whole_number
+from evomal.checks import MOST_SEEDS, path_to, whole_number
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.display import SearchListener, with_display
 from evomal.runs.executors import worker_pool
 from evomal.settings import SearchSettings
 from evomal.tasks.metrics import difference_unit
-from evomal.tasks.task import Task
-from evomal.text import plural
+from evomal.tasks.task import Task, task_list
+from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 from evomal.verdict.comparison import Comparison, Entry, RateCurve, Trained, Transfer, Variant
 from evomal.verdict.contestants import (
@@ -62,7 +62,7 @@ class Plan:
         whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("search_seeds", search_seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("tune_lr", tune_lr, at_least=0, at_most=MOST_SEEDS)
-        place = None if folder is None else Path(folder)
+        place = None if folder is None else path_to("folder", folder)
         return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener)
 
     def judged(self, task: Task) -> Task:
@@ -150,6 +150,7 @@ def compare(
         seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, preset=preset, settings=settings,
         folder=folder, progress=progress, listener=listener, **changes,
     )  # fmt: skip
+    (task,) = task_list("task", [task])
     task = plan.judged(task)
     base, given = _given(task, losses, methods)
     with plan.running(task) as plan:
@@ -194,13 +195,14 @@ def transfer(
         ['mse', 'mae']
     """
     plan = Plan.of(search_seeds=search_seeds, **options)
-    if source is None and not losses:
+    (to,) = task_list("to", [to])
+    sources = [] if source is None else task_list("source", source)
+    if not sources and isinstance(losses, list | tuple | Mapping) and not losses:
         raise InputError("a transfer needs losses, or a source task on which to search for them")
-    sources = [] if source is None else [source] if isinstance(source, Task) else list(source)
     for task in sources:
         if task.kind != to.kind:
             raise InputError(f"a loss for {task.kind} ({task.name}) cannot be used for {to.kind} ({to.name})")
-    methods = methods if sources else ()
+    methods = _method_list(methods) if sources else []
     to = plan.judged(to)
     base, others = _given(to, losses, methods, [_best_name(method) for method in methods if search_seeds > 1])
     with plan.running(to) as plan:
@@ -311,12 +313,17 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     )  # fmt: skip
 
 
+def _method_list(methods: Any) -> list[str]:
+    if not isinstance(methods, list | tuple):
+        raise InputError(f"methods must be a list of names but got {short_repr(methods)}")
+    return [method_named(method).name for method in methods]
+
+
 def _given(
     task: Task, losses: Losses, methods: Sequence[str], names: Sequence[str] = ()
 ) -> tuple[Contestant, list[Contestant]]:
     """The baseline and the given losses, after everything that takes part is checked, before anything is trained."""
-    for method in methods:
-        method_named(method)
+    methods = _method_list(methods)
     base = baseline_contestant(task)
     given = given_contestants(losses, task, beside=base, taken=methods)
     require_distinct_names([base.name, *(one.name for one in given), *methods, *names])

@@ -24,6 +24,7 @@ from evomal.runs.display import SearchListener
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import short_repr
 
 AnyLoss = nn.Module | str | os.PathLike[str]
 Losses = Mapping[str, AnyLoss] | Sequence[AnyLoss]
@@ -112,8 +113,9 @@ def given_contestants(
     Raises:
         InputError: If a name of the mapping is taken or empty, or a loss is given twice.
     """
-    if isinstance(losses, str | os.PathLike | nn.Module):
-        raise InputError(f"losses must be a list of losses, or a mapping from names to them, but got {losses!r:.60}")
+    if not isinstance(losses, list | tuple | Mapping):
+        received = short_repr(losses)
+        raise InputError(f"losses must be a list of losses, or a mapping from names to them, but got {received}")
     listed = list(losses.values()) if isinstance(losses, Mapping) else list(losses)
     found = _numbered([given_contestant(loss, task) for loss in listed])
     if isinstance(losses, Mapping):

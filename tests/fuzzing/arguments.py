@@ -21,6 +21,7 @@ _ROWS = torch.linspace(-1.0, 1.0, 120).reshape(40, 3)
 _LEFT_OUT = {
     "Expression.fold": "calls what it is given, whose errors are the caller's",
     "Loss": "abstract",
+    "SearchSettings.given": "called by functions, with their own arguments",
     **dict.fromkeys(("Comparison", "CurvePoint", "Score", "SearchResult", "Task"), "made by evomal, not by callers"),
     **dict.fromkeys(
         ("Units.standardised", "Units.raw", "Task.to_raw"), "arithmetic on numbers of the caller's own kind"
@@ -30,6 +31,8 @@ _LEFT_OUT = {
     ),
 }
 """Public names that are not called, and why."""
+_FREE = ("progress", "listener", "report")
+"""Parameters that take an object of the caller's own: a truth value, or methods that are called."""
 
 
 def _small() -> torch.nn.Module:
@@ -71,6 +74,8 @@ _USUAL: dict[str, Callable[[], Any]] = {
     "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
 }  # fmt: skip
 _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
+    ("starting_weights", "generator"): lambda: np.random.default_rng(0),
+    ("starting_weights", "expression"): lambda: evomal.Expression.parse("abs(f)"),
     ("transfer", "to"): _task, ("export", "loss"): lambda: evomal.losses.named_loss("ce"), ("named_loss",
     "name"): lambda: "ce",
     ("save_loss", "loss"): lambda: evomal.losses.named_loss("ce"), ("load_task", "model"): lambda: "mlp:hidden=4",
@@ -164,7 +169,7 @@ class Arguments:
     def draw(self, rng: random.Random) -> list[Any]:
         """The function, and arguments by name."""
         name = rng.choice(sorted(self._callables))
-        names = [parameter.name for parameter in _parameters(self._callables[name])]
+        names = [parameter.name for parameter in _parameters(self._callables[name]) if parameter.name not in _FREE]
         names += ["**"] if any(p.kind is p.VAR_KEYWORD for p in _signature(self._callables[name])) else []
         few = rng.sample(names, min(len(names), rng.choice([1, 1, 1, 2, 3])))
         edits: list[Any] = [("function", name)]

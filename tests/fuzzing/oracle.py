@@ -257,7 +257,8 @@ def _run_command(call: Command) -> list[Fault] | BaseException:
         code = end.code
     except BaseException as error:
         return error
-    texts = (stream.buffer.getvalue().decode(call.encoding) for stream in (out, err))  # type: ignore[attr-defined]
+    # The command may have changed the encoding, but not to one that is no part of UTF-8.
+    texts = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
     faults = [Fault("warning", f"{shown.message}"[:80], f"{shown.filename}:{shown.lineno}") for shown in noted]
     return [*faults, *_judged_output(call, code or 0, *texts)]
 

@@ -14,6 +14,7 @@ from evomal.checks import MOST_CLASSES, whole_number
 from evomal.errors import InputError
 from evomal.losses.exporting.source import to_jax, to_python
 from evomal.losses.loss import Loss
+from evomal.text import short_repr
 
 MAX_ONNX_NODES = 1_000
 """Torch's exporter takes about 20 ms for each node, which would be minutes for the largest trees."""
@@ -142,8 +143,9 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
         >>> export(FocalLoss(gamma=2.0), to="sympy")
         -(1 - p)**2*log(p)
     """
-    if to not in FORMATS:
-        raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {to!r}")
+    chosen: Any = to
+    if not isinstance(chosen, str) or chosen not in FORMATS:
+        raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {short_repr(to)}")
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be exported but got {type(loss).__name__}")
     if options and to != "onnx":

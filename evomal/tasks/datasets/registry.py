@@ -8,7 +8,7 @@ from typing import Literal
 
 import pooch  # type: ignore[import-untyped]
 
-from evomal.checks import unknown_name
+from evomal.checks import named, path_to
 from evomal.errors import InputError
 from evomal.tasks.datasets import images, tables
 from evomal.tasks.datasets.images import ImageData
@@ -53,14 +53,12 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     Each dataset has its own subfolder there.
     """
     chosen = folder if folder is not None else os.environ.get(DATA_VARIABLE) or pooch.os_cache("evomal")
-    return Path(chosen).expanduser()
+    return path_to("data", chosen).expanduser()
 
 
 def dataset_named(name: str) -> DatasetInfo:
     """Return the registry's row of that name."""
-    if name not in DATASETS:
-        raise unknown_name("dataset", name, DATASETS)
-    return DATASETS[name]
+    return named("dataset", name, DATASETS)
 
 
 def missing_files(name: str, folder: str | os.PathLike[str] | None = None) -> list[Path]:

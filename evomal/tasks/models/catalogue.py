@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from evomal.checks import options_in, unknown_name
+from evomal.checks import named, options_in
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.models.convolutional import VGG16, AlexNet, AllCNNC, SqueezeNet
 from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, WideResNet
@@ -56,8 +57,6 @@ def make_model(
 
     Without a generator the start is that of seed 0.
     """
-    name = spec.partition(":")[0]
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    row = MODELS[name]
+    given: Any = spec
+    row = named("model", spec.partition(":")[0] if isinstance(given, str) else given, MODELS)
     return row.make.build(tuple(input_shape), outputs, generator=generator, **options_in(spec, row.options))
