@@ -12,8 +12,8 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, Literal
 
 from evomal.errors import EvomalError, InputError
 
@@ -54,7 +54,7 @@ def find_foreign(path: Path, *, limit: int) -> bytes | None:
 @contextlib.contextmanager
 def open_foreign(
     path: Path, *, writable: bool = False, create: bool = False, follow_links: bool = False
-) -> Iterator[BinaryIO]:
+) -> Iterator[BufferedIOBase]:
     """Opens a regular file that may be a stranger's; never waits for the other end of a pipe.
 
     Args:
@@ -70,23 +70,23 @@ def open_foreign(
     """
     flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY)
     flags |= (os.O_CREAT if create else 0) | (0 if follow_links else os.O_NOFOLLOW)
+
+    def opener(name: str, _: int) -> int:
+        return os.open(name, flags, 0o666)
+
     try:
         require_regular(path, missing_ok=create, follow_links=follow_links)
-        mode: Literal["r+b", "rb"] = "r+b" if writable else "rb"
-        with open(path, mode, opener=lambda name, _: os.open(name, flags, 0o666)) as file:
-            _require_regular(path, os.fstat(file.fileno()))  # another file may have taken its place
-            yield file
+        opened = open(path, "r+b", opener=opener) if writable else open(path, "rb", opener=opener)  # noqa: SIM115
     except InputError:
         raise
-    except FileNotFoundError:
-        raise MissingFileError(f"{path}: there is no such file") from None
-    except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) == errno.ELOOP:
-            raise InputError(f"{path}: must be a regular file but is a link") from None
-        reason = getattr(error, "strerror", None) or error  # a ValueError is about a name that no file can have
-        if writable:
-            raise EvomalError(f"{path}: cannot be written: {reason}") from None
-        raise InputError(f"{path}: cannot be read: {reason}") from None
+    except (OSError, ValueError) as error:  # a ValueError is about a name that no file can have
+        raise _explained(path, error, writable=writable) from None
+    try:
+        with opened as file:
+            _require_regular(path, os.fstat(file.fileno()))  # another file may have taken its place
+            yield file
+    except OSError as error:
+        raise _explained(path, error, writable=writable) from None
 
 
 def require_regular(path: Path, *, missing_ok: bool = False, follow_links: bool = False) -> None:
@@ -152,6 +152,18 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
         raise InputError(f"{path}: must be a regular file but is {kind}")
+
+
+def _explained(path: Path, error: OSError | ValueError, *, writable: bool) -> EvomalError:
+    """Returns what to raise for an error of the system."""
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError(f"{path}: there is no such file")
+    if getattr(error, "errno", None) == errno.ELOOP:
+        return InputError(f"{path}: must be a regular file but is a link")
+    reason = getattr(error, "strerror", None) or error
+    if writable:
+        return EvomalError(f"{path}: cannot be written: {reason}")
+    return InputError(f"{path}: cannot be read: {reason}")
 
 
 def _prefix(path: Path) -> str:

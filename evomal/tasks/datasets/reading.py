@@ -1,35 +1,26 @@
 """Reading data files: whatever is wrong with one becomes one sentence that begins with its path."""
 
 import gzip
+import hashlib
+import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pooch  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from evomal.errors import InputError
+from evomal.files import open_foreign, read_foreign
 
-
-@contextmanager
-def _os_errors_named(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into sentences."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+_LONGEST_TABLE = 256 * 1024 * 1024  # bytes
 
 
 def read_sized(path: Path, size: int, meaning: str) -> bytes:
     """Read a file that must have exactly this size; the size is compared before anything is read."""
-    with _os_errors_named(path):
-        found = path.stat().st_size
+    with open_foreign(path, follow_links=True) as file:
+        found = os.fstat(file.fileno()).st_size
         if found == size:
-            content = path.read_bytes()
+            content = file.read(size + 1)
             found = len(content)
     if found != size:
         raise InputError(f"{path}: {meaning} must take {size} bytes, but the file has {found}")
@@ -38,9 +29,9 @@ def read_sized(path: Path, size: int, meaning: str) -> bytes:
 
 def read_gzip(path: Path, limit: int) -> bytes:
     """Unpack at most one byte more than the limit, so that no file can fill the memory."""
-    with _os_errors_named(path):
+    with open_foreign(path, follow_links=True) as packed:
         try:
-            with gzip.open(path) as file:
+            with gzip.open(packed) as file:
                 return file.read(limit + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(f"{path}: is not a complete gzip file: {str(error).rstrip('.')}") from None
@@ -48,8 +39,7 @@ def read_gzip(path: Path, limit: int) -> bytes:
 
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a table; the last line must end too, as a number that is cut short is still a number."""
-    with _os_errors_named(path):
-        content = path.read_bytes()
+    content = read_foreign(path, limit=_LONGEST_TABLE, follow_links=True)
     try:
         text = content.decode("ascii")
     except UnicodeDecodeError as error:
@@ -95,8 +85,8 @@ def check_rows(path: Path, found: int, expected: int) -> None:
 def verify(path: Path, checksum: str) -> None:
     """Raise unless the file has the checksum, given as "algorithm:hexadecimal digest"."""
     algorithm, expected = checksum.split(":")
-    with _os_errors_named(path):
-        received = pooch.file_hash(str(path), alg=algorithm)
+    with open_foreign(path, follow_links=True) as file:
+        received = hashlib.file_digest(file, algorithm).hexdigest()
     if received != expected:
         raise InputError(
             f"{path}: must have the {algorithm} checksum {expected}, but has {received}: delete it and fetch it again"

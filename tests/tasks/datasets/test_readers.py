@@ -1,6 +1,7 @@
 """Every format: what was written is what is read, and damaged files are refused by name."""
 
 import hashlib
+import os
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.io
 
 from evomal.errors import InputError
 from evomal.tasks.datasets.images import MNIST_FILES, read_cifar10, read_cifar100, read_mnist, read_svhn
+from evomal.tasks.datasets.reading import read_gzip, read_lines, read_sized, verify
 from evomal.tasks.datasets.tables import BOSTON_FILE, CALIFORNIA_FILE, read_boston, read_california
 from tests.tasks.datasets.files import (
     CALIFORNIA_LINES,
@@ -112,6 +114,15 @@ def test_cifar10_refuses_damage(tmp_path):
     assert "no such file" in refusal(lambda: read_cifar10(tmp_path, (20, 4)), path)
     path.mkdir()
     refusal(lambda: read_cifar10(tmp_path, (20, 4)), path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(path := tmp_path / "pipe")
+    for read in (
+        lambda: read_sized(path, 0, "nothing"), lambda: read_gzip(path, 10), lambda: read_lines(path),
+        lambda: verify(path, "sha256:0"),
+    ):  # fmt: skip
+        assert "must be a regular file but is a pipe" in refusal(read, path)
 
 
 def test_cifar100_gives_the_fine_labels(tmp_path):
