@@ -14,9 +14,9 @@ from measuring import in_turns
 from rich.console import Console
 from rich.table import Table
 
-from evomal.engine.forest import Forest
 from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
+from evomal.forest import Forest
 from evomal.randomness import generator
 
 TREES, SIZES = 25, (5, 60)

@@ -14,11 +14,12 @@ MAY_IMPORT = {
     "leaf": (),
     "expression": (),
     "tasks": (),
-    "losses": ("expression",),
-    "engine": ("expression", "losses", "tasks"),
+    "forest": ("expression",),
+    "losses": ("expression", "forest"),
+    "engine": ("expression", "forest", "losses", "tasks"),
 }
 for _place, _package in enumerate(_ORDER):
-    MAY_IMPORT[_package] = ("expression", "losses", "tasks", "engine", *_ORDER[:_place])
+    MAY_IMPORT[_package] = ("expression", "forest", "losses", "tasks", "engine", *_ORDER[:_place])
 MODULES = sorted(ROOT.rglob("*.py"))
 
 

@@ -14,7 +14,7 @@ from evomal.engine.plans import PopulationMode
 from evomal.engine.precision import Precision
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
-from evomal.losses.expression_loss import ACTIVATIONS
+from evomal.forest.programs import ACTIVATIONS
 from evomal.methods import FILTERS
 from evomal.settings import PRESETS, Filter, SearchSettings, describe
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.forest import Forest
 from evomal.engine.training import Snapshot, Training, TrainingSetup
 from evomal.engine.trial import Reached, Trial
+from evomal.forest import Forest
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
 from evomal.tasks.parts import Part

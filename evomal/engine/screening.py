@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evomal.engine.forest import Forest
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import TaskData
 from evomal.expression import Expression
+from evomal.forest import Forest
 from evomal.randomness import generator, isolated_torch
 
 Weights = Sequence[Sequence[float]]

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.forest import FILLER, Forest
 from evomal.engine.functional_model import state_of
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
 from evomal.engine.scores import Fitness, diverged_fitness, fitness_of_outputs
 from evomal.engine.training import TrainingSetup, rate_factor, report_steps
 from evomal.engine.updates import STACKED_OPTIMIZERS
+from evomal.forest import FILLER, Forest
 from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone

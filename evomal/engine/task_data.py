@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
@@ -19,6 +18,7 @@ from evomal.engine.resolve import check_outputs, check_targets, initial_model
 from evomal.engine.work import step_multiply_adds
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.forest import Forest
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task

@@ -13,14 +13,14 @@ from typing import Protocol
 
 from torch import nn
 
-from evomal.engine.forest import FILLER, Forest
-from evomal.engine.forest.programs import fitting_width
 from evomal.engine.looped import LoopedTrials
 from evomal.engine.resolve import loss_for_task
 from evomal.engine.scores import Fitness, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, ModuleLosses, StackLosses, TreeLosses, TrialStack
 from evomal.engine.training import TrainingSetup
 from evomal.engine.trial import Reached, Trial
+from evomal.forest import FILLER, Forest
+from evomal.forest.programs import fitting_width
 from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evomal.engine.forest.forest import has_triton
+from evomal.forest.forest import has_triton
 from evomal.tasks.task import Recipe
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8

@@ -13,14 +13,14 @@ from torch.func import grad, grad_and_value, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.forest import FILLER
-from evomal.engine.forest.programs import Link, dense_targets, mean_scale
 from evomal.engine.meta_gradient import LossPopulation, Tangent, meta_gradients
 from evomal.engine.task_data import TaskData
 from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.engine.vectorise import Masks, Mode, vectorised
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.forest import FILLER
+from evomal.forest.programs import Link, dense_targets, mean_scale
 from evomal.losses.neural import layers_of, network_value
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.forest.programs import fitting_width
 from evomal.engine.plans import Plan
 from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
@@ -15,6 +14,7 @@ from evomal.engine.training import TrainingSetup
 from evomal.engine.trials import TrialPlan, TrialRunner
 from evomal.engine.weight_optimisation import NetworkLosses, TreeWeights, WeightOptimisation
 from evomal.expression import Expression
+from evomal.forest.programs import fitting_width
 from evomal.losses.neural import HIDDEN, weight_count
 
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture

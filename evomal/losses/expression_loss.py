@@ -1,6 +1,6 @@
 """An expression as a loss: the meta-loss network of EvoMAL (section 3.3, figure 2)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.notation import PREDICTION_LATEX, to_code
 from evomal.expression.operators import CONSTANTS, TARGET
+from evomal.forest.programs import ACTIVATIONS
 from evomal.losses.contract import Kind, Reduction
-from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree, softplus
+from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
 from evomal.text import short_repr, shorten
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
-"""Output activations φ of the root's value; softplus keeps the loss positive."""
 _LONGEST_SHOWN = 120  # characters of the expression in the text of a module
 _LONGEST_NODE = 60  # characters of the name of a weight
 

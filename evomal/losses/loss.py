@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import InputError
@@ -271,11 +270,6 @@ class ElementwiseLoss(Loss):
         as_one = self.value(prediction, torch.ones_like(prediction))
         as_zero = self.value(prediction, torch.zeros_like(prediction))
         return ones * as_one + zeros * as_zero
-
-
-def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), without the threshold of `F.softplus`: that returns x from 20 on, which loses eleven digits."""
-    return -F.logsigmoid(-x)
 
 
 def _latex_tuple(values: float | tuple[float, ...]) -> str:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from evomal.checks import whole_number
 from evomal.errors import InputError
+from evomal.forest.programs import softplus
 from evomal.losses.contract import is_eager
-from evomal.losses.loss import Description, ElementwiseLoss, Source, softplus
+from evomal.losses.loss import Description, ElementwiseLoss, Source
 from evomal.text import short_repr
 
 HIDDEN = 50

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from evomal.engine.forest import Forest
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, meta_gradients
 from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.engine.vectorise import Masks, vectorised
 from evomal.expression import Expression
+from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights
 from evomal.tasks.models import make_model

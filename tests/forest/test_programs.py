@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomal.engine.forest import Link, Programs
-from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width, operator_codes
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.expression.operators import OPERATORS, TOKENS, arity
+from evomal.forest import Link, Programs
+from evomal.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width, operator_codes
 from tests.strategies import fragments
 
 
@@ -86,7 +86,7 @@ from evomal.errors import EvomalError
 
 table.OPERATORS["cosh"] = dataclasses.replace(table.OPERATORS["tanh"], token="cosh")
 table.TOKENS = (*table.OPERATORS, *table.TERMINALS)
-sys.modules.pop("evomal.engine.forest.programs", None)
+sys.modules.pop("evomal.forest.programs", None)
 sys.modules.pop(sys.argv[1], None)
 try:
     importlib.import_module(sys.argv[1])
@@ -99,7 +99,7 @@ except EvomalError as error:
 def test_a_backend_refuses_a_table_with_an_operator_that_it_does_not_implement(backend):
     if backend == "Triton":
         pytest.importorskip("triton")
-    module = f"evomal.engine.forest.{backend.lower()}_backend"
+    module = f"evomal.forest.{backend.lower()}_backend"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-c", LARGER_TABLE, module]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

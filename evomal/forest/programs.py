@@ -1,17 +1,29 @@
-"""How a model's raw outputs become the f of an expression."""
+"""Expressions as arrays for kernels, and what lies between a model's raw outputs, the f of an expression and a loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.expression.operators import OPERATORS, TOKENS, arity
 from evomal.expression.prefix import end_of_subtree
+
+KINDS = ("classification", "regression", "multilabel")
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), without the threshold of `F.softplus`: that returns x from 20 on, which loses eleven digits."""
+    return -F.logsigmoid(-x)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
+"""Output activations φ of the root's value; softplus keeps the loss positive."""
 
 
 class Link(IntEnum):

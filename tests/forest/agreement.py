@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from evomal.engine.forest import Link, Programs, torch_backend
 from evomal.expression import Expression
+from evomal.forest import Link, Programs, torch_backend
 from evomal.losses import ExpressionLoss
 
 KINDS = {Link.IDENTITY: "regression", Link.SIGMOID: "multilabel", Link.SOFTMAX: "classification"}

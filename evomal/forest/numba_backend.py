@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from evomal.compiled import exp_nonpositive, kernel, log_positive, tanh
-from evomal.engine.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs, operator_codes
 from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
+from evomal.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs, operator_codes
 from evomal.threads import kernel_threads
 
 _STRIP = 640  # elements: some tens of rows of them fit the first or second cache

@@ -11,11 +11,11 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from evomal.engine.forest import Link, Programs, numba_backend, torch_backend
 from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
+from evomal.forest import Link, Programs, numba_backend, torch_backend
 from evomal.randomness import generator
-from tests.engine.forest.agreement import Case, assert_agrees, case, reference
+from tests.forest.agreement import Case, assert_agrees, case, reference
 from tests.strategies import losses
 
 PLAIN = st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.0])
@@ -249,8 +249,8 @@ def test_strided_tensors_and_gradients_required():
 MEMORY_CHECK = """
 import resource
 import torch
-from evomal.engine.forest import Link, Programs, numba_backend
-from tests.engine.forest.test_numba_backend import TREES, tall_tree
+from evomal.forest import Link, Programs, numba_backend
+from tests.forest.test_numba_backend import TREES, tall_tree
 
 def ask(tree, samples, classes):
     programs = Programs.of([tree])
@@ -275,7 +275,7 @@ def test_scratch_memory_is_bounded():
 
 FORK_CHECK = """
 import os
-from evomal.engine.forest import numba_backend
+from evomal.forest import numba_backend
 numba_backend.kernel_threads()
 child = os.fork()
 if child == 0:  # nothing but the question: torch's own threads do not survive a fork either

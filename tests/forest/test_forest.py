@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from evomal.engine.forest import Forest, numba_backend, torch_backend
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
+from evomal.forest import Forest, numba_backend, torch_backend
 from evomal.losses import ExpressionLoss
 from evomal.randomness import generator
-from tests.engine.forest.agreement import derivative
+from tests.forest.agreement import derivative
 
 TREES = ramped_half_and_half(6, generator=generator(1, "forest"))
 OTHERS = ramped_half_and_half(6, generator=generator(2, "forest"))

@@ -19,10 +19,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evomal.engine.forest.programs import CODES, SECOND, Link, Programs, operator_codes
 from evomal.errors import InputError
 from evomal.expression.operators import BINARY_TOKENS, EPSILON, OPERATORS
 from evomal.expression.prefix import MAX_HEIGHT
+from evomal.forest.programs import CODES, SECOND, Link, Programs, operator_codes
 
 
 class Tiling(NamedTuple):

@@ -10,16 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from evomal.engine.forest.programs import Link, Programs
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import BINARY_TOKENS, OPERATORS, TERMINALS
+from evomal.forest.programs import ACTIVATIONS, Link, Programs
 from evomal.losses import ExpressionLoss
-from evomal.losses.expression_loss import ACTIVATIONS, evaluate
+from evomal.losses.expression_loss import evaluate
 
-triton_backend = pytest.importorskip(
-    "evomal.engine.forest.triton_backend", reason="Triton has no wheel for this platform"
-)
+triton_backend = pytest.importorskip("evomal.forest.triton_backend", reason="Triton has no wheel for this platform")
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -246,7 +244,7 @@ def assert_tight_scratch_agrees(device="cpu"):
 
 
 INTERPRETED = """
-from tests.engine.forest import test_triton_backend as checks
+from tests.forest import test_triton_backend as checks
 
 for case in checks.CASES[::2]:
     checks.assert_agrees(checks.Case.drawn(checks.random_trees(checks.SIZES[:-1]), case[0], 5, *case[1:]))

@@ -4,17 +4,14 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
-from typing import get_args
 
 import torch
 from torch import Tensor
 
-from evomal.engine.forest import torch_backend
-from evomal.engine.forest.programs import FILLER, Link, Programs, dense_targets, mean_scale
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.losses.contract import Kind
-from evomal.losses.expression_loss import ACTIVATIONS
+from evomal.forest import torch_backend
+from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale
 
 BACKENDS = ("auto", "torch", "numba", "triton")
 """torch: plain operations anywhere; numba: kernels on the CPU; triton: kernels on CUDA; auto: what fits the tensors."""
@@ -41,8 +38,8 @@ class Forest:
         backend: str = "auto",
         width: int | None = None,
     ) -> None:
-        if kind not in get_args(Kind):
-            raise InputError(f"kind must be one of {', '.join(get_args(Kind))} but got {kind!r}")
+        if kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
         if activation not in ACTIVATIONS:
             raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)} but got {activation!r}")
         if outputs < 1:
@@ -193,7 +190,7 @@ class Forest:
                 # Triton's kernels are of single precision.
                 compiled = device == "cuda" and outputs.dtype == torch.float32 and has_triton()
                 name = "triton" if compiled else "torch"
-        return importlib.import_module(f"evomal.engine.forest.{name}_backend")
+        return importlib.import_module(f"evomal.forest.{name}_backend")
 
 
 def _checked_backend(name: str, device: torch.device) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evomal.engine.forest.programs import Link, Programs
 from evomal.expression.operators import CONSTANTS, OPERATORS, TARGET, TOKENS, arity
-from evomal.losses.loss import softplus as softplus_of
+from evomal.forest.programs import Link, Programs
+from evomal.forest.programs import softplus as softplus_of
 
 
 def gradients(

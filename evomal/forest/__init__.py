@@ -1,0 +1,6 @@
+"""Many expressions as one piece of work."""
+
+from evomal.forest.forest import Forest
+from evomal.forest.programs import FILLER, Link, Programs
+
+__all__ = ["FILLER", "Forest", "Link", "Programs"]
