@@ -6,12 +6,13 @@ import os
 import site
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from evomal.errors import EvomalError, UserCodeError
 from evomal.text import one_line
 
+_PASSES = "_evomal_passes"
 _TYPED = ("<stdin>", "<string>", "<ipython")  # names of code that was typed in, without a file
 
 
@@ -28,7 +29,22 @@ def users_code(what: str, kind: type[EvomalError] = UserCodeError) -> Iterator[N
     except EvomalError:
         raise  # a sentence already, which may have come from an inner context of this kind
     except (Exception, SystemExit) as error:
+        if getattr(error, _PASSES, False):
+            raise
         raise kind(f"{what} failed: {described(error)}") from error
+
+
+def passing(callback: Callable[[int], None]) -> Callable[[int], None]:
+    """The callback, whose exceptions pass through `users_code` unchanged: they are how a caller stops the work."""
+
+    def call(steps: int) -> None:
+        try:
+            callback(steps)
+        except (Exception, SystemExit) as error:
+            setattr(error, _PASSES, True)
+            raise
+
+    return call
 
 
 def described(error: BaseException) -> str:

@@ -32,7 +32,7 @@ from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Recipe, Task, task_list
 from evomal.threads import suitable_threads, thread_count
-from evomal.users_code import users_code
+from evomal.users_code import passing, users_code
 
 _STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
 _STEPS_BETWEEN_REPORTS = 10
@@ -342,7 +342,8 @@ def train(
         ):
             training = Training(setup, criterion)
             with thread_count(training.suitable_threads()):
-                score = _train_and_score(training, curve_points, test=test, progress=progress, report=report)
+                told = None if report is None else passing(report)
+                score = _train_and_score(training, curve_points, test=test, progress=progress, report=told)
         if keep_model and not score.diverged:
             score = dataclasses.replace(score, model=training.model.eval())
         scores.append(score)

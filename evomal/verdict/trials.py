@@ -15,6 +15,7 @@ from evomal.runs.display import SearchListener
 from evomal.runs.executors import WorkerPool
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe, Task
+from evomal.users_code import passing
 from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import TrainingLog
 
@@ -102,7 +103,7 @@ class Trials:
         self._report(self._steps * (len(distinct) - len(missing)))  # they were trained before
         if missing and self._pool is None:
             for part in _parts(missing, self._trainer.describe()["chunk"]):
-                self._add(part, self._trainer.scores(part, self._report))
+                self._add(part, self._trainer.scores(part, passing(self._report)))
         elif missing and self._pool is not None:
             description = self._pool.prepare(TrialTrainer, self._task, settings=self._settings)
             self._run_in(self._pool, _parts(missing, min(description["chunk"], _TRIALS_PER_JOB)))
