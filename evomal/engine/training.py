@@ -25,7 +25,6 @@ from evomal.engine.scores import (
     score_of,
 )
 from evomal.engine.work import step_multiply_adds
-from evomal.errors import InputError
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
@@ -321,10 +320,6 @@ def train(
     seed_number(seed)
     whole_number("curve_points", curve_points, at_least=1, at_most=MOST_POINTS)
     tasks = task_list("task", task)
-    if not tasks:
-        raise InputError("at least one task must be given but got none")
-    if not all(isinstance(one, Task) for one in tasks):
-        raise InputError("tasks must be a Task or several: load one by its name with load_task")
     trainings = []
     for one in tasks:  # all are checked before the first is trained
         checked = dataclasses.replace(one.recipe, **changes)
