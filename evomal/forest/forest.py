@@ -82,13 +82,13 @@ class Forest:
 
     def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """`[P]` losses, and `[P, B, K]` their gradients by the outputs."""
-        losses, gradients = self._of_samples(outputs, targets, weights)
+        losses, gradients = self.of_samples(outputs, targets, weights)
         scale = mean_scale(self.kind, outputs)
         return losses.sum(1).mul_(scale), gradients.mul_(scale)
 
     def gradient_norms(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """`[P, B]`: the Euclidean norm of each sample's gradient, taken as a batch of its own."""
-        _, gradients = self._of_samples(outputs, targets, weights)
+        _, gradients = self.of_samples(outputs, targets, weights)
         norms: Tensor = torch.linalg.vector_norm(gradients, dim=2)
         return norms.mul_(mean_scale(self.kind, outputs) * outputs.shape[-2])
 
@@ -126,8 +126,8 @@ class Forest:
         )  # fmt: skip
         return result
 
-    def _of_samples(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses and gradients that are not reduced."""
+    def of_samples(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """`[P, B]` losses of the samples, summed over the outputs, and `[P, B, K]` the gradient of their sum."""
         dense = self._checked(outputs, targets, weights, groups_allowed=True)
         softplus = self.activation == "softplus"
         backend = self._backend_for(outputs)

@@ -1,6 +1,6 @@
 """An expression as a loss: the meta-loss network of EvoMAL (section 3.3, figure 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from evomal.expression import OPERATORS, Expression
 from evomal.expression.notation import PREDICTION_LATEX, to_code
 from evomal.expression.operators import CONSTANTS, TARGET
 from evomal.forest.programs import ACTIVATIONS
-from evomal.losses.contract import Kind, Reduction
+from evomal.losses.contract import Kind, Reduction, compute_dtype
+from evomal.losses.expression_kernels import has_kernel, sample_losses
 from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
 from evomal.text import short_repr, shorten
 
@@ -23,6 +24,9 @@ _LONGEST_NODE = 60  # characters of the name of a weight
 
 class ExpressionLoss(ElementwiseLoss):
     """A symbolic loss with a weight on every edge of its tree.
+
+    For large batches in single precision compiled kernels compute loss and gradient in little memory, whatever the size
+    of the tree; numba compiles them when they are first needed on a machine.
 
     Args:
         expression: The tree, or its text; it must use both y and f.
@@ -73,6 +77,40 @@ class ExpressionLoss(ElementwiseLoss):
 
     def value(self, prediction: Tensor, target: Tensor) -> Tensor:
         return ACTIVATIONS[self.activation](evaluate(self.expression, prediction, target, self.weights))
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        of_classes = super().of_classes
+        logits = logits.to(compute_dtype(logits))
+        if not has_kernel(logits, target, self.weights):
+            return of_classes(logits, target, weight)
+        losses = self._by_kernel(logits, target, "classification", lambda rows: of_classes(rows, target, None))
+        return losses if weight is None else losses * weight[target]
+
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        of_bits = super().of_bits
+        logits = logits.to(compute_dtype(logits))
+        if target.is_floating_point() or not has_kernel(logits, target, self.weights):
+            return of_bits(logits, target)
+        return self._elements_by_kernel(logits, target, "multilabel", of_bits)
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        of_values = super().of_values
+        if not has_kernel(output, target, self.weights):
+            return of_values(output, target)
+        return self._elements_by_kernel(output, target, "regression", of_values)
+
+    def _by_kernel(self, output: Tensor, target: Tensor, kind: Kind, composed: Callable[[Tensor], Tensor]) -> Tensor:
+        return sample_losses(
+            self.expression, self.weights, output, target, kind=kind, activation=self.activation, composed=composed
+        )
+
+    def _elements_by_kernel(
+        self, output: Tensor, target: Tensor, kind: Kind, composed: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Losses that are not summed over the outputs: each is a sample with one output."""
+        column, values = output.reshape(-1, 1), target.reshape(-1, 1)
+        losses = self._by_kernel(column, values, kind, lambda rows: composed(rows, values).squeeze(1))
+        return losses.reshape(output.shape)
 
     def sympy(self) -> Any:
         """Returns the loss of one output as a SymPy expression in y and f, weights and activation included."""
