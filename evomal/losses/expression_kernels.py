@@ -39,7 +39,7 @@ def has_kernel(output: Tensor, target: Tensor, weights: Tensor | None) -> bool:
         and output.device == target.device
         and is_eager(output)
         and not (differentiable and (target.requires_grad or (weights is not None and weights.requires_grad)))
-        and forward_ad.unpack_dual(output).tangent is None
+        and forward_ad.unpack_dual(output).tangent is None  # type: ignore[no-untyped-call]
         # The tree would be copied to the device, which a captured graph cannot do.
         and not (output.is_cuda and torch.cuda.is_current_stream_capturing())
     )
