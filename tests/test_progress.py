@@ -70,3 +70,11 @@ def test_without_a_terminal_there_is_a_line_per_stage():
         "searching with evomal, seed 0 (search 1 of 2) [red]",
         "training with 3 losses, 5 seeds each",
     ]
+
+
+def test_a_stage_acts_on_no_terminal_and_is_no_markup():
+    out = io.StringIO()
+    bar = StageBar(Console(file=out))
+    bar.announce("training [bold]a[/bold]\x1b[2J\nb")
+    bar.say("lost \x07[red]")
+    assert out.getvalue() == "training [bold]a[/bold]\\x1b[2J\\nb\nlost \\x07[red]\n"
