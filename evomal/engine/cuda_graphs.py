@@ -103,6 +103,7 @@ def _collection_disabled() -> Iterator[None]:
     """Without garbage collection: if it freed another graph, the capture would fail."""
     enabled = gc.isenabled()
     gc.collect()
+    torch.cuda.empty_cache()  # a graph has memory of its own, so what the first steps used would lie idle
     gc.disable()
     try:
         yield

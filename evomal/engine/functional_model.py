@@ -10,11 +10,14 @@ from torch.func import functional_call, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evomal.engine.precision import Precision, autocast
+from evomal.engine.repeatable_layers import replace_layers
 from evomal.errors import InputError
 
 Parameters = dict[str, Tensor]
-PullBack = Callable[[Tensor], Parameters]
-"""c ↦ Jᵀc: a cotangent of the outputs to one of the parameters."""
+PullBack = Callable[..., Parameters]
+"""c ↦ Jᵀc: a cotangent of the outputs to one of the parameters; options are `ONCE` or none."""
+ONCE = {"retain_graph": False, "create_graph": False}
+"""Options of a pull-back that is called once and not differentiated: it frees the activations as it goes."""
 
 _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not multiples of 128 bytes
 
@@ -37,6 +40,8 @@ class FunctionalModel:
         channels_last: bool = False,
     ) -> None:
         self.module = copy.deepcopy(module).to(device, dtype).train()
+        self.has_convolutions = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.module.modules())
+        replace_layers(self.module)
         _untrack_batch_statistics(self.module)
         self.device, self.precision, self.channels_last = device, precision, channels_last
         self._trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
@@ -78,7 +83,7 @@ class FunctionalModel:
     def linearised(self, parameters: Parameters, inputs: Tensor) -> tuple[Tensor, PullBack]:
         """Returns the outputs, and the pull-back of the same pass."""
         outputs, pull = vjp(lambda own: self(own, inputs), parameters)[:2]
-        return outputs, lambda cotangent: pull(cotangent)[0]
+        return outputs, lambda cotangent, **options: pull(cotangent, **options)[0]
 
     @contextlib.contextmanager
     def differentiable_twice(self) -> Iterator[None]:

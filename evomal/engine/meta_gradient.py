@@ -15,9 +15,10 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, jvp, vjp
+from torch.func import jvp, vjp
 
-from evomal.engine.functional_model import FunctionalModel, Parameters, PullBack
+from evomal.engine.functional_model import ONCE, FunctionalModel, Parameters, PullBack
+from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Vectorise
 from evomal.tasks.task import Recipe
 
@@ -63,18 +64,32 @@ def meta_gradients(
     rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
 
     decayed = {name: value * (1 - rate * recipe.weight_decay) for name, value in start.items()}
-    outputs, pull = model.linearised(start, inputs)
+    with running(model.module, "first" if tangent == "forward" else "only"):
+        outputs, pull = model.linearised(start, inputs)
     _, cotangents = losses.gradients(outputs, targets, weights)
     push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
-    validate = grad_and_value(lambda parameters: task_loss(model(parameters, batch.validation[0]), batch.validation[1]))
 
-    def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
-        pulled = pull(cotangent)
-        moved = {name: torch.add(value, pulled[name], alpha=-rate) for name, value in decayed.items()}
+    def validate(parameters: Parameters) -> tuple[Parameters, Tensor]:
+        found = vjp(lambda own: task_loss(model(own, batch.validation[0]), batch.validation[1]), parameters)
+        value, pull_value = found[:2]
+        # Not `grad`, which keeps what a second derivative would need.
+        return pull_value(torch.ones_like(value), **ONCE)[0], value
+
+    def moved_by(pulled: Parameters) -> Parameters:
+        return {name: torch.add(value, pulled[name], alpha=-rate) for name, value in decayed.items()}
+
+    def tangent_at(moved: Parameters) -> tuple[Tensor, Tensor]:
         direction, value = validate(moved)
         return push(direction), value
 
-    tangents, values = vectorise(tangent_of, "validation")(cotangents)
+    if tangent == "forward" and len(weights) == 1:
+        # The pass at θ0 is not needed any more: its activations are freed before those at θ' need memory.
+        moved = {name: value.unsqueeze(0) for name, value in moved_by(pull(cotangents[0], **ONCE)).items()}
+        del pull
+        tangents, values = vectorise(tangent_at, "validation")(moved)
+    else:
+        tangents, values = vectorise(lambda cotangent: tangent_at(moved_by(pull(cotangent))), "validation")(cotangents)
+    forget(model.module)
     return losses.mixed_gradients(outputs, targets, tangents, weights).mul_(-rate), values
 
 
@@ -93,7 +108,8 @@ def forward_mode_jvp(model: FunctionalModel, inputs: Tensor) -> PushForward:
     """v ↦ J v by forward mode, which runs the model again."""
 
     def along(direction: Parameters) -> Tensor:
-        result: Tensor = jvp(lambda parameters: model(parameters, inputs), (model.parameters,), (direction,))[1]
+        with running(model.module, "second"):
+            result: Tensor = jvp(lambda parameters: model(parameters, inputs), (model.parameters,), (direction,))[1]
         return result
 
     return along

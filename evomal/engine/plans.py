@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
 from evomal.engine.functional_model import FunctionalModel, PullBack
+from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
@@ -24,6 +25,8 @@ class Capabilities:
     """Outputs per sample."""
     is_random: bool
     """Whether a forward pass draws random numbers, as dropout does."""
+    is_repeatable: bool
+    """Whether a forward pass can be repeated with the same random numbers."""
     transposable: bool
     """Whether its pull-back can be differentiated, so that transposing it gives Jacobian-vector products."""
     forward_mode: bool
@@ -55,13 +58,25 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
         return Capabilities(
             outputs=outputs.shape[1],
             is_random=is_random,
+            is_repeatable=_is_repeatable(model, samples),
             transposable=_is_transposable(pull, outputs),
             forward_mode=_has_forward_mode(model, samples),
             stackable=_why_not_stackable(model, samples),
             updates_buffers=_updates_buffers(module, model, samples),
-            has_convolutions=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in model.module.modules()),
+            has_convolutions=model.has_convolutions,
             activations=_activations(model, samples),
         )
+
+
+def _is_repeatable(model: FunctionalModel, samples: Tensor) -> bool:
+    with torch.no_grad():
+        with running(model.module, "first"):
+            model(model.parameters, samples)
+        before = torch_states(model.device)
+        with running(model.module, "second"):
+            model(model.parameters, samples)
+    forget(model.module)
+    return all(torch.equal(a, b) for a, b in zip(before, torch_states(model.device), strict=True))
 
 
 def _activations(model: FunctionalModel, samples: Tensor) -> int:

@@ -152,13 +152,14 @@ class WeightOptimisation:
 def _resolve_tangent(wanted: Tangent | None, data: TaskData) -> Tangent:
     """Transposing is faster for matrices, forward mode for convolutions, whose second derivatives are slow.
 
-    Forward mode runs the model again, so a model with dropout would draw another mask there.
+    Forward mode runs the model again, so the model must be able to repeat the masks of its dropout.
     """
     facts = data.capabilities
-    forward = facts.forward_mode and not facts.is_random and data.inner_steps == 1
+    forward = facts.forward_mode and facts.is_repeatable and data.inner_steps == 1
     if wanted == "forward" and not forward:
         raise InputError(
-            "tangent forward needs a model that has forward-mode derivatives and draws nothing, and one inner step"
+            "tangent forward needs one inner step, and a model that has forward-mode derivatives and repeats what it "
+            "draws"
         )
     if wanted == "forward" or (wanted is None and forward and (facts.has_convolutions or not facts.transposable)):
         return "forward"

@@ -112,7 +112,7 @@ def flat():
             lambda: Engine(
                 regression(dropping), seed=0, settings=EngineSettings(device="cpu", tangent="forward")
             ).optimise([SQUARE], [[1.0] * SQUARE.edges]),
-            "tangent forward needs a model that has forward-mode derivatives and draws nothing",
+            "tangent forward needs one inner step, and a model that has forward-mode derivatives",
         ),
         (lambda: Engine(regression(nn.Flatten), seed=0), "a model must have parameters to be trained but has none"),
         (

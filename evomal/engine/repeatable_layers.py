@@ -1,0 +1,226 @@
+"""Layers of a model whose forward pass is run twice on the same weights and inputs, as a meta step does.
+
+The first pass pulls gradients back, the second pushes a direction forward: a Jacobian-vector product by forward mode.
+These layers record what they compute in the first pass and repeat it in the second, which then computes derivatives
+only. Dropout repeats its masks, so forward mode is possible for models that draw them.
+
+Torch computes the forward-mode derivative of batch norm by a dozen passes over the activations. Its derivative by the
+inputs, γ/σ · (I − mean − x̂ x̂ᵀ mean), is symmetric, so the kernels of the backward pass compute it in two.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+Pass = Literal["only", "first", "second"]
+"""Which pass it is; the second has the weights and inputs of the first."""
+
+
+class Recorder:
+    """What a layer computed in the first pass, call by call."""
+
+    def __init__(self) -> None:
+        self.mode: Pass = "only"
+        self._kept: list[tuple[Tensor, ...]] = []
+        self._next = 0
+
+    def begin(self, mode: Pass) -> None:
+        """Begin a pass; what was recorded is kept for the second pass only."""
+        self.mode, self._next = mode, 0
+        if mode != "second":
+            self._kept = []
+
+    def once(self, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """Returns what `compute` returns, or in the second pass what it returned in the first."""
+        if self.mode == "second":
+            self._next += 1
+            return tuple(tensor.detach() for tensor in self._kept[self._next - 1])
+        found = compute()
+        if self.mode == "first":
+            self._kept.append(tuple(tensor.detach() for tensor in found))
+        return found
+
+
+class _BatchNorm(torch.autograd.Function):
+    """Batch norm by the statistics of the batch; mean and inverse deviation are further outputs."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, recorder: Recorder
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        y, mean, inverse = recorder.once(lambda: torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps))
+        return y, mean, inverse
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, weight, _, ctx.eps, _ = inputs
+        ctx.save_for_backward(x, weight, *output[1:])
+        ctx.save_for_forward(x, weight, *output[1:])
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, inverse = ctx.saved_tensors
+        needed = [*ctx.needs_input_grad[:3]]
+        found = torch.ops.aten.native_batch_norm_backward(
+            above[0], x, weight, None, None, mean, inverse, True, ctx.eps, needed
+        )
+        return *(gradient if wanted else None for gradient, wanted in zip(found, needed, strict=True)), None, None
+
+    @staticmethod
+    def jvp(
+        ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, *_: None
+    ) -> tuple[Tensor, None, None]:
+        x, weight, mean, inverse = ctx.saved_tensors
+        if dx is None:
+            along = torch.zeros_like(x)
+        else:
+            along = torch.ops.aten.native_batch_norm_backward(
+                dx, x, weight, None, None, mean, inverse, True, ctx.eps, [True, False, False]
+            )[0]
+        if dweight is None:
+            return along, None, None
+        # dγ · x̂ + dβ, as one multiple of x and one constant per channel.
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        scale = dweight * inverse
+        shift = -mean * scale if dbias is None else dbias - mean * scale
+        along = torch.addcmul(along, x, scale.to(x.dtype).view(shape))
+        return along + shift.to(x.dtype).view(shape), None, None
+
+
+class RepeatableBatchNorm(nn.Module):
+    """Takes the place of a batch norm that uses the statistics of its batch."""
+
+    def __init__(self, layer: nn.modules.batchnorm._BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps, self.recorder = layer.weight, layer.bias, layer.eps, Recorder()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = _BatchNorm.apply(x, self.weight, self.bias, self.eps, self.recorder)  # type: ignore[no-untyped-call]
+        result: Tensor = found[0]
+        return result
+
+
+class _Convolution(torch.autograd.Function):
+    """A convolution; `options` are stride, padding, dilation, whether transposed, output padding and groups."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, ...], recorder: Recorder) -> Tensor:
+        (y,) = recorder.once(lambda: (torch.convolution(x, weight, bias, *options),))
+        return y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, bias, ctx.options, _ = inputs
+        ctx.bias_sizes = None if bias is None else [*bias.shape]
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        needed = [*ctx.needs_input_grad[:3]]
+        found = torch.ops.aten.convolution_backward(above[0], x, weight, ctx.bias_sizes, *ctx.options, needed)
+        return *(gradient if wanted else None for gradient, wanted in zip(found, needed, strict=True)), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, *_: None) -> Tensor:
+        x, weight = ctx.saved_tensors
+        along = None if dweight is None else torch.convolution(x, dweight, dbias, *ctx.options)
+        if dx is None:
+            assert along is not None  # forward mode asks only where something changes
+            return along
+        own = torch.convolution(dx, weight, dbias if along is None else None, *ctx.options)
+        return own if along is None else own + along
+
+
+class RepeatableConvolution(nn.Module):
+    """Takes the place of a convolution that pads with zeros."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        super().__init__()
+        self.weight, self.bias, self.recorder = layer.weight, layer.bias, Recorder()
+        self._options = (layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias, device = self.weight, self.bias, x.device.type
+        if torch.is_autocast_enabled(device):  # a function of one's own is not cast
+            dtype = torch.get_autocast_dtype(device)
+            x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+        result: Tensor = _Convolution.apply(x, weight, bias, self._options, self.recorder)  # type: ignore[no-untyped-call]
+        return result
+
+
+class RepeatableDropout(nn.Module):
+    """Takes the place of a dropout."""
+
+    def __init__(self, layer: nn.Dropout) -> None:
+        super().__init__()
+        self._keep, self.recorder = 1 - layer.p, Recorder()
+
+    def forward(self, x: Tensor) -> Tensor:
+        def draw() -> tuple[Tensor]:
+            # Made from a shape and not from x, which belongs to a transform of torch.func that ends before the mask.
+            mask = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).bernoulli_(self._keep)
+            return (mask.div_(self._keep) if self._keep else mask,)
+
+        (mask,) = self.recorder.once(draw)
+        return x * mask
+
+
+_REPEATABLE = (RepeatableBatchNorm, RepeatableConvolution, RepeatableDropout)
+
+
+def replace_layers(module: nn.Module) -> None:
+    """Put the layers of this file into a convolutional model with batch norm or dropout; leave others alone.
+
+    Models that can be stacked take another way, so they keep the layers, and the bits, of torch.
+    """
+    layers = [*module.modules()]
+    if not any(isinstance(layer, nn.Conv2d) for layer in layers):
+        return
+    has_statistics = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers)
+    for parent in layers:
+        for name, layer in [*parent.named_children()]:
+            if not layer.training:
+                continue  # a layer in evaluation mode is meant to use the statistics it has
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                setattr(parent, name, RepeatableBatchNorm(layer))
+            elif type(layer) is nn.Dropout:
+                setattr(parent, name, RepeatableDropout(layer))
+            elif has_statistics and type(layer) is nn.Conv2d and _pads_with_zeros(layer):
+                setattr(parent, name, RepeatableConvolution(layer))
+
+
+def _pads_with_zeros(layer: nn.Conv2d) -> bool:
+    return layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+@contextlib.contextmanager
+def running(module: nn.Module, which: Pass) -> Iterator[None]:
+    """A context for one of two passes; there may be several second ones."""
+    recorders = _recorders(module)
+    for recorder in recorders:
+        recorder.begin(which)
+    try:
+        yield
+    finally:
+        for recorder in recorders:
+            recorder.mode = "only"
+
+
+def forget(module: nn.Module) -> None:
+    """Free what was recorded."""
+    for recorder in _recorders(module):
+        recorder.begin("only")
+
+
+def _recorders(module: nn.Module) -> list[Recorder]:
+    return [layer.recorder for layer in module.modules() if isinstance(layer, _REPEATABLE)]
