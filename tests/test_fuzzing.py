@@ -141,12 +141,13 @@ def test_every_command_is_drawn_with_light_options():
 
 
 def test_every_required_argument_of_a_public_function_has_a_usual_value():
-    assert arguments.unknown_parameters() == set()
+    missing = arguments.unknown_parameters()
+    assert not missing, f"add usual values of {missing} to tests/fuzzing/arguments.py"
 
 
 def test_a_short_run_finds_nothing(tmp_path):
-    counts = ["files:300", "settings:100", "folders:12"]
+    counts = ["files:200", "folders:8", "comparisons:8", "settings:60", "commands:10", "arguments:200"]
     command = [sys.executable, "-m", "tests.fuzzing", *counts, "--jobs", "1", "--limit", "120"]
     done = finished(command, 600, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "300 files, 100 settings, 12 folders: 0 findings" in done.stdout
+    assert "8 folders, 8 comparisons, 60 settings, 10 commands, 200 arguments: 0 findings" in done.stdout

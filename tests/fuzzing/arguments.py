@@ -70,7 +70,7 @@ _USUAL: dict[str, Callable[[], Any]] = {
     "rows": lambda: np.arange(9), "labels": lambda: np.arange(9) % 3, "targets": lambda: np.linspace(0, 1, 9),
     "classes": lambda: 3,
     "seed": lambda: 0, "layers": lambda: [[[0.5] * 2] * 3, [[0.25] * 3] * 3, [[1.0] * 3]], "value": lambda: 0.5,
-    "xp": lambda: "torch", "weights": lambda: None,
+    "xp": lambda: "torch", "weights": lambda: None, "number": lambda: 0,
     "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
 }  # fmt: skip
 _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {

@@ -56,11 +56,11 @@ def edited(document: Any, edits: Sequence[Edit]) -> Any:
             del parent[key]
         elif kind == "add" and isinstance(here, dict):
             here[values[0]] = values[1]
-        elif kind == "add" and isinstance(here, list):
+        elif kind == "add" and isinstance(here, list) and not isinstance(here, Pairs):
             here.append(values[1])
         elif kind == "wrap":
             parent[key] = [here] if values[0] == "list" else {"forged": here}
-        elif kind == "repeat" and isinstance(here, list):
+        elif kind == "repeat" and isinstance(here, list) and not isinstance(here, Pairs):
             parent[key] = here * values[0]
         elif kind == "repeat" and isinstance(here, dict):
             parent[key] = Pairs([*here.items(), *list(here.items())[:1]])

@@ -200,8 +200,8 @@ def judge(call: Command | Function, box: Box, watch: Watch) -> list[Fault]:
     before, pages = os.getcwd(), _pages(box)
     os.chdir(box.here)
     try:
-        with watch.on(box, call):
-            outcome = _run_function(call) if isinstance(call, Function) else _run_command(call)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, watch.on(box, call):
+            outcome = _run_function(call) if isinstance(call, Function) else _run_command(call, out, err)
         faults = [_escaped(outcome)] if isinstance(outcome, BaseException) else outcome
         faults += watch.faults
     finally:
@@ -228,11 +228,26 @@ def _run_function(call: Function) -> list[Fault] | BaseException:
     return []
 
 
-def _run_command(call: Command) -> list[Fault] | BaseException:
+def _run_command(call: Command, out_file: Any, err_file: Any) -> list[Fault] | BaseException:
     if call.is_process:
         return _run_process(call)
+    outcome = _in_this_process(call, out_file, err_file)
+    if isinstance(outcome, BaseException):
+        return outcome
+    code, noted = outcome
+    texts = []
+    for file in (out_file, err_file):
+        file.seek(0)
+        texts.append(file.read().decode(errors="backslashreplace"))
+    faults = [Fault("warning", f"{shown.message}"[:80], f"{shown.filename}:{shown.lineno}") for shown in noted]
+    return [*faults, *_judged_output(call, code or 0, *texts)]
+
+
+def _in_this_process(call: Command, out_file: Any, err_file: Any) -> tuple[Any, list[Any]] | BaseException:
+    """The exit code and the warnings, or what left the command; its streams are files, as a terminal would be."""
     out, err = (
-        io.TextIOWrapper(io.BytesIO(), encoding=call.encoding, errors=how) for how in ("strict", "backslashreplace")
+        io.TextIOWrapper(io.FileIO(file.fileno(), "w", closefd=False), encoding=call.encoding, errors=errors)
+        for file, errors in ((out_file, "strict"), (err_file, "backslashreplace"))
     )
     code: Any = 0
     try:
@@ -251,16 +266,13 @@ def _run_command(call: Command) -> list[Fault] | BaseException:
             try:
                 main()
             finally:
-                out.flush()
-                err.flush()
+                for stream in (sys.stdout, sys.stderr, out, err):  # the command may have put its own in their place
+                    stream.flush()
     except SystemExit as end:
         code = end.code
     except BaseException as error:
         return error
-    # The command may have changed the encoding, but not to one that is no part of UTF-8.
-    texts = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
-    faults = [Fault("warning", f"{shown.message}"[:80], f"{shown.filename}:{shown.lineno}") for shown in noted]
-    return [*faults, *_judged_output(call, code or 0, *texts)]
+    return code, noted
 
 
 def _run_process(call: Command) -> list[Fault]:
