@@ -58,6 +58,10 @@ Rescale = Annotated[
     bool,
     typer.Option(help="Also train with each loss scaled to the gradient of the baseline.", rich_help_panel=TRAININGS),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(help="Number of processes on this machine that searches and trainings are divided among.", min=1),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Folder for results and records; the same command resumes from it if interrupted.")
 ]
@@ -82,6 +86,7 @@ def compare_losses(
     config: Config = None,
     changes: Changes = None,
     device: SearchDevice = None,
+    jobs: Jobs = 1,
     executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
@@ -104,7 +109,7 @@ def compare_losses(
     chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": split_losses(losses or "", chosen), "seeds": seeds,
-        "search_seeds": search_seeds, "settings": settings, "folder": out,
+        "search_seeds": search_seeds, "settings": settings, "folder": out, "jobs": jobs,
     }  # fmt: skip
     with _stoppable(out) as listener:
         if rates is None:
@@ -133,6 +138,7 @@ def transfer_losses(
     config: Config = None,
     changes: Changes = None,
     device: SearchDevice = None,
+    jobs: Jobs = 1,
     executor: Executor = None,
     address: Address = None,
     workers: Workers = None,
@@ -155,7 +161,7 @@ def transfer_losses(
         found = transfer(
             target, losses=split_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
-            listener=listener,
+            listener=listener, jobs=jobs,
         )  # fmt: skip
     _show(found, out, as_json=as_json)
 

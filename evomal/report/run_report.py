@@ -23,8 +23,8 @@ from evomal.report.loss_table import ShownFormula, run_name, shown_formula
 from evomal.runs.reading import Run, Runs, RunState, read_runs
 from evomal.tasks.metrics import named_value
 from evomal.text import plural, shorten, value_text
-from evomal.verdict.contestants import SEARCHES
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
+from evomal.verdict.searches import SEARCHES
 
 LONGEST_ENTRY = 160  # characters
 _MOST_SENTENCES = 3

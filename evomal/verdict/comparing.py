@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evomal.checks import MOST_SEEDS, path_to, whole_number
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.display import SearchListener, with_display
-from evomal.runs.executors import worker_pool
+from evomal.runs.executors import ProcessPool, WorkerPool, worker_pool
 from evomal.settings import SearchSettings
 from evomal.tasks.metrics import difference_unit
 from evomal.tasks.task import Task, task_list
@@ -26,9 +28,9 @@ from evomal.verdict.contestants import (
     baseline_contestant,
     given_contestants,
     require_distinct_names,
-    searched_contestants,
 )
 from evomal.verdict.folder import TrainingLog
+from evomal.verdict.searches import searched_contestants
 from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.trials import ComparedTrial, Trials, final_recipe, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
@@ -36,6 +38,7 @@ from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
 
 EVALUATION_SEEDS = 1000
 """The first seed of final trainings: a search, whose seeds begin at 0, does not use them."""
+_MOST_JOBS = 1_024
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,31 @@ class Plan:
     folder: Path | None
     progress: bool
     listener: SearchListener | None
+    jobs: int = 1
+    pool: WorkerPool | None = None
+    """The workers, while the plan is running; None if this process does all the work."""
 
     @classmethod
     def of(
         cls, *, seeds: int = 5, search_seeds: int = 1, tune_lr: int = 0, rescale: bool = True, preset: str = "quick",
         settings: SearchSettings | None = None, folder: str | os.PathLike[str] | None = None, progress: bool = False,
-        listener: SearchListener | None = None, **changes: Any,
+        listener: SearchListener | None = None, jobs: int = 1, **changes: Any,
     ) -> "Plan":  # fmt: skip
         """The plan of the arguments of `compare`; InputError if one is not valid."""
         resolved = SearchSettings.given(settings, preset, changes)
         whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("search_seeds", search_seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("tune_lr", tune_lr, at_least=0, at_most=MOST_SEEDS)
+        whole_number("jobs", jobs, at_least=1, at_most=_MOST_JOBS)
+        if jobs > 1 and resolved.executor != "local":
+            raise InputError(f"jobs must be 1 with executor {resolved.executor}, which has workers, but got {jobs}")
         place = None if folder is None else path_to("folder", folder)
-        return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener)
+        return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener, jobs)
+
+    def at_rate(self, rate: float) -> "Plan":
+        """The plan at a learning rate, with a folder of its own."""
+        place = None if self.folder is None else self.folder / f"lr-{rate:g}"
+        return replace(self, settings=self.settings.with_changes(lr=float(rate)), folder=place)
 
     def judged(self, task: Task) -> Task:
         """The task with the metric of the settings, if they name one."""
@@ -75,20 +89,33 @@ class Plan:
         return range(EVALUATION_SEEDS, EVALUATION_SEEDS + self.seeds)
 
     @contextlib.contextmanager
-    def running(self, task: Task) -> Iterator["Plan"]:
-        """The plan with its listener, while threads are set and workers, if the settings ask for any, are there."""
+    def running(self) -> Iterator["Plan"]:
+        """The plan with its listener and workers, while threads are set."""
         with (
             with_display(self.progress, self.listener) as listener,
             thread_count(self.settings.threads),
-            worker_pool(self.settings, listener),
+            self._workers(listener) as pool,
         ):
-            yield replace(self, listener=listener)
+            yield replace(self, listener=listener, pool=pool)
+
+    def _workers(self, listener: SearchListener | None) -> contextlib.AbstractContextManager[WorkerPool | None]:
+        if self.jobs == 1:
+            return worker_pool(self.settings, listener)
+        threads = self.settings.threads or max(1, torch.get_num_threads() // self.jobs)
+        return ProcessPool(self.jobs, threads=threads, listener=listener)
 
     def search(self, methods: Sequence[str], source: Task | Sequence[Task], *, on: Task) -> list[Contestant]:
         """What the methods find on the source, for use on a task."""
+        (found,) = self.search_at([self], methods, source, on=on)
+        return found
+
+    def search_at(
+        self, plans: Sequence["Plan"], methods: Sequence[str], source: Task | Sequence[Task], *, on: Task
+    ) -> list[list[Contestant]]:
+        """What the methods find with the settings of each plan, and record in its folder."""
         return searched_contestants(
-            methods, source, self.settings, on=on, search_seeds=self.search_seeds, folder=self.folder,
-            listener=self.listener,
+            methods, source, [(plan.settings, plan.folder) for plan in plans], on=on, search_seeds=self.search_seeds,
+            pool=None if self.jobs == 1 else self.pool, listener=self.listener,
         )  # fmt: skip
 
     def announce(self, sentence: str) -> None:
@@ -111,6 +138,7 @@ def compare(
     folder: str | os.PathLike[str] | None = None,
     progress: bool = False,
     listener: SearchListener | None = None,
+    jobs: int = 1,
     **changes: Any,
 ) -> Comparison:
     """Train with the baseline, the given losses and the losses that methods find, and compare over the same seeds.
@@ -131,6 +159,8 @@ def compare(
         folder: Where to record searches and trainings; a comparison that was interrupted is resumed from there.
         progress: Whether to show a progress bar on standard error; without a terminal, one line per stage.
         listener: Called at every step of searches and trainings, instead of the progress bar.
+        jobs: The number of processes on this machine that searches and trainings are divided among, with the same
+            results. Unless the setting `threads` is given, they also divide the threads of this process.
         **changes: Settings that differ from the preset.
 
     Returns:
@@ -148,12 +178,12 @@ def compare(
     """
     plan = Plan.of(
         seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, preset=preset, settings=settings,
-        folder=folder, progress=progress, listener=listener, **changes,
+        folder=folder, progress=progress, listener=listener, jobs=jobs, **changes,
     )  # fmt: skip
     (task,) = task_list("task", [task])
     task = plan.judged(task)
     base, given = _given(task, losses, methods)
-    with plan.running(task) as plan:
+    with plan.running() as plan:
         return compare_contestants(task, base, [*given, *plan.search(methods, task, on=task)], plan)
 
 
@@ -178,8 +208,8 @@ def transfer(
         source: The task, or tasks, on which the methods search; None to compare given losses only.
         methods: Names of the methods that search on the source.
         search_seeds: The number of searches of each method.
-        **options: `seeds`, `tune_lr`, `rescale`, `preset`, `settings`, `folder`, `progress`, `listener` and settings
-            that differ from the preset, as for `compare`.
+        **options: `seeds`, `tune_lr`, `rescale`, `preset`, `settings`, `folder`, `progress`, `listener`, `jobs` and
+            settings that differ from the preset, as for `compare`.
 
     Returns:
         The comparison on the target task, and the fitness of each search on the source.
@@ -205,7 +235,7 @@ def transfer(
     methods = _method_list(methods) if sources else []
     to = plan.judged(to)
     base, others = _given(to, losses, methods, [_best_name(method) for method in methods if search_seeds > 1])
-    with plan.running(to) as plan:
+    with plan.running() as plan:
         found = plan.search(methods, source, on=to) if source is not None else []
         for one in found:
             others += [one, best_search(one)] if search_seeds > 1 else [one]
@@ -233,8 +263,8 @@ def rate_curve(
         methods: Names of methods. They search at the untuned learning rate, and their losses are used at every rate.
         search_each: Whether methods search at each learning rate instead, as in the paper.
         search_seeds: The number of searches of each method; more than one only with `search_each`.
-        **options: `seeds`, `preset`, `settings`, `folder`, `progress`, `listener` and settings that differ from the
-            preset, as for `compare`.
+        **options: `seeds`, `preset`, `settings`, `folder`, `progress`, `listener`, `jobs` and settings that differ
+            from the preset, as for `compare`.
 
     Returns:
         A comparison for each learning rate.
@@ -260,15 +290,13 @@ def rate_curve(
     task = plan.judged(task)
     base, given = _given(task, losses, methods)
     comparisons = {}
-    with plan.running(task) as plan:  # the same workers for all rates
-        found = [] if search_each else plan.search(methods, task, on=task)
-        for number, rate in enumerate(rates, 1):
-            plan.announce(f"learning rate {rate:g} ({number} of {len(rates)})")
-            place = None if plan.folder is None else plan.folder / f"lr-{rate:g}"
-            at_rate = replace(plan, settings=plan.settings.with_changes(lr=float(rate)), folder=place)
-            if search_each:
-                found = at_rate.search(methods, task, on=task)
-            comparisons[rate] = compare_contestants(task, base, [*given, *found], at_rate)
+    with plan.running() as plan:  # the same workers for all rates
+        plans = [plan.at_rate(rate) for rate in rates]
+        found = plan.search_at(plans if search_each else [plan], methods, task, on=task)
+        for number, (rate, at_rate) in enumerate(zip(rates, plans, strict=True)):
+            plan.announce(f"learning rate {rate:g} ({number + 1} of {len(rates)})")
+            searched = found[number] if search_each else found[0]
+            comparisons[rate] = compare_contestants(task, base, [*given, *searched], at_rate)
     return RateCurve(comparisons, search_each)
 
 
@@ -282,11 +310,8 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     """Compare contestants whose losses are there already."""
     (baseline,) = base.found
     everyone, tuning, higher = [base, *others], Tuning((), {}), task.metric.higher_is_better
-    with (
-        TrainingLog(plan.folder, log_description(task, plan.settings)) as log,
-        worker_pool(plan.settings, plan.listener) as pool,
-    ):
-        trials = Trials(task, plan.settings, log, pool, plan.listener)
+    with TrainingLog(plan.folder, log_description(task, plan.settings)) as log:
+        trials = Trials(task, plan.settings, log, plan.pool, plan.listener)
         trials.expect(_number_of_trials(everyone, others, plan))
         entries = _entries("plain", everyone, lambda loss: (trials.own_lr, 1.0), trials, plan)
         if plan.tune_lr:

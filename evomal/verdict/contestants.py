@@ -1,6 +1,5 @@
-"""The losses of a comparison: those that are given and those that methods find, each under a name of its own."""
+"""The losses of a comparison, each under a name of its own."""
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,19 +9,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from evomal.engine.resolve import loss_for_task, resolve_loss
+from evomal.engine.resolve import resolve_loss
 from evomal.engine.task_data import digest
 from evomal.errors import InputError
-from evomal.files import create_folder
 from evomal.losses import Loss
 from evomal.losses.catalogue import is_specified
 from evomal.losses.files import loss_document
-from evomal.methods import readable
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.runs.canonical import checksum
-from evomal.runs.display import SearchListener
-from evomal.runs.run_loop import search
-from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import short_repr
 
@@ -36,9 +30,6 @@ STRONG = {
     "regression": ("huber", "mae"),
 }
 """The rivals that a learned loss must beat besides the baseline."""
-
-SEARCHES = "searches"
-"""The folder of a comparison's searches, each in `METHOD-SEED` below it."""
 
 _LONGEST_OPTIONS = 40  # characters; a number is easier to read than longer options
 _MOST_NUMBERS = 4  # of a tensor
@@ -131,38 +122,6 @@ def given_contestants(
     modules = [loss.loss for one in everyone for loss in one.found]
     distinct = distinct_names([one.name for one in everyone], modules, taken=taken)
     return [replace(one, name=name) for one, name in zip(everyone, distinct, strict=True)][len(base) :]
-
-
-def searched_contestants(
-    methods: Sequence[str], source: Task | Sequence[Task], settings: SearchSettings, *, on: Task, search_seeds: int,
-    folder: Path | None = None, listener: SearchListener | None = None,
-) -> list[Contestant]:  # fmt: skip
-    """One contestant per method: the losses that its searches find on the source, for use `on` the compared task.
-
-    Each search is recorded in a folder of its own below `folder`, if there is one, and is announced to the listener.
-    """
-    number, total = itertools.count(1), len(methods) * search_seeds
-    contestants = []
-    for method in methods:
-        losses: list[ComparedLoss | None] = []
-        fitnesses: list[float | None] = []
-        for seed in range(search_seeds):
-            if listener is not None:
-                listener.announce(f"searching with {method}, seed {seed} (search {next(number)} of {total})")
-            place = None if folder is None else _search_folder(folder, f"{method}-{seed}")
-            best = search(source, method=method, seed=seed, settings=settings, folder=place, listener=listener).best
-            fitnesses.append(None if best is None else best.fitness)
-            losses.append(None)
-            if best is not None:
-                formula = readable(best.genome, best.weights)
-                losses[-1] = ComparedLoss.of(loss_for_task(best.loss(), on), formula)
-        contestants.append(Contestant(method, tuple(losses), tuple(fitnesses)))
-    return contestants
-
-
-def _search_folder(folder: Path, name: str) -> Path:
-    """The folder of a search below that of its comparison, which may be a stranger's and hold links."""
-    return create_folder(create_folder(folder / SEARCHES, follow_links=False) / name, follow_links=False)
 
 
 def require_distinct_names(names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,7 +107,8 @@ class Trials:
                 self._add(part, self._trainer.scores(part, passing(self._report)))
         elif missing and self._pool is not None:
             description = self._pool.prepare(TrialTrainer, self._task, settings=self._settings)
-            self._run_in(self._pool, _parts(missing, min(description["chunk"], _TRIALS_PER_JOB)))
+            share = math.ceil(len(missing) / self._pool.size)
+            self._run_in(self._pool, _parts(missing, min(description["chunk"], _TRIALS_PER_JOB, share)))
         return {trial: self._log[trial.key] for trial in trials}
 
     @functools.cached_property

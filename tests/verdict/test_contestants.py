@@ -15,8 +15,8 @@ from evomal.verdict.contestants import (
     baseline_contestant,
     given_contestant,
     given_contestants,
-    searched_contestants,
 )
+from evomal.verdict.searches import searched_contestants
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}
@@ -179,5 +179,5 @@ def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
     )
     raw = dataclasses.replace(other, units=None)
     for on, units in ((source, None), (other, None), (raw, source.units)):
-        (contestant,) = searched_contestants(["taylorglo"], source, settings, on=on, search_seeds=1)
+        ((contestant,),) = searched_contestants(["taylorglo"], source, [(settings, None)], on=on, search_seeds=1)
         assert contestant.losses[0].loss.units == units

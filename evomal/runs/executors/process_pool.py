@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from evomal.runs.executors.worker import Worker
 
 _RETRIES = 1  # of a job whose process died
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
+_NOTING = 5_000  # milliseconds until loky has noted a call, at most
 _ORPHANED = 1.0  # seconds between two looks at whether the parent is still there
 
 Results = list[tuple[int, Any]]
@@ -57,6 +58,8 @@ class ProcessPool:
         self._numbers = itertools.count()
         self._data: dict[int, tuple[int, Any]] = {}
         """The key of each object that the processes have, by its id; and the object, so that the id stays its own."""
+        self._calls: dict[Future[Any], tuple[int, list[Chunk]]] = {}
+        """What each process runs, and its place."""
         self._setup: _Setup | None = None
         self._description: dict[str, Any] = {}
         self._said: set[str] = set()
@@ -109,24 +112,21 @@ class ProcessPool:
         self, count: int, content: Callable[[Sequence[int]], bytes | None], *, chunk: int = 1
     ) -> Iterator[tuple[int, Any]]:
         """The index and the result of each job, whose pickled content a function gives."""
-        queue, missing = JobQueue(count, chunk=chunk, retries=_RETRIES), count
-        idle, calls = list(range(self.size)), dict[Future[Any], tuple[int, list[Chunk]]]()
-        try:
-            while missing:
-                while queue and idle:
-                    place, chunks = idle.pop(0), queue.take(count)  # one chunk, as a job may take an hour
-                    calls[self._submitted(place, content(jobs_in(chunks)))] = place, chunks
-                if self._listener is not None:
-                    self._listener.on_steps("evaluate", 0)  # may stop the work
-                for call in wait(calls, timeout=_TICK, return_when=FIRST_COMPLETED).done:
-                    place, chunks = calls.pop(call)
-                    idle.append(place)
-                    for result in self._results(call, place, chunks, queue):
-                        missing -= 1
-                        yield result
-        except BaseException:  # also where a caller stops taking results
+        if self._calls:  # of results that a caller stopped taking
             self._kill_all()
-            raise
+        queue, missing, idle = JobQueue(count, chunk=chunk, retries=_RETRIES), count, list(range(self.size))
+        while missing:
+            while queue and idle:
+                place, chunks = idle.pop(0), queue.take(count)  # one chunk, as a job may take an hour
+                self._calls[self._submitted(place, content(jobs_in(chunks)))] = place, chunks
+            if self._listener is not None:
+                self._listener.on_steps("evaluate", 0)  # may stop the work
+            for call in wait(self._calls, timeout=_TICK, return_when=FIRST_COMPLETED).done:
+                place, chunks = self._calls.pop(call)
+                idle.append(place)
+                for result in self._results(call, place, chunks, queue):
+                    missing -= 1
+                    yield result
 
     def _submitted(self, place: int, jobs: bytes | None) -> Future[Any]:
         """The result that the process at a place is going to have; a process is started where there is none."""
@@ -156,10 +156,17 @@ class ProcessPool:
         return list(queue.put_back(chunks, reason).items())
 
     def _kill_all(self) -> None:
-        for place in range(self.size):
-            self._kill(place)
+        with ThreadPoolExecutor(self.size) as threads:  # where a second Ctrl-C does not reach
+            list(threads.map(self._kill, range(self.size)))
+        self._calls.clear()
 
     def _kill(self, place: int) -> None:
+        for call in [call for call, (at, _) in self._calls.items() if at == place]:
+            # loky's own thread fails if it has not noted a call when its process is to be killed.
+            for _ in range(_NOTING):
+                if call.running() or call.done():
+                    break
+                time.sleep(0.001)
         executor, self._executors[place] = self._executors[place], None
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)

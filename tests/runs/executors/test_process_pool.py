@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ import torch
 from evomal.errors import InputError
 from evomal.methods import Failure
 from evomal.runs.executors.process_pool import ProcessPool
+from tests.processes import begun, is_alive
 
 SCRIPT = """
 import os, sys, time
@@ -68,21 +68,14 @@ class Listener:
     """Notes what is said."""
 
     def __init__(self):
-        self.said = []
+        self.said, self.is_stopping = [], False
 
     def on_steps(self, stage, steps):
-        pass
+        if self.is_stopping:
+            raise KeyboardInterrupt
 
     def say(self, sentence):
         self.said.append(sentence)
-
-
-def is_running(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return "zombie" not in Path(f"/proc/{process}/status").read_text()
 
 
 def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
@@ -101,6 +94,16 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
         assert dict(pool.run(["work"] * 3)) == dict.fromkeys(range(3), "second")
         with pytest.raises(InputError, match=r"^lr must be more than 0 but got 0$"):
             list(pool.run(["work", "refused"]))
+        assert dict(pool.run(["work"])) == {0: "second"}
+        listener.is_stopping = True
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(0.5)  # so that the pool is closed before other threads have noted the job
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                list(pool.run(["work"]))
+            pool.__exit__()
+        finally:
+            sys.setswitchinterval(usual)
 
 
 def test_what_cannot_be_sent_to_a_process_is_named():
@@ -110,14 +113,11 @@ def test_what_cannot_be_sent_to_a_process_is_named():
 
 def test_a_process_ends_with_the_program_and_a_script_needs_no_guard(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    program = subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True)
-    try:
+    with begun([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as program:
         process = int(program.stdout.readline())
-        assert is_running(process)
-    finally:
+        assert is_alive(process)
         program.kill()
-        program.communicate()
-    deadline = time.monotonic() + 60
-    while is_running(process):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        deadline = time.monotonic() + 60
+        while is_alive(process):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
