@@ -19,8 +19,8 @@ from evomal.randomness import generator
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.text import plural
-from evomal.verdict.comparing import EVALUATION_SEEDS
 from evomal.verdict.contestants import STRONG, Losses, given_contestants
+from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.words import schedule_words
 
 NOTHING_TRAINED = "nothing was trained in this run"

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from evomal.errors import InputError
-from evomal.verdict import compare, comparing, transfer
-from evomal.verdict.comparing import Plan
+from evomal.verdict import compare, plan, transfer
+from evomal.verdict.plan import Plan
 from tests.engine.populations import regression
 from tests.processes import begun
 from tests.searches import SHORT, commanded, dump_of
@@ -114,9 +114,9 @@ def test_the_threads_are_divided_among_the_processes_unless_they_are_given(monke
     asked = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    monkeypatch.setattr(comparing, "ProcessPool", lambda size, *, threads, listener: NoPool(asked, size, threads))
-    with Plan.of(jobs=jobs, threads=given).running() as plan:
-        assert plan.settings.threads == given  # not changed, so that a comparison can be resumed with other jobs
+    monkeypatch.setattr(plan, "ProcessPool", lambda size, *, threads, listener: NoPool(asked, size, threads))
+    with Plan.of(jobs=jobs, threads=given).running() as made:
+        assert made.settings.threads == given  # not changed, so that a comparison can be resumed with other jobs
     assert asked == [(jobs, expected)]
 
 

@@ -13,7 +13,8 @@ from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.task import Recipe
 from evomal.verdict import comparing, comparison, statistics
-from evomal.verdict.comparing import EVALUATION_SEEDS, compare, rate_curve, transfer
+from evomal.verdict.comparing import compare, rate_curve, transfer
+from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.tables import comparison_markdown, comparison_text
 from evomal.verdict.trials import TrialTrainer
 from evomal.verdict.tuning import gradient_norm, matching_factor, tried_rates
