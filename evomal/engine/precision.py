@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from evomal.checks import one_of
 from evomal.errors import InputError
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -14,8 +15,7 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 def check_precision(precision: str, device: torch.device) -> None:
     """Raise unless the precision is known and supported by the device."""
-    if precision not in get_args(Precision):
-        raise InputError(f"precision must be one of {', '.join(get_args(Precision))} but got {precision!r}")
+    one_of("precision", precision, get_args(Precision))
     if precision == "tf32" and device.type != "cuda":
         raise InputError(f"precision tf32 is a mode of CUDA devices, but the device is {device}")
 

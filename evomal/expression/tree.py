@@ -40,10 +40,14 @@ class Expression:
     tokens: tuple[str, ...]
 
     def __init__(self, tokens: Iterable[str]) -> None:
-        if not isinstance(tokens, Iterable):
-            raise InputError(f"the tokens of an expression must be a list of texts but got {short_repr(tokens)}")
-        object.__setattr__(self, "tokens", tuple(tokens))
-        prefix.check(self.tokens)
+        try:
+            object.__setattr__(self, "tokens", tuple(tokens))
+            prefix.check(self.tokens)
+        except InputError:
+            raise
+        except (TypeError, ValueError, RuntimeError):  # of a number, an array or a tensor
+            received = short_repr(tokens)
+            raise InputError(f"the tokens of an expression must be a list of texts but got {received}") from None
 
     @classmethod
     def parse(cls, source: str, *, fragment: bool = False) -> "Expression":

@@ -161,7 +161,7 @@ def _matrix(position: int, layer: Tensor | Sequence[Sequence[float]]) -> Tensor:
     else:
         try:
             tensor = torch.tensor(layer, dtype=torch.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise InputError(f"layer {position} must be a matrix of numbers: {error}") from None
     if tensor.dim() != 2 or not tensor.is_floating_point():
         raise InputError(f"layer {position} must be a matrix of numbers but has shape {tuple(tensor.shape)}")

@@ -50,11 +50,11 @@ class Metric:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(f"a metric must be a function of outputs and targets but got {self.function!r}")
+            raise InputError(f"a metric must be a function of outputs and targets but got {short_repr(self.function)}")
         if not isinstance(self.higher_is_better, bool):
-            raise InputError(f"higher_is_better must be True or False but got {self.higher_is_better!r}")
+            raise InputError(f"higher_is_better must be True or False but got {short_repr(self.higher_is_better)}")
         if not isinstance(self.name, str):
-            raise InputError(f"a metric's name must be a text but got {self.name!r}")
+            raise InputError(f"a metric's name must be a text but got {short_repr(self.name)}")
         if not self.name:
             object.__setattr__(self, "name", _name_of(self.function))
 

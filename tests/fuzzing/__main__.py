@@ -40,7 +40,14 @@ def main() -> int:
         findings, counts = [], Counter()
         for name, count in options.counts.items():
             done, found = campaign.run_campaign(
-                TARGETS[name](corpus), name, count, options.seed, options.jobs, sys.stdout.write, options.seconds
+                TARGETS[name](corpus),
+                name,
+                count,
+                options.seed,
+                options.jobs,
+                sys.stdout.write,
+                options.seconds,
+                options.only,
             )
             counts[name] += done
             findings += found
@@ -64,6 +71,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes (default: two)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the most for each kind")
     parser.add_argument("--limit", type=float, default=oracle.LIMIT, help="seconds that a call may take")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this text among their edits")
     parser.add_argument("--again", metavar="KIND:SEED:NUMBER", help="repeat one case")
     options = parser.parse_args()
     oracle.LIMIT = options.limit

@@ -31,7 +31,7 @@ _LEFT_OUT = {
     ),
 }
 """Public names that are not called, and why."""
-_FREE = ("progress", "listener", "report")
+_FREE = ("progress", "listener", "report", "fragment", "graphs", "keep_model", "channels_last")
 """Parameters that take an object of the caller's own: a truth value, or methods that are called."""
 
 

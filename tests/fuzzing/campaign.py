@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -109,10 +110,17 @@ def run_campaign(
     jobs: int,
     say: Callable[[str], None],
     seconds: float = float("inf"),
+    only: str = "",
 ) -> tuple[int, list[Finding]]:
-    """Run the cases until all are done or the time is over; how many were run, and the findings, each once."""
+    """Run the cases until all are done or the time is over; how many were run, and the findings, each once.
+
+    With `only`, just cases among whose edits the text occurs are counted and run.
+    """
     context = multiprocessing.get_context("fork")
-    numbers = iter(range(count))
+    matching = (
+        number for number in itertools.count() if only in repr(target.draw(random.Random(_case(name, seed, number))))
+    )
+    numbers = itertools.islice(matching if only else itertools.count(), count)
     deadline, done = time.monotonic() + seconds, 0
     findings: dict[Fault, Finding] = {}
     workers: dict[Any, Any] = {}
@@ -130,7 +138,7 @@ def run_campaign(
         number = next(numbers, None) if time.monotonic() < deadline else None
         at.pop(pipe, None)
         if number is not None:
-            at[pipe] = f"{name}:{seed}:{number}"
+            at[pipe] = _case(name, seed, number)
         with contextlib.suppress(BrokenPipeError):
             pipe.send(at.get(pipe))
 
@@ -158,6 +166,10 @@ def run_campaign(
                     note(Finding(case, fault, target.draw(random.Random(case)), "the process ended"))
                     begin()
     return done, list(findings.values())
+
+
+def _case(name: str, seed: int, number: int) -> str:
+    return f"{name}:{seed}:{number}"
 
 
 def _work(target: Target, pipe: Any, others: Sequence[Any]) -> None:
