@@ -1,5 +1,6 @@
 """The fuzzer sees faults of every kind, and a short run of it finds none; `make fuzz` runs it for minutes."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -38,6 +39,11 @@ def hang():
 
 def write_outside():
     Path("../../../../outside/victim.txt").write_text("changed")
+
+
+def open_without_following():
+    with contextlib.suppress(OSError):
+        os.open("link", os.O_WRONLY | os.O_NOFOLLOW)
 
 
 def run_text():
@@ -100,6 +106,8 @@ def test_what_is_right_is_no_fault(box):
     assert kinds(Command(("methods", "--json")), box) == {}
     assert kinds(Command(("runs", "missing")), box) == {}
     assert kinds(Function(lambda: refuse("a sentence"), "planted"), box) == {}
+    Path(box.here / "link").symlink_to(box.outside / "victim.txt")
+    assert kinds(Function(open_without_following, "planted"), box) == {}
     assert kinds(Function(lambda: Path("made.txt").write_text("inside"), "planted"), box) == {}
 
 

@@ -168,7 +168,7 @@ class Watch:
         if event == "open":
             path, _, flags = arguments
             if isinstance(path, str | bytes) and isinstance(flags, int) and flags & _WRITING:
-                return _written_outside(work, "open", path)
+                return _written_outside(work, "open", path, follow=not flags & os.O_NOFOLLOW)
         elif event in _CHANGES:
             named = [argument for argument in arguments[:2] if isinstance(argument, str | bytes)]
             faults = (_written_outside(work, event, path, follow=False) for path in named)

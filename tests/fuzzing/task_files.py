@@ -38,7 +38,6 @@ def interrupts(): raise KeyboardInterrupt
 def recurses(): return recurses()
 def nothing(): return None
 def needs_more(argument): return task_of()
-def prints(): print("\\x1b[2Jforged"); return task_of()
 def model_raises(): return task_of(raising)
 def model_exits(): return task_of(lambda: sys.exit(3))
 def model_is_none(): return task_of(lambda: None)
