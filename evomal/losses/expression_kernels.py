@@ -19,7 +19,7 @@ from evomal.losses.contract import is_eager
 
 _FEWEST_ELEMENTS = 1 << 16
 """Of outputs for kernels: with fewer, torch operations take about a millisecond, and compiling takes seconds."""
-_BLOCK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 20}
+_BLOCK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 21}
 """Of the smallest block: enough work for several threads, or to keep a GPU busy."""
 _BLOCKS = 32  # of a large batch, as a block takes several times its own memory
 _LANES = 16  # samples that a kernel on the CPU works on together
