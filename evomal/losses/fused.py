@@ -7,6 +7,7 @@ per sample; backward reads them once and writes their gradient.
 import functools
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -147,9 +148,12 @@ class _Fused(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
             return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], None, None, None
         (gradient,) = gradients
-        factors = slopes * (gradient if divisor is None else gradient / divisor)
-        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN.
-        factors = factors.masked_fill_(slopes == 0, 0)
+        scale = gradient if divisor is None else gradient / divisor
+        factors = slopes * scale
+        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN. One number on the CPU is
+        # read sooner than the mask is made, which counts with few classes.
+        if scale.is_cuda or scale.dim() or not math.isfinite(scale):
+            factors = factors.masked_fill_(slopes == 0, 0)
         return _backend(logits.device.type).gradient(logits, target, tops, logs, factors), None, None, None
 
 

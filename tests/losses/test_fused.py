@@ -205,3 +205,12 @@ def test_the_kernels_can_be_captured_in_a_cuda_graph():
     gradient.zero_()
     graph.replay()
     torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_batch_of_ignored_samples_has_no_gradient(reduction):
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    value = FocalLoss(reduction=reduction, ignore_index=2)(logits, torch.full((3,), 2))
+    (gradient,) = torch.autograd.grad(value.sum(), logits)
+    assert value.isnan().all() == (reduction == "mean")
+    assert torch.equal(gradient, torch.zeros(3, 5))
