@@ -7,7 +7,7 @@ import numba
 import pytest
 
 from evomal import compiled
-from evomal.compiled import kernel
+from evomal.compiled import inner, kernel
 
 
 def add_one(x):
@@ -120,3 +120,11 @@ def test_the_cache_of_another_user_is_not_read(folder, monkeypatch):
     monkeypatch.setattr(compiled, "__file__", "/")  # which belongs to the super-user
     with pytest.raises(PermissionError, match=r"entry\.nbi belongs to another user"):
         compiled._require_own(str(path))
+
+
+def test_an_inner_kernel_is_called_by_kernels_and_has_no_wrappers():
+    added = inner()(add_one)
+    twice = kernel()(lambda x: added(added(x)))
+    assert twice(1.0) == 3.0
+    assert added.targetoptions["no_cpython_wrapper"]
+    assert added.targetoptions["no_cfunc_wrapper"]

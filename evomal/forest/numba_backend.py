@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.compiled import exp_nonpositive, kernel, log_positive, tanh
+from evomal.compiled import exp_nonpositive, inner, kernel, log_positive, tanh
 from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
 from evomal.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs, operator_codes
 from evomal.threads import kernel_threads
@@ -43,7 +43,7 @@ _LOOPS: dict[str, Any] = {"fastmath": {"nsz"}, "error_model": "numpy"}
 _SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_model": "numpy"}
 
 
-@kernel()
+@inner()
 def _plan(nodes: Any, size: int, keep: bool, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
     """Write a tree's operators as steps, those that do not depend on f first: the number of those, and of all.
 
@@ -90,7 +90,7 @@ def _plan(nodes: Any, size: int, keep: bool, steps: Any, place: Any, slope: Any,
     return settled, count
 
 
-@kernel()
+@inner()
 def _terminal_row(code: int) -> int:
     if code == _PREDICTION:
         return _F_ROW
@@ -99,20 +99,20 @@ def _terminal_row(code: int) -> int:
     return _ONE_ROW if code == _ONE else _MINUS_ONE_ROW
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _sign(x: Any, one: Any) -> Any:
     zero = one - one
     return (one if x > zero else zero) - (one if x < zero else zero)
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _share_of_smaller(a: Any, b: Any, one: Any) -> Any:
     """a's share of the gradient of min(a, b); torch gives both arguments all of it where one is NaN."""
     half = one / (one + one)
     return half if a == b else (one - one if a > b else one)
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
     """The values of what does not depend on f."""
     one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
@@ -161,7 +161,7 @@ def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
                 values[out, s] = tanh(wa * values[a, s])
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -> None:
     """Values, and slopes along the seed: dual numbers."""
     one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
@@ -237,7 +237,7 @@ def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -
                 slopes[out, s] = (one - t * t) * (wa * slopes[da, s])
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope_pulls: Any, sums: Any, n: int) -> None:
     """From the root's down: the pull on every node's value and slope, and with them each edge's gradient.
 
@@ -322,7 +322,7 @@ def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope
             sums[k] += _edge_gradient(pulls, slope_pulls, k, values, b, slopes, db, n)
 
 
-@kernel(**_SUMS)
+@inner(**_SUMS)
 def _edge_gradient(
     pulls: Any, slope_pulls: Any, node: int, values: Any, row: int, slopes: Any, slope_row: int, n: int
 ) -> Any:
@@ -336,7 +336,7 @@ def _edge_gradient(
     return total
 
 
-@kernel()
+@inner()
 def _read(matrix: Any, start: int, live: int, block: Any) -> None:
     """Rows start to start + live as the columns of a block; columns left over repeat the last row.
 
@@ -349,7 +349,7 @@ def _read(matrix: Any, start: int, live: int, block: Any) -> None:
             block[k, r] = block[k, live - 1]
 
 
-@kernel()
+@inner()
 def _copy(block: Any, begin: int, row: Any, n: int) -> None:
     """The block's elements from `begin` on; a loop, as numba takes seconds to compile a slice's assignment."""
     elements = block.reshape(block.size)
@@ -357,7 +357,7 @@ def _copy(block: Any, begin: int, row: Any, n: int) -> None:
         row[s] = elements[begin + s]
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) -> None:
     """f of a block of outputs."""
     real = outputs.dtype.type
@@ -388,7 +388,7 @@ def _predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) 
                 predictions[k, r] = outputs[k, r]
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _through_link(link: int, predictions: Any, directions: Any, totals: Any) -> None:
     """Multiply by ∂f/∂outputs in place; it is symmetric, so this takes tangents forward and gradients back."""
     real = predictions.dtype.type
@@ -407,7 +407,7 @@ def _through_link(link: int, predictions: Any, directions: Any, totals: Any) -> 
                 directions[k, r] *= predictions[k, r] * (one - predictions[k, r])
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: Any) -> None:
     """The root's value and slope behind the activation."""
     if softplus:
@@ -427,7 +427,7 @@ def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: 
             gradients[s] = slopes[s]
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, live: int, pulls: Any, t: Any) -> None:
     """The pulls on the root's value and slope, for the sum of the slopes behind the activation of the live samples."""
     one = values.dtype.type(1)
@@ -445,7 +445,7 @@ def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, liv
                 pulls[s] = t[s] = zero
 
 
-@kernel()
+@inner()
 def _strips(rows: int, columns: int, width: int, dtype: Any) -> Any:
     """Rows for values and for slopes, the first ones filled, and room for a plan."""
     values, slopes = np.empty((rows, columns), dtype), np.empty((rows, columns), dtype)
@@ -455,7 +455,7 @@ def _strips(rows: int, columns: int, width: int, dtype: Any) -> Any:
     return values, slopes, steps, room
 
 
-@kernel()
+@inner()
 def _first_and_last(sizes: Any, units: int, share: int, shares: int) -> tuple[int, int]:
     """The range of (tree, unit) pairs that are one thread's share; a tree's cost grows with its size."""
     total = 0
@@ -555,7 +555,7 @@ def _mixed(
                 _sweep(steps[:count], weights[p], values, slopes, pulls, slope_pulls, sums[p, group], n)
 
 
-@kernel(**_LOOPS)
+@inner(**_LOOPS)
 def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, lr: float, step: int) -> None:
     """One step of Adam, its operations in torch's order."""
     real = outputs.dtype.type

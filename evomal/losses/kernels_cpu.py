@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.compiled import VECTORISABLE, exp_nonpositive, kernel
+from evomal.compiled import VECTORISABLE, exp_nonpositive, inner, kernel
 from evomal.losses.contract import compute_dtype
 from evomal.losses.fused import Coefficients, TargetLosses, blocks
 from evomal.threads import kernel_threads
@@ -18,7 +18,7 @@ _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.fl
 _ELEMENTS_PER_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
 
-@kernel(fastmath=VECTORISABLE)
+@inner(fastmath=VECTORISABLE)
 def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
     """Update the lanes with the largest values of row[start:stop]."""
     whole = (stop - start) // _LANES * _LANES
@@ -31,7 +31,7 @@ def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
         lanes[0] = lanes[0] if lanes[0] > row[j] else row[j]
 
 
-@kernel(fastmath=VECTORISABLE)
+@inner(fastmath=VECTORISABLE)
 def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> None:
     """Add exp(row[start:stop] − top) to the lanes."""
     whole = (stop - start) // _LANES * _LANES
@@ -42,7 +42,7 @@ def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> 
         lanes[0] += exp_nonpositive(row[j] - top)
 
 
-@kernel(fastmath=VECTORISABLE)
+@inner(fastmath=VECTORISABLE)
 def _others_of_few(row: Any, k: int) -> tuple[float, float]:
     """Like `_others` without lanes, which would take longer than reading a short row."""
     top = np.finfo(row.dtype).min
@@ -56,7 +56,7 @@ def _others_of_few(row: Any, k: int) -> tuple[float, float]:
     return float(top), total
 
 
-@kernel(fastmath=VECTORISABLE)
+@inner(fastmath=VECTORISABLE)
 def _others(row: Any, k: int, lanes: Any) -> tuple[float, float]:
     """The largest of a row without its element k, and the sum of exponentials of the differences to it."""
     if len(row) <= _LANES:
