@@ -9,7 +9,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,36 +54,36 @@ class Group:
     """Training and validation rows of another split, among the rows of both parts; None: the task's own split."""
 
 
-class StackLosses(Protocol):
-    """The losses of a stack, one per place."""
-
-    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
-        """Put these losses into the places; None where a place is unused."""
-
-    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""
-
-
-class TreeLosses:
-    """Expressions, computed by the kernels of a forest; others can be loaded into the same memory."""
+class StackLosses:
+    """The losses of a stack, one per place: expressions by the kernels of a forest, others by autograd."""
 
     def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
-        self._forest = forest
+        self._forest, self._modules = forest, ModuleLosses(forest.programs.device)
         self._weights = torch.ones(forest.count, forest.width, dtype=dtype, device=forest.programs.device)
+        self._has_trees = True
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Put these losses into the places; None where a place is unused. Expressions take the memory of the last."""
+        self._modules.load(losses)
+        self._has_trees = any(isinstance(loss, WeightedTree) for loss in losses)
         trees = [loss if isinstance(loss, WeightedTree) else WeightedTree(FILLER, None) for loss in losses]
         self._forest.replace([tree.expression for tree in trees])
         packed = self._forest.programs.packed([tree.edge_weights for tree in trees], dtype=self._weights.dtype)
         self._weights.copy_(packed)
 
     def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
-        return self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights)
+        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""
+        if self._has_trees:
+            dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
+            found = self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights)
+        else:
+            found = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
+        self._modules.write_gradients(outputs, targets, *found)
+        return found
 
 
 class ModuleLosses:
-    """Losses of any kind, by autograd; places that share one of evomal's own losses are computed together."""
+    """The modules among the losses; places that share one of evomal's own are computed together."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -101,8 +101,8 @@ class ModuleLosses:
             for part in parts:
                 self._batches.append((twin or module, torch.tensor(part, device=self._device), twin is not None))
 
-    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        losses, gradients = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
+    def write_gradients(self, outputs: Tensor, targets: Tensor, losses: Tensor, gradients: Tensor) -> None:
+        """Put the losses and gradients of the modules into their places."""
         per_group = len(outputs) // len(targets)
         for module, places, is_separable in self._batches:
             with torch.enable_grad():
@@ -119,7 +119,6 @@ class ModuleLosses:
                     values = value.detach().unsqueeze(0)
             losses.index_copy_(0, places, values.to(losses.dtype))
             gradients.index_copy_(0, places, found)
-        return losses, gradients
 
 
 def _of_samples(module: nn.Module) -> nn.Module | None:

@@ -16,7 +16,7 @@ from torch import nn
 from evomal.engine.looped import LoopedTrials
 from evomal.engine.resolve import loss_for_task
 from evomal.engine.scores import Fitness, diverged_fitness
-from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, ModuleLosses, StackLosses, TreeLosses, TrialStack
+from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, StackLosses, TrialStack
 from evomal.engine.training import TrainingSetup
 from evomal.engine.trial import Reached, Trial
 from evomal.forest import FILLER, Forest
@@ -137,26 +137,24 @@ class TrialRunner:
     def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
         """Returns the batches: the places of their trials, in groups of one seed and split.
 
-        Expressions and modules are apart, and so are other splits than the task's own, whose groups are evaluated on
-        different rows.
+        Other splits than the task's own are apart, as their groups are evaluated on different rows.
         """
-        groups: dict[tuple[bool, bool, int, int], list[int]] = {}
+        groups: dict[tuple[bool, int, int], list[int]] = {}
         for place, trial in enumerate(trials):
-            key = not isinstance(trial.loss, WeightedTree), trial.split != 0, trial.seed, trial.split
-            groups.setdefault(key, []).append(place)
+            groups.setdefault((trial.split != 0, trial.seed, trial.split), []).append(place)
         if not self._plan.is_stacked:
             return [list(groups.values())] if trials else []
         parts: list[list[list[int]]] = []
-        kind_before: tuple[bool, bool] | None = None
-        for (*kind, _, _), places in sorted(groups.items(), key=lambda entry: entry[0][:2]):
+        kind_before: bool | None = None
+        for (is_other_split, *_), places in sorted(groups.items(), key=lambda entry: entry[0][0]):
             for first in range(0, len(places), self._plan.chunk):
                 piece = places[first : first + self._plan.chunk]
-                together = [*parts[-1], piece] if parts and tuple(kind) == kind_before else []
+                together = [*parts[-1], piece] if parts and is_other_split is kind_before else []
                 if together and self._fits(together):
                     parts[-1] = together
                 else:
                     parts.append([piece])
-                kind_before = (kind[0], kind[1])
+                kind_before = is_other_split
         return parts
 
     def _fits(self, groups: Sequence[Sequence[int]]) -> bool:
@@ -183,17 +181,14 @@ class TrialRunner:
         return max(_FIRST_WIDTH, fitting_width(max(sizes, default=1)))
 
     def take_stack(self, trials: Sequence[Trial], *, groups: int, members: int) -> TrialStack:
-        """Returns a stack for trials that are all trees or all modules; `give_stack` makes it available again."""
-        setup, plan = self._setup, self._plan
-        is_tree, width = isinstance(trials[0].loss, WeightedTree), self._width(trials)
+        """Returns a stack for the trials; `give_stack` makes it available again."""
+        setup, plan, width = self._setup, self._plan, self._width(trials)
         key = (groups, members, width)
-        if is_tree and key in self._stacks:
+        if key in self._stacks and _are_trees(trials):
             return self._stacks.pop(key)
 
         def losses(places: int) -> StackLosses:
-            if not is_tree:
-                return ModuleLosses(setup.device)
-            return TreeLosses(self._forest([FILLER] * places, width=width), dtype=setup.dtype)
+            return StackLosses(self._forest([FILLER] * places, width=width), dtype=setup.dtype)
 
         return TrialStack(
             setup, losses, groups=groups, members=members, evaluated_rows=plan.evaluated_rows, is_random=plan.is_random
@@ -201,8 +196,12 @@ class TrialRunner:
 
     def give_stack(self, stack: TrialStack, trials: Sequence[Trial]) -> None:
         """Keep a stack of expressions for later trials where making another takes time, as a capture does."""
-        if self._setup.device.type == "cuda" and isinstance(trials[0].loss, WeightedTree):
+        if self._setup.device.type == "cuda" and _are_trees(trials):
             self._stacks[stack.groups, stack.members, self._width(trials)] = stack
+
+
+def _are_trees(trials: Sequence[Trial]) -> bool:
+    return all(isinstance(trial.loss, WeightedTree) for trial in trials)
 
 
 class StackedTrials:
