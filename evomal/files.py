@@ -93,7 +93,7 @@ def require_regular(path: Path, *, missing_ok: bool = False, follow_links: bool 
     """Raises InputError unless the path is a regular file; other errors of the system are the caller's to explain."""
     try:
         _require_regular(path, os.stat(path, follow_symlinks=follow_links))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if not missing_ok:
             raise MissingFileError(f"{path}: there is no such file") from None
 
@@ -156,7 +156,7 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
 
 def _explained(path: Path, error: OSError | ValueError, *, writable: bool) -> EvomalError:
     """Returns what to raise for an error of the system."""
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return MissingFileError(f"{path}: there is no such file")
     if getattr(error, "errno", None) == errno.ELOOP:
         return InputError(f"{path}: must be a regular file but is a link")

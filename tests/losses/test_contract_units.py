@@ -109,7 +109,7 @@ def test_what_a_file_may_say(keys, units, tmp_path):
     [
         ({"target_scale": 0}, "target_scale must be more than 0 but got 0"),
         ({"target_scale": "77"}, "target_scale must be a finite number, or one for each output, but got '77'"),
-        ({"target_mean": {}}, "target_mean must be a finite number, or one for each output, but got '{}'"),
+        ({"target_mean": {}}, "target_mean must be a finite number, or one for each output, but got {}"),
         ({"target_mean": 1, "task": "multilabel"}, "units are of regression targets, but this loss is for multilabel"),
         ({"target_mean": [1, 2], "target_scale": [1, 2, 3]}, "target_scale must have as many numbers as the mean, 2"),
     ],

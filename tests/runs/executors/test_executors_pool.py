@@ -374,7 +374,8 @@ def test_chunks_are_single_candidates_or_those_of_the_engine(mode, unit):
 
 
 def test_chunks_of_several_tasks_are_cut_where_each_of_them_is():
-    plans = [Plan("stacked", "", 6, 4, 0), Plan("stacked", "", 8, 6, 0), Plan("looped", "", 1, 1, 0)]
+    sizes = [("stacked", 6, 4), ("stacked", 8, 6), ("looped", 1, 1)]
+    plans = [Plan(mode, "", meta, training, 0, trial_chunk=9, evaluated_rows=9) for mode, meta, training in sizes]
     assert chunk_sizes(plans[:2], "cpu")["evaluate"] == 12
     assert chunk_sizes(plans[:2], "cpu")["optimise"] == 6
     assert chunk_sizes(plans, "cpu")["optimise"] == 1
