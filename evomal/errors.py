@@ -29,4 +29,4 @@ class UserCodeError(EvomalError):
 
 
 class StoppedError(EvomalError):
-    """A person stopped the work; the sentence says how to go on with it. Exit code 130."""
+    """A person stopped the work; the sentence says how to resume it. Exit code 130."""

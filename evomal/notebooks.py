@@ -4,7 +4,7 @@ import importlib
 
 
 class Displayed:
-    """A class whose objects notebooks display as HTML; `evomal.report.notebook` makes it."""
+    """A class whose objects notebooks display as HTML, which `evomal.report.notebook` makes."""
 
     __slots__ = ()
 

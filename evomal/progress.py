@@ -50,7 +50,7 @@ class StageBar:
         self._sentence = ""
 
     def expect(self, steps: int) -> None:
-        """Count so many more steps in the total; the first call shows the bar."""
+        """Add steps to the total; the first call shows the bar."""
         if not (self._console.is_interactive or self._console.is_jupyter):
             return
         if self._progress is None or self._row is None:
@@ -68,7 +68,7 @@ class StageBar:
         self._progress.update(self._row, total=(row.total or 0) + steps)
 
     def advance(self, steps: int) -> None:
-        """Count so many steps as done."""
+        """Count steps as done."""
         if self._progress is not None and self._row is not None:
             self._progress.advance(self._row, steps)
 

@@ -30,7 +30,7 @@ the threads wait for each other, which takes four to ten times as long as one th
 
 
 def suitable_threads(multiply_adds: int, *, device: str, most: int) -> int:
-    """Returns the number of threads for training steps with so many multiply-adds: one, or `most`.
+    """Returns the number of threads for training steps of this many multiply-adds: one, or `most`.
 
     One suffices if a device other than the CPU computes: the host only starts its kernels.
     """

@@ -26,7 +26,7 @@ class Units:
         scale: What the difference is divided by; more than 0.
 
     Raises:
-        InputError: A number is not finite, a scale is not positive, or there are more means than scales.
+        InputError: A number is not finite, a scale is not positive, or the numbers of means and scales differ.
 
     Example:
         >>> units = Units(mean=152.0, scale=77.0)

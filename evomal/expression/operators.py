@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EPSILON = 1e-7
-"""Keeps log and sqrt finite at zero (SPEC: log(|a| + ε), sqrt(|a| + ε))."""
+"""The ε of the protected log(|a| + ε) and sqrt(|a| + ε), which keeps them finite at zero."""
 
 # How tightly a written expression binds, from a sum to something that never needs brackets.
 SUM, PRODUCT, POWER, ATOM = range(4)

@@ -135,6 +135,7 @@ def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
 
 
 def exact_number(number: float) -> Any:
+    """Returns the number for SymPy: whole numbers and halves exactly, all others as floats."""
     if number.is_integer() and abs(number) < _EXACT_WHOLE:
         return sympy.Integer(int(number))
     return sympy.Rational(int(2 * number), 2) if abs(number) == 0.5 else sympy.Float(number)

@@ -100,7 +100,7 @@ def training_curves(
     return TrainingCurves(task.name, task.metric.name, schedule.steps, curves, tuple(sentences), schedule.milestones)
 
 
-_UNLIKE = 10.0  # a line whose range is so many times smaller would look flat beside another
+_UNLIKE = 10.0  # a line whose range is this many times smaller would look flat beside another
 
 
 @style.figure_style()

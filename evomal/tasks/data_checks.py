@@ -87,7 +87,7 @@ def checked_targets(targets: Any, kind: Kind, place: str) -> Tensor:
 
 
 def check_split(inputs: Tensor, targets: Tensor, kind: Kind, outputs: int, name: str) -> None:
-    """Raise unless the split has samples, one target for each, and targets that fit so many outputs."""
+    """Raise unless the split has samples, one target for each, and targets that fit the number of outputs."""
     if len(inputs) == 0:
         raise InputError(f"the {name} split must have at least one sample but is empty")
     if len(inputs) != len(targets):

@@ -18,6 +18,7 @@ from evomal.users_code import place_of_function, users_code
 
 Measure = Callable[[Tensor, Tensor], Any]
 POINTS = "points"
+"""The unit of differences of shares, such as error rates: percentage points."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
     Args:
         metric: None for the kind's default, a name such as "auroc" or "pinball:quantile=0.9", a `Metric`, or an object
             that is called as `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
-        kind: Of task.
+        kind: The kind of task.
 
     Raises:
         InputError: If there is no such metric for this kind, or a function comes without its direction.

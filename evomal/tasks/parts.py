@@ -89,11 +89,13 @@ def units_of(table: npt.NDArray[Any]) -> Units:
 
 
 def part_of(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Part:
+    """Return the arrays as tensors in single precision, class numbers as 64-bit integers."""
     target_dtype = torch.int64 if kind == "classification" else torch.float32
     return Part(torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets, dtype=target_dtype))
 
 
 def read_dataset(dataset: Dataset[Any], place: str, kind: Kind) -> Part:
+    """Read all pairs of a dataset into tensors and check them; `place` names the dataset in errors."""
     with users_code(f"the {place} dataset"):
         length = len(dataset) if isinstance(dataset, Sized) else 0
     if length == 0:

@@ -176,7 +176,8 @@ class Task:
             number: The number of the split, from 1 on; the same number gives the same rows.
 
         Returns:
-            The rows of the new training part and of the new validation part, numbered through the two present parts.
+            The rows of the new training part and of the new validation part, as numbers among the rows of the current
+            training part followed by those of the current validation part.
 
         Raises:
             InputError: If the rows of the two parts are not exchangeable.
@@ -267,7 +268,7 @@ class Task:
         split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
         hard = Hardships() if hardships is None else hardships
         if not isinstance(hard, Hardships):
-            raise InputError(f"hardships must be an evomal.tasks.Hardships but got a {type(hard).__name__}")
+            raise InputError(f"hardships must be an evomal.Hardships but got a {type(hard).__name__}")
         shared = shared_content(*(features[rows] for rows in (split.train, split.validation, split.test)))
         train_rows = hard.kept_rows(split.train, labels, seed=seed)
         outputs = int(targets.max()) + 1 if kind == "classification" else targets.shape[1]

@@ -193,6 +193,7 @@ def rate_curve(
     if methods and search_seeds != 1 and not search_each:
         raise InputError("several search seeds need a search at each learning rate: search_each")
     plan = Plan.of(search_seeds=search_seeds, rescale=False, **options)
+    (task,) = task_list("task", [task])
     task = plan.judged(task)
     base, given = _given(task, losses, methods)
     comparisons = {}

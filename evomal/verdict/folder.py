@@ -98,7 +98,7 @@ class TrainingLog:
         line = canonical([checksum(content), content]) + "\n"
         with open_foreign(self._path, writable=True, create=True) as file:
             if file.seek(0, os.SEEK_END) + len(line) > _LONGEST_LOG:
-                raise EvomalError(f"{self._path}: has at most {_LONGEST_LOG:,} bytes, and this one is full")
+                raise EvomalError(f"{self._path}: a log has at most {_LONGEST_LOG:,} bytes, and this one is full")
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())

@@ -15,6 +15,7 @@ from evomal.runs.results import Best
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import plural
 from evomal.verdict.contestants import ComparedLoss, Contestant
 
 SEARCHES = "searches"
@@ -99,7 +100,7 @@ def _run_in(
     found: dict[int, Best | None] = {}
     if searches:
         if listener is not None:
-            listener.announce(f"{len(searches)} searches in {pool.size} processes")
+            listener.announce(f"{plural(len(searches), 'search')} in {pool.size} processes")
         pool.prepare(SearchRunner, *source)
     for index, best in pool.run(searches):
         if isinstance(best, Failure):

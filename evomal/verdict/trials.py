@@ -1,4 +1,4 @@
-"""The trials of a comparison: each is run once, by the engine's trials, and logged."""
+"""The trials of a comparison: each is run once by the engine, and logged."""
 
 import dataclasses
 import functools

@@ -12,8 +12,6 @@ from evomal.tasks.metrics import POINTS
 from evomal.text import plural
 from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 
-"""The unit of differences of shares, such as error rates: percentage points."""
-
 Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
 _FEWEST_SCIENTIFIC = 7  # digits after the point, or zeros before it, from which an exponent is easier to read

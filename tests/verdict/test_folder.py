@@ -157,7 +157,7 @@ def test_a_log_that_evomal_wrote_is_read(tmp_path):
 def test_a_log_does_not_grow_beyond_what_can_be_read(tmp_path, monkeypatch):
     with TrainingLog(tmp_path, {}) as log:
         monkeypatch.setattr("evomal.verdict.folder._LONGEST_LOG", (tmp_path / "trainings.jsonl").stat().st_size)
-        with pytest.raises(EvomalError, match=r"trainings\.jsonl: has at most \d+ bytes, and this one is full"):
+        with pytest.raises(EvomalError, match=r"trainings\.jsonl: a log has at most \d+ bytes, and this one is full"):
             log.add([{"k": 1}], [score_from_dict(SCORE)])
     with TrainingLog(tmp_path, {}) as log:
         assert {"k": 1} not in log

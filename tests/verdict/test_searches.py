@@ -1,5 +1,7 @@
 """The searches of a comparison as jobs of a pool."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from evomal.errors import EvomalError
@@ -58,3 +60,12 @@ def test_a_search_whose_process_dies_again_is_named():
 def test_a_search_says_its_learning_rate_if_it_has_one_of_its_own():
     assert str(ComparedSearch("evomal", 3, SETTINGS, None)) == "evomal, seed 3"
     assert str(ComparedSearch("evomal", 3, SETTINGS.with_changes(lr=0.01), None)) == "evomal, seed 3, lr 0.01"
+
+
+def test_one_search_is_announced_in_the_singular():
+    said = []
+    searched_contestants(
+        ["taylorglo"], regression(), [(SETTINGS, None)], on=regression(), search_seeds=1, pool=Reversed(),
+        listener=SimpleNamespace(announce=said.append),
+    )  # fmt: skip
+    assert said[0] == "1 search in 2 processes"

@@ -66,3 +66,8 @@ def test_a_search_at_each_rate(tmp_path):
 def test_rates_are_checked(rates):
     with pytest.raises(InputError, match="rates must be"):
         rate_curve(regression(), rates=rates, losses=["mae"], **SMALL)
+
+
+def test_a_rate_curve_needs_a_task():
+    with pytest.raises(InputError, match=r"^task must be a Task or a list of tasks but got \['diabetes'\]$"):
+        rate_curve("diabetes", rates=[0.1], losses=["mae"], **SMALL)

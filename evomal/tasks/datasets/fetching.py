@@ -150,7 +150,7 @@ def fetch(
         The dataset's folder.
 
     Raises:
-        InputError: If there is no such dataset, a file cannot be had or stored, or a checksum is wrong.
+        InputError: If there is no such dataset, a file cannot be downloaded or stored, or a checksum is wrong.
     """
     dataset_named(name)
     home = data_folder(folder) / name

@@ -1,4 +1,4 @@
-"""What every model of the zoo shares: a representation, a head on it, and a start from an explicit generator."""
+"""What every model of the zoo shares: a representation, a head, and initial weights from an explicit generator."""
 
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
@@ -12,14 +12,14 @@ from evomal.errors import InputError
 class ZooModel(nn.Module):
     """`features`, whose output is the representation, then `head`, the last linear or 1×1 layer and what follows it.
 
-    Make one with `build` (or `make_model`): the constructor alone leaves torch's own start, drawn from the global
-    generator.
+    Make one with `build` (or `make_model`): the constructor alone leaves torch's own initial weights, drawn from the
+    global generator.
     """
 
     name: ClassVar[str]
-    start: ClassVar[Literal["xavier", "kaiming"]] = "kaiming"
+    initialisation: ClassVar[Literal["xavier", "kaiming"]] = "kaiming"
     smallest_image: ClassVar[int] = 1
-    """Pixels a side must have for anything to be left of the image after the last pooling."""
+    """The fewest pixels of a side, so that something is left of the image after the last pooling."""
 
     def __init__(self, features: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class ZooModel(nn.Module):
     def build(
         cls, input_shape: tuple[int, ...], outputs: int, *, generator: torch.Generator | None = None, **options: Any
     ) -> Self:
-        """The model on the CPU, its start drawn from the generator (seed 0 when none is given) and nothing else."""
+        """The model on the CPU, its weights drawn from the generator alone; seed 0 if none is given."""
         shape, width = _sizes(input_shape), _sizes((outputs,))
         if not shape:
             raise InputError(f"{cls.name}: an input shape is whole numbers of at least 1 but got {input_shape!r}")
@@ -52,9 +52,9 @@ class ZooModel(nn.Module):
         with torch.no_grad():
             for module in self.modules():
                 if isinstance(module, (nn.Linear, nn.Conv2d)):
-                    # Drawn where the generator lives: one seed is one start, whatever the model's device and precision.
+                    # Drawn where the generator lives: a seed gives the same weights on any device and in any precision.
                     drawn = torch.empty(module.weight.shape, dtype=torch.float32, device=generator.device)
-                    if self.start == "xavier":
+                    if self.initialisation == "xavier":
                         nn.init.xavier_uniform_(drawn, generator=generator)
                     else:
                         nn.init.kaiming_normal_(drawn, nonlinearity="relu", generator=generator)
@@ -99,7 +99,7 @@ def normalised(channels: int, filters: int, size: int = 3, *, stride: int = 1, b
 
 
 class GlobalAverage(nn.Module):
-    """One number a channel, whatever the image's size.
+    """One number per channel, whatever the image's size.
 
     A plain mean: the backward pass of torch's adaptive pooling is not deterministic on CUDA.
     """

@@ -53,9 +53,9 @@ MODELS: dict[str, NamedModel] = {row.name: row for row in _ROWS}
 def make_model(
     spec: str, input_shape: tuple[int, ...], outputs: int, *, generator: torch.Generator | None = None
 ) -> ZooModel:
-    """The model that `spec` names, "name" or "name:option=value,option=value", started from the generator alone.
+    """The model that `spec` names, "name" or "name:option=value,option=value".
 
-    Without a generator the start is that of seed 0.
+    Its weights are drawn from the generator alone, or from that of seed 0 if none is given.
     """
     given: Any = spec
     row = named("model", spec.partition(":")[0] if isinstance(given, str) else given, MODELS)

@@ -12,7 +12,7 @@ class Logistic(ZooModel):
     """A linear function of the flattened input, which is its own representation."""
 
     name = "logistic"
-    start = "xavier"
+    initialisation = "xavier"
 
     def __init__(self, input_shape: tuple[int, ...], outputs: int) -> None:
         super().__init__(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs))
@@ -25,7 +25,7 @@ class MultiLayerPerceptron(ZooModel):
     """Takes feature vectors and images alike: the input is flattened."""
 
     name = "mlp"
-    start = "xavier"
+    initialisation = "xavier"
 
     def __init__(self, input_shape: tuple[int, ...], outputs: int, *, hidden: int = 1000) -> None:
         if not 1 <= hidden <= WIDEST:
@@ -44,7 +44,7 @@ class LeNet5(ZooModel):
     """Two 5×5 convolutions without padding, each averaged by two, then 120 and 84 units; tanh throughout."""
 
     name = "lenet5"
-    start = "xavier"
+    initialisation = "xavier"
     smallest_image = 16
 
     def __init__(self, input_shape: tuple[int, ...], outputs: int) -> None:
