@@ -101,7 +101,7 @@ def whole_number(name: str, value: Any, *, at_least: int | None = None, at_most:
 LARGEST_SEED = 2**63 - 1
 """The largest whole number that a record can hold."""
 
-# What may be asked for. More would fill the memory, or is a slip of the hand.
+# The largest arguments that are accepted: more would fill the memory, or is a typing error.
 MOST_STEPS = 10**9
 MOST_SEEDS = 10_000
 MOST_POINTS = 10_001

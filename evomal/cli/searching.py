@@ -147,7 +147,8 @@ def search_losses(
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
     if os.path.exists(folder / RECORD_NAME):
-        raise InputError(f"{folder}: holds a run: resume it with `evomal resume {folder}`, or name another --out")
+        again = shlex.join(["evomal", "resume", str(folder)])
+        raise InputError(f"{folder}: holds a run: resume it with `{again}`, or name another --out")
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
 
 

@@ -89,7 +89,7 @@ def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: i
         except UndefinedLimitError:
             form = normal_form(tokens, weights)
         shown = _in_sympy(form, lambda number: _rounded_number(number, digits))
-        # log(|−1| + ε) is ε, not 0: where the limit is free of f, ε is all that the loss has to learn by.
+        # log(|−1| + ε) is ε, not 0: where the limit does not depend on f, all of the gradient comes from ε.
         if PREDICTION in tokens and PREDICTION_SYMBOL not in shown.free_symbols:
             shown = _in_sympy(normal_form(tokens, weights), lambda number: _rounded_number(number, digits))
     except OutOfRangeError:

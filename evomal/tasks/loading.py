@@ -114,6 +114,8 @@ def load_task(
     given: Any = model
     if not isinstance(given, str | None):
         raise InputError(f"model must be the name of a model but got {short_repr(given)}")
+    if not isinstance(hardships, Hardships | None):
+        raise InputError(f"hardships must be an evomal.Hardships but got a {type(hardships).__name__}")
     spec = row.models[0] if model == "paper" else model or row.default
     info = DATASETS[name]
     factory = _factory(spec, info.shape, info.classes or 1)

@@ -18,7 +18,7 @@ from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.trials import ComparedTrial, Trials
 
 TUNING_SEEDS = range(2000, 2002)
-"""The seeds of each learning rate that is tried; neither a search nor a final training has them."""
+"""The seeds of each learning rate that is tried; neither a search nor a final training uses them."""
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # each of two learning rates is at an end
 _BATCHES = 8

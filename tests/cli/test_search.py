@@ -16,7 +16,7 @@ SHORT = [
 
 
 def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa: F811
-    folder = tmp_path / "mine"
+    folder = tmp_path / "my run"
     code, out, err = run("search", "diabetes", "--out", folder, *SHORT)
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()] == [
@@ -31,7 +31,7 @@ def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa
     assert f"{folder}: complete, 2 generations" in out
     code, _, err = run("search", "diabetes", "--out", folder, *SHORT)
     assert code == 2
-    assert "holds a run: resume it with `evomal resume" in err
+    assert f"holds a run: resume it with `evomal resume '{folder}'`, or name another --out" in err
 
 
 def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monkeypatch):  # noqa: F811

@@ -82,6 +82,11 @@ def test_bad_names(name, model, sentence):
     assert sentence in str(caught.value)
 
 
+def test_hardships_are_checked_before_files_are_read(tmp_path):
+    with pytest.raises(InputError, match=r"^hardships must be an evomal\.Hardships but got a dict$"):
+        load_task("mnist", data=tmp_path, hardships={"label_noise": 0.3})
+
+
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(InputError, match="evomal data fetch mnist"):
         load_task("mnist", "logistic", data=tmp_path)
