@@ -1,6 +1,6 @@
 """Any list of trials of one task, run as few stacks or one after the other, with results at several horizons.
 
-What a trial comes to depends on itself alone: on a CPU it has the same bits alone, among others and in another order
+The result of a trial depends on the trial alone: on a CPU it has the same bits alone, among others and in another order
 (as far as `evomal.reproducible` can arrange it), on CUDA with the setting `deterministic`.
 """
 
@@ -29,12 +29,12 @@ _STEPS_BETWEEN_PACKINGS = 250
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
 
 Choose = Callable[[int, Sequence[Fitness]], Sequence[int]]
-"""From a horizon and the fitness of every trial that reached it to the places, among those, of the trials to go on."""
+"""From a horizon and the fitness of every trial that reached it to the places, among those, of the trials to keep."""
 
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """How trials of a task are run: decided by rule and recorded, since it may change the last bits on CUDA."""
+    """How trials of a task are run; it follows from the task's `Plan`, which is recorded."""
 
     is_stacked: bool
     chunk: int
@@ -46,19 +46,21 @@ class TrialPlan:
     evaluated_rows: int = 1024
     is_random: bool = False
     """Whether the model draws random numbers, so that only trials of one seed can be stacked."""
+    activation: str = "identity"
+    """The output activation that the forest applies to every expression."""
 
 
 class TrialBatch(Protocol):
     """Trials that advance together."""
 
     def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
-        """Train until that number of steps is done, and return what each trial has come to.
+        """Train until that number of steps is done, and return the result of each trial.
 
-        `is_last`: nothing needs to be kept for further steps. `test`: evaluate on the test split, too.
+        `is_last`: nothing needs to be kept for further steps. `test`: also evaluate on the test split.
         """
 
     def keep(self, places: Sequence[int]) -> None:
-        """Go on with some of the trials only."""
+        """Continue with only some of the trials."""
 
 
 class TrialRunner:
@@ -83,14 +85,14 @@ class TrialRunner:
         self, trials: Sequence[Trial], *, horizons: Sequence[int], choose: Choose | None = None, test: bool = False,
         report: StepsDone | None = None,
     ) -> list[list[Reached]]:  # fmt: skip
-        """Train, and return for each trial what it had come to at every horizon that it reached.
+        """Train, and return the result of each trial at every horizon that it reached.
 
         Args:
             trials: The trials, in any order.
             horizons: Numbers of steps at which the trials are compared, increasing.
-            choose: Called at every horizon but the last, says which trials go on; None: all.
+            choose: Called at every horizon but the last, returns which trials continue; None: all.
             test: Whether to evaluate on the test split at the last horizon.
-            report: Called with numbers of steps of single trials.
+            report: Called with the number of steps done since the last call, of all trials together.
         """
         prepared = [dataclasses.replace(trial, loss=self._prepared(trial.loss)) for trial in trials]
         parts = self._parts(prepared)
@@ -117,10 +119,10 @@ class TrialRunner:
                 continue
             open_places = [place for places, _ in running for place in places]
             chosen = choose(horizon, [results[place][-1].fitness for place in open_places])
-            going_on = {open_places[index] for index in chosen}
+            continuing = {open_places[index] for index in chosen}
             kept = []
             for places, batch in running:
-                own = [index for index, place in enumerate(places) if place in going_on]
+                own = [index for index, place in enumerate(places) if place in continuing]
                 if own and len(own) < len(places):
                     batch.keep(own)
                 if own:
@@ -132,12 +134,12 @@ class TrialRunner:
         if isinstance(loss, WeightedTree):
             return loss
         module = loss_for_task(loss, self._setup.task)
-        return tree_of(module) or module.to(self._setup.device)
+        return tree_of(module, self._plan.activation) or module.to(self._setup.device)
 
     def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
         """Returns the batches: the places of their trials, in groups of one seed and split.
 
-        Other splits than the task's own are apart, as their groups are evaluated on different rows.
+        Groups of other splits than the task's own form their own batches, as they are evaluated on different rows.
         """
         groups: dict[tuple[bool, int, int], list[int]] = {}
         for place, trial in enumerate(trials):
@@ -145,16 +147,16 @@ class TrialRunner:
         if not self._plan.is_stacked:
             return [list(groups.values())] if trials else []
         parts: list[list[list[int]]] = []
-        kind_before: bool | None = None
+        was_other_split: bool | None = None
         for (is_other_split, *_), places in sorted(groups.items(), key=lambda entry: entry[0][0]):
             for first in range(0, len(places), self._plan.chunk):
                 piece = places[first : first + self._plan.chunk]
-                together = [*parts[-1], piece] if parts and is_other_split is kind_before else []
+                together = [*parts[-1], piece] if parts and is_other_split is was_other_split else []
                 if together and self._fits(together):
                     parts[-1] = together
                 else:
                     parts.append([piece])
-                kind_before = is_other_split
+                was_other_split = is_other_split
         return parts
 
     def _fits(self, groups: Sequence[Sequence[int]]) -> bool:
@@ -214,7 +216,7 @@ class StackedTrials:
         self._places = [[next(numbers) for _ in group] for group in groups]
         """The places in the batch of the members of each group of the stack."""
         self._order = [*itertools.chain(*self._places)]
-        """The places in the batch of the trials that go on, in order."""
+        """The places in the batch of the trials that continue, in order."""
         self._ended: dict[int, Fitness] = {}
         self._stack.start([_group(trials, self._stack.setup) for trials in groups])
         self._is_whole = True
@@ -238,8 +240,8 @@ class StackedTrials:
 
     def keep(self, places: Sequence[int]) -> None:
         self._order = [self._order[index] for index in places]
-        going_on = set(self._order)
-        self._keep([[place for place in own if place in going_on] for own in self._places])
+        continuing = set(self._order)
+        self._keep([[place for place in own if place in continuing] for own in self._places])
 
     def _fitnesses(self) -> list[list[Fitness]]:
         return self._stack.fitnesses() if self._places else []
@@ -279,11 +281,14 @@ def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
     return Group(trials[0].seed, members, (train, validation))
 
 
-def tree_of(loss: nn.Module) -> WeightedTree | None:
-    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own."""
+def tree_of(loss: nn.Module, activation: str = "identity") -> WeightedTree | None:
+    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own.
+
+    `activation`: what a forest will apply to the expression; a loss with another one cannot be computed by it.
+    """
     if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
         return None
     if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
         return None
     found = loss.tree()
-    return found if found is not None and found.activation == "identity" else None
+    return found if found is not None and found.activation == activation else None

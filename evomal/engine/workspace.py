@@ -37,7 +37,7 @@ class Workspace:
 
     @property
     def meta_chunk(self) -> int:
-        """How many candidates are optimised together."""
+        """Number of candidates that are optimised together."""
         return min(plan.meta_chunk for plan in self._plans)
 
     def optimiser(self, expressions: Sequence[Expression]) -> TreeWeights:
@@ -80,11 +80,12 @@ class Workspace:
                 is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
                 step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded,
                 evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
+                activation=self._settings.activation,
             )  # fmt: skip
-            self._runners[index, of_population] = TrialRunner(self.training_setup(index), trial_plan, data.forest)
+            self._runners[index, of_population] = TrialRunner(self._training_setup(index), trial_plan, data.forest)
         return self._runners[index, of_population]
 
-    def training_setup(self, index: int) -> TrainingSetup:
+    def _training_setup(self, index: int) -> TrainingSetup:
         """Returns what all trainings of one task have in common."""
         settings, data = self._settings, self._tasks[index]
         return TrainingSetup(

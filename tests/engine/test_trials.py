@@ -190,11 +190,23 @@ def test_weights_that_differ_by_seed_and_are_not_trained_belong_to_the_seed():
         assert score.test == pytest.approx(alone.test, rel=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_known_losses_are_trained_without_the_output_activation_of_a_search(mode):
+    losses = [CATALOGUE[name](kind="regression") for name in ("mse", "mae")]
+    plain, softplus = (
+        engine(regression(), training_steps=20, population_mode=mode, activation=activation).evaluate_losses(losses)
+        for activation in ("identity", "softplus")
+    )
+    assert [fitness.value for fitness in softplus] == pytest.approx([fitness.value for fitness in plain], rel=1e-5)
+
+
 def test_a_loss_with_options_of_its_own_is_not_taken_for_its_expression():
     assert tree_of(CATALOGUE["mse"](kind="regression")) is not None
     assert tree_of(CATALOGUE["mse"](kind="regression", reduction="sum")) is None
     assert tree_of(ExpressionLoss("mul(y, f)", weight=[1.0, 2.0])) is None
     assert tree_of(ExpressionLoss("mul(y, f)", activation="softplus")) is None
+    assert tree_of(ExpressionLoss("mul(y, f)", activation="softplus"), "softplus") is not None
+    assert tree_of(CATALOGUE["mse"](kind="regression"), "softplus") is None
     assert tree_of(Odd()) is None
 
 
