@@ -35,9 +35,10 @@ class Engine:
     """The three stages of a generation: optimise weights, screen, train and evaluate.
 
     The result of a candidate depends on the seed, the settings and the candidate. Looped on a CPU this is exact: other
-    candidates, their order and earlier calls change no bit. Stacked, the last bits depend on the number of candidates,
-    and chaotic training may amplify them. CUDA graphs, initial weights and buffers are kept from call to call, so one
-    engine serves a whole search.
+    candidates, their order and earlier calls change no bit. Stacked, the last bits of optimised weights depend on the
+    number of candidates, as do those of trainings on CUDA unless `deterministic` is set, and chaotic training may
+    amplify them. CUDA graphs, initial weights and buffers are kept from call to call, so one engine serves a whole
+    search.
 
     Args:
         tasks: One task, or several of one kind.
@@ -73,7 +74,7 @@ class Engine:
         recipes = [self._recipe(task) for task in self.tasks]
         self._most_threads = torch.get_num_threads()
         self.threads = self.settings.threads or self._most_threads
-        """By which a generation's candidates are computed."""
+        """Number of threads for the candidates of a generation."""
         with self._context():
             self._data = [
                 TaskData(task, recipe, self.settings, seed=seed, device=self.device)
@@ -254,7 +255,7 @@ class Engine:
             yield
 
     def _suitable_threads(self, members: Sequence[int]) -> int:
-        """The number of threads by which so many models of each task are trained at once."""
+        """Returns the number of threads for training that many models of each task at once."""
         if self.settings.threads is not None:
             return self.settings.threads
         work = max(data.multiply_adds * count for data, count in zip(self._data, members, strict=True))

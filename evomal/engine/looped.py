@@ -1,4 +1,4 @@
-"""Trials one after the other, for models that are better not stacked."""
+"""Trials that are run one after the other, for models that are not stacked."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a model allows, found by a trial on a few samples, and the plan that follows from it."""
+"""What a model allows, found by running it on a few samples, and the plan that follows from it."""
 
 import copy
 import warnings
@@ -36,7 +36,7 @@ class Capabilities:
     updates_buffers: bool
     """Whether a training pass changes buffers, as batch norm does."""
     has_convolutions: bool
-    """Whether it has convolutions, for which other ways are fast."""
+    """Whether it has convolutions, for which other methods are fast."""
     activations: int
     """Outputs of all its layers per sample: what a backward pass keeps."""
 
@@ -149,7 +149,7 @@ _EVALUATED_NUMBERS = 2**22
 """Layer outputs of one model in a forward pass of an evaluation. The rows of a pass depend on the model alone, as the
 bits of a product may depend on its number of rows."""
 _STACKED_PARAMETERS = {"cuda": 8_000_000, "cpu": 200_000}
-"""Above, a model's own arithmetic fills the device, and stacking only multiplies memory traffic."""
+"""Above that, a model's own arithmetic fills the device, and stacking only multiplies memory traffic."""
 _STACKED_CONVOLUTION_PARAMETERS = {"cuda": 200_000, "cpu": 0}
 """`vmap` makes a grouped convolution of stacked weights: faster for LeNet-5 on a GPU, slower for anything larger."""
 

@@ -41,7 +41,8 @@ class Screening:
         descended = forest.descended(self._outputs, self._targets, packed, steps=steps, lr=lr)
         before = self._cost(self._outputs)
         finite = torch.isfinite(descended).all(2).all(1).tolist()
-        costs = [self._cost(outputs) if whole else math.inf for outputs, whole in zip(descended, finite, strict=True)]
+        pairs = zip(descended, finite, strict=True)
+        costs = [self._cost(outputs) if is_finite else math.inf for outputs, is_finite in pairs]
         return [before - cost if math.isfinite(cost) else -math.inf for cost in costs]
 
     def _cost(self, outputs: Tensor) -> float:

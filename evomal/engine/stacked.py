@@ -63,7 +63,7 @@ class StackLosses:
         self._has_trees = True
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
-        """Put these losses into the places; None where a place is unused. Expressions take the memory of the last."""
+        """Load a loss into each place, None into unused ones. Expressions are copied to where the last ones were."""
         self._modules.load(losses)
         self._has_trees = any(isinstance(loss, WeightedTree) for loss in losses)
         trees = [loss if isinstance(loss, WeightedTree) else WeightedTree(FILLER, None) for loss in losses]
@@ -83,20 +83,21 @@ class StackLosses:
 
 
 class ModuleLosses:
-    """The modules among the losses; places that share one of evomal's own are computed together."""
+    """The losses of a stack that are modules, by autograd; places that share one of evomal's own are one batch."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._batches: list[tuple[nn.Module, Tensor, bool]] = []
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Load the modules among these losses, one loss per place."""
         places: dict[int, tuple[nn.Module, list[int]]] = {}
         for place, loss in enumerate(losses):
             if isinstance(loss, nn.Module):
                 places.setdefault(id(loss), (loss, []))[1].append(place)
         self._batches = []
         for module, own in places.values():
-            twin = _of_samples(module)
+            twin = _without_reduction(module)
             parts = [own] if twin is not None else [[place] for place in own]
             for part in parts:
                 self._batches.append((twin or module, torch.tensor(part, device=self._device), twin is not None))
@@ -121,8 +122,8 @@ class ModuleLosses:
             gradients.index_copy_(0, places, found)
 
 
-def _of_samples(module: nn.Module) -> nn.Module | None:
-    """Returns the loss without its reduction, if a batch costs the mean of what its samples do, else None."""
+def _without_reduction(module: nn.Module) -> nn.Module | None:
+    """Returns the loss without its reduction, if it is the mean over the samples of a batch, else None."""
     if not isinstance(module, Loss) or module.reduction != "mean":
         return None
     if module.weight is not None or (module.kind != "regression" and module.ignore_index >= 0):
@@ -203,7 +204,7 @@ class TrialStack:
         orders = {}
         for name, gradient in zip(self._parameters, gradients, strict=True):
             order = [dim for _, dim in sorted((-stride, dim) for dim, stride in enumerate(gradient.stride()))]
-            if order[0] == 0:  # members stay apart
+            if order[0] == 0:  # each member must be one piece of memory
                 orders[name] = order
         return orders
 
@@ -251,7 +252,7 @@ class TrialStack:
         return [value for row in rows for value in [*row, *[filling] * (self.members - len(row))]]
 
     def keep(self, chosen: Sequence[Sequence[int]]) -> None:
-        """Go on with some members of each group only; the others cost nothing from now on."""
+        """Continue with only some members of each group; the others cost nothing from now on."""
         kept = [place for place, members in enumerate(chosen) if members]
         groups = []
         for place in kept:

@@ -24,7 +24,7 @@ from evomal.tasks.batches import Batches
 from evomal.tasks.task import Recipe, Task
 from evomal.users_code import users_code
 
-_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond are drawn again in each generation
+_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond that are drawn again in each generation
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
 
 
@@ -93,7 +93,7 @@ class TaskData:
         self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
         check_outputs(task, self.capabilities.outputs)
         self.multiply_adds = self._multiply_adds()
-        """Of a training step."""
+        """Multiply-adds of a training step."""
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
         self._activation = settings.activation
 

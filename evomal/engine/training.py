@@ -79,7 +79,7 @@ class Training:
         self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
         self.loss = torch.zeros((), dtype=dtype, device=device)
         """The training loss of the last batch."""
-        self._sum = torch.zeros_like(self.loss)  # of all losses: once one was not finite, neither is it
+        self._sum = torch.zeros_like(self.loss)  # of all losses: not finite once one of them was not
         self._lr, self.steps_done, self._diverged = setup.recipe.lr, 0, ""
         generators = (self._augmenting,) if task.augmentation else ()
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
@@ -161,7 +161,7 @@ class Training:
         return Snapshot(tensors, optimizer, generators, self._lr, self.steps_done, self._diverged)
 
     def restore(self, snapshot: "Snapshot") -> None:
-        """Go on from a snapshot of this training, in the same memory where there is any."""
+        """Continue from a snapshot of this training; tensors that exist already keep their memory."""
         with torch.no_grad():
             for value, saved in zip([*self._state().values(), self._sum], snapshot.tensors, strict=True):
                 value.copy_(saved)
@@ -270,8 +270,8 @@ def train(
 ) -> Score | list[Score]:
     """Train a task's model with a loss, and evaluate it once on the test split.
 
-    The caller's random state is left as it was. On a CPU one thread trains a small model, all of torch's a
-    large one; the caller's number of threads is restored.
+    The caller's random state is left as it was. On a CPU a small model is trained by one thread, a large one by all
+    threads that torch may use; the caller's number of threads is restored.
 
     Args:
         task: The task, or several tasks, which are trained one after the other.
@@ -337,8 +337,8 @@ def train(
         ):
             training = Training(setup, criterion)
             with thread_count(training.suitable_threads()):
-                told = None if report is None else passing(report)
-                score = _train_and_score(training, curve_points, test=test, progress=progress, report=told)
+                reported = None if report is None else passing(report)
+                score = _train_and_score(training, curve_points, test=test, progress=progress, report=reported)
         if keep_model and not score.diverged:
             score = dataclasses.replace(score, model=training.model.eval())
         scores.append(score)

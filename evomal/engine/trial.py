@@ -1,4 +1,4 @@
-"""One training of a task's model, and what it came to."""
+"""One training of a task's model, and its result."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a trial had come to after some steps."""
+    """The result of a trial after some steps."""
 
     fitness: Fitness
     tested: tuple[Tensor, Tensor] | None = None

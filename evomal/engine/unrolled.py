@@ -1,4 +1,4 @@
-"""The same gradient through several inner steps: the adjoint of SGD with momentum and weight decay.
+"""The meta-gradient through several inner steps: the adjoint of SGD with momentum and weight decay.
 
 A step is G = ∇_θ M_φ(θ) + λθ, b' = μb + G, θ' = θ − α·(G + μb' under Nesterov, else b'). Backwards, each step costs
 one Jacobian-vector product, for its share of dL/dφ, and one Hessian-vector product, for the adjoint of θ.

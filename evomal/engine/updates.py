@@ -48,7 +48,7 @@ class StackedOptimizer(ABC):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the parameters by their `grad`, which is left changed."""
+        """Update the parameters by their `grad`, which is overwritten."""
         if self._is_fused:
             self._update_fused()
             return
@@ -70,7 +70,7 @@ class StackedOptimizer(ABC):
 
 
 class StackedSGD(StackedOptimizer):
-    """SGD with momentum, by Nesterov's rule where the recipe says so."""
+    """SGD with momentum, with Nesterov momentum if the recipe says so."""
 
     buffers = 1
 

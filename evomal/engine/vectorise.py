@@ -13,8 +13,8 @@ from evomal.randomness import derived_seed, reseed_torch
 class Masks:
     """Seeds torch's global generators before each forward pass of a model with dropout.
 
-    Inside a captured CUDA graph nothing can be seeded, so there only the start of a step is; draws within the step then
-    have a fixed order. To be used inside `isolated_torch`, which restores the generators.
+    Inside a captured CUDA graph nothing can be seeded, so there only the start of a step is seeded; draws within the
+    step then have a fixed order. To be used inside `isolated_torch`, which restores the generators.
     """
 
     def __init__(self, *, enabled: bool, captured: bool, device: torch.device, seed: int, purpose: str) -> None:

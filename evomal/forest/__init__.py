@@ -1,4 +1,4 @@
-"""Many expressions as one piece of work."""
+"""Many expressions that are evaluated and differentiated together."""
 
 from evomal.forest.forest import Forest
 from evomal.forest.programs import FILLER, Link, Programs

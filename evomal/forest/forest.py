@@ -62,9 +62,9 @@ class Forest:
         return self.programs.width
 
     def replace(self, expressions: Sequence[Expression]) -> None:
-        """Other expressions in the places of these, in the same memory, so that a captured CUDA graph sees them.
+        """Replace the expressions in the same memory, so that a captured CUDA graph sees the new ones.
 
-        Fewer leave places over, which a filler takes.
+        If there are fewer, the places left are filled up.
         """
         if len(expressions) > self.count:
             raise InputError(f"a forest of {self.count} expressions has no room for {len(expressions)}")
@@ -116,7 +116,7 @@ class Forest:
         return found.mul_(mean_scale(self.kind, outputs))
 
     def descended(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, steps: int, lr: float) -> Tensor:
-        """`[P, B, K]`: the outputs after so many steps of Adam on the loss."""
+        """`[P, B, K]`: the outputs after `steps` steps of Adam on the loss."""
         dense = self._checked(outputs, targets, weights)
         softplus = self.activation == "softplus"
         backend = self._backend_for(outputs)
@@ -187,7 +187,7 @@ class Forest:
             if device == "cpu":
                 name = "numba"
             else:
-                # Triton's kernels are of single precision.
+                # The Triton kernels compute in single precision.
                 compiled = device == "cuda" and outputs.dtype == torch.float32 and has_triton()
                 name = "triton" if compiled else "torch"
         return importlib.import_module(f"evomal.forest.{name}_backend")
@@ -204,4 +204,5 @@ def _checked_backend(name: str, device: torch.device) -> str:
 
 
 def has_triton() -> bool:
+    """Whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None

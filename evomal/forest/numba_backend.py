@@ -1,7 +1,7 @@
 """A forest on the CPU, by numba: every tree becomes a list of steps, each a vector loop over a strip of elements.
 
 A block of samples lies output by output, `[K, samples]`, so that sums over the outputs run in vector registers too. Its
-elements are worked off in strips short enough for the cache. A strip's rows hold the values of nodes before they are
+elements are processed in strips short enough for the cache. A strip's rows hold the values of nodes before they are
 multiplied by their weights; what does not depend on f is computed first, in a descent once for all its steps.
 """
 
@@ -22,7 +22,7 @@ _STRIP = 640  # elements: some tens of rows of them fit the first or second cach
 _SWEPT_STRIP = 320  # where every node keeps four rows
 _LANES = 16  # a block's samples are filled up to a multiple, which leaves vector loops no remainder
 _GROUPS = 16  # sums of the mixed gradient kept apart, so that their order is the same for any number of threads
-_WORK_A_THREAD = 1 << 18  # nodes times elements: two tenths of a millisecond, twice what handing it over costs
+_WORK_PER_THREAD = 1 << 18  # nodes times elements: two tenths of a millisecond, twice what handing it over costs
 
 _ADD, _SUB, _MUL, _AQ, _MIN, _MAX, _SIGN, _SQUARE, _ABS, _LOG, _SQRT, _ = operator_codes(
     "numba", "add", "sub", "mul", "aq", "min", "max", "sign", "square", "abs", "log", "sqrt", "tanh"
@@ -47,8 +47,8 @@ _SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_mode
 def _plan(nodes: Any, size: int, keep: bool, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
     """Write a tree's operators as steps, those that do not depend on f first: the number of those, and of all.
 
-    With `keep` every node has a row of its own. Otherwise two rows a level do, as of the nodes at one depth only two,
-    the arguments of one operator, are ever needed together; what a descent keeps for all its steps stays apart.
+    With `keep` every node has a row of its own. Otherwise every level has two rows, as of the nodes at one depth only
+    two, the arguments of one operator, are ever needed together; what a descent keeps for all its steps stays apart.
     """
     deepest = depth[0] = 0
     for i in range(size):
@@ -279,10 +279,10 @@ def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope
                 pulls[j, s], slope_pulls[j, s] = v * q + t * (g_ab * dy), t * q
                 pulls[k, s], slope_pulls[k, s] = v * g_b + t * (g_ab * dx + g_bb * dy), t * g_b
         elif operator in (_MIN, _MAX):
-            one_or_minus = one if operator == _MIN else -one
+            direction = one if operator == _MIN else -one
             for s in range(n):
                 v, t = w * pulls[i, s], w * slope_pulls[i, s]
-                x, y = one_or_minus * wa * values[a, s], one_or_minus * wb * values[b, s]
+                x, y = direction * wa * values[a, s], direction * wb * values[b, s]
                 of_x, of_y = _share_of_smaller(x, y, one), _share_of_smaller(y, x, one)
                 pulls[j, s], slope_pulls[j, s] = of_x * v, of_x * t
                 pulls[k, s], slope_pulls[k, s] = of_y * v, of_y * t
@@ -476,7 +476,7 @@ def _gradients(
     nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
     samples: int, losses: Any, gradients: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
-    """Fill in one thread's share of losses [P, B] and gradients [P, B, K], by blocks of so many samples."""
+    """Fill in one thread's share of losses [P, B] and gradients [P, B, K], in blocks of `samples` samples."""
     width, (_, batch, classes) = nodes.shape[1], targets.shape
     elements, blocks = classes * samples, -(-batch // samples)
     values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
@@ -620,7 +620,7 @@ def gradients(
     losses = weights.new_empty(programs.count, targets.shape[-2])
     result = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape[-2:])
+    samples = _samples_per_block(*targets.shape[-2:])
     _in_shares(_gradients, (*arrays, int(link), softplus, samples, losses.numpy(), result.numpy()), arrays, 1)
     return losses, result
 
@@ -631,7 +631,7 @@ def mixed(
 ) -> Tensor:  # fmt: skip
     """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape[-2:])
+    samples = _samples_per_block(*targets.shape[-2:])
     groups = max(1, min(_GROUPS, -(-targets.shape[-2] // samples)))
     sums = np.zeros((programs.count, groups, programs.width))
     directions = tangents.detach().contiguous().numpy()
@@ -643,10 +643,10 @@ def descended(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *,
     softplus: bool, steps: int, lr: float, scale: float,
 ) -> Tensor:  # fmt: skip
-    """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
+    """[P, B, K]: the outputs after `steps` steps of Adam on scale · the sum of the losses."""
     result = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_a_block(*targets.shape[-2:])
+    samples = _samples_per_block(*targets.shape[-2:])
     numbers = (steps, float(lr), float(scale))
     _in_shares(_descended, (*arrays, int(link), softplus, samples, *numbers, result.numpy()), arrays, steps)
     return result
@@ -659,7 +659,7 @@ def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tenso
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
 
-def _samples_a_block(batch: int, classes: int) -> int:
+def _samples_per_block(batch: int, classes: int) -> int:
     """About a strip's worth of samples, in whole vectors, and alike for all blocks."""
     fitting = max(_LANES, _STRIP // classes // _LANES * _LANES)
     blocks = max(1, -(-batch // fitting))
@@ -672,7 +672,7 @@ def _in_shares(function: Any, arguments: Sequence[Any], arrays: Sequence[Any], p
     if targets.size == 0:
         return
     work = int(sizes.sum()) * targets[0].size * passes
-    shares = max(1, min(torch.get_num_threads(), work // _WORK_A_THREAD))
+    shares = max(1, min(torch.get_num_threads(), work // _WORK_PER_THREAD))
     running = [
         kernel_threads().submit(functools.partial(function, *arguments, share, shares)) for share in range(1, shares)
     ]

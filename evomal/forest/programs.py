@@ -44,14 +44,14 @@ class Link(IntEnum):
         return cls.SIGMOID if kind == "multilabel" or outputs == 1 else cls.SOFTMAX
 
     def predictions(self, outputs: Tensor) -> Tensor:
-        """f of the raw outputs, whose last dimension are a sample's."""
+        """f of the raw outputs, whose last dimension is that of a sample's outputs."""
         if self is Link.SOFTMAX:
             return outputs.softmax(-1)
         return outputs.sigmoid() if self is Link.SIGMOID else outputs
 
 
 def dense_targets(targets: Tensor, link: Link, outputs: int, dtype: torch.dtype) -> Tensor:
-    """Targets as `[B, K]` for so many outputs: class indices become one-hot. Nothing waits for the device.
+    """Targets as `[B, K]` for K outputs: class indices become one-hot. Nothing waits for the device.
 
     Class probabilities are refused: their loss is an expectation over the classes, not the formula at y = q.
     """
@@ -161,5 +161,5 @@ class Programs:
 
 
 def fitting_width(size: int) -> int:
-    """The smallest power of two, at least 16, that holds so many nodes."""
+    """The smallest power of two, at least 16, that holds `size` nodes."""
     return max(_SMALLEST_WIDTH, 1 << (size - 1).bit_length())

@@ -1,4 +1,4 @@
-"""A forest by plain torch operations, tree by tree: what the compiled backends are held against."""
+"""A forest by plain torch operations, tree by tree: the reference for the compiled backends."""
 
 from collections.abc import Iterator
 
@@ -49,7 +49,7 @@ def descended(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *,
     softplus: bool, steps: int, lr: float, scale: float,
 ) -> Tensor:  # fmt: skip
-    """[P, B, K]: the outputs after so many steps of Adam on scale · the sum of the losses."""
+    """[P, B, K]: the outputs after `steps` steps of Adam on scale · the sum of the losses."""
     variable = outputs.detach().expand(programs.count, *targets.shape[-2:]).clone().requires_grad_()
     optimizer = torch.optim.Adam([variable], lr=lr)
     for _ in range(steps):

@@ -43,7 +43,7 @@ _WIDEST_TILED_ROW = {"gradients": 1024, "mixed": 128}
 WIDEST_DESCENT = 16384
 """Most outputs of a sample that `descended` takes: one program holds them all, from the first step to the last."""
 _MOST_WARPS = 16
-_ELEMENTS_A_WARP = 128  # of a row wider than a tile
+_ELEMENTS_PER_WARP = 128  # of a row wider than a tile
 _NODES_SUMMED_AT_ONCE = tl.constexpr(16)
 
 _BETA1, _BETA2, _STABILISER = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
@@ -440,7 +440,7 @@ def gradients(
     samples, count = outputs.shape[-2:]
     shape = (programs.count, samples, count)
     if count > _WIDEST_TILED_ROW["gradients"]:
-        f = _linked(outputs, link)
+        f = link.predictions(outputs)
         values, slopes = gradients(
             programs, weights, _as_single_outputs(f), _as_single_outputs(targets), Link.IDENTITY, softplus=softplus
         )
@@ -475,14 +475,14 @@ def mixed(
     _check_precision(weights, outputs, targets, tangents)
     samples, count = outputs.shape[-2:]
     if count > _WIDEST_TILED_ROW["mixed"]:
-        f = _linked(outputs, link)
+        f = link.predictions(outputs)
         along = _as_single_outputs(_pulled_through(link, f, tangents))
         singles = _as_single_outputs(f), _as_single_outputs(targets)
         return mixed(programs, weights, *singles, along, Link.IDENTITY, softplus=softplus)
     rows, columns, warps = _tile(count, MIXED_TILING)
     tiles = triton.cdiv(samples, rows)
     room = 2 * programs.width * rows * columns + _stack_room(programs.width, rows * columns)
-    # As many programs a tree as there is scratch memory for; each adds up the tiles it serves.
+    # As many programs per tree as there is scratch memory for; each adds up the tiles it serves.
     groups = max(1, min(tiles, _most_programs(room) // programs.count))
     launched = min(programs.count * groups, _most_programs(room))
     partial = outputs.new_empty(programs.count, groups, programs.width)
@@ -508,11 +508,11 @@ def descended(
     lr: float,
     scale: float,
 ) -> Tensor:
-    """`[P, B, K]`: the outputs after so many steps of Adam on scale · values.sum(), all in one launch."""
+    """`[P, B, K]`: the outputs after `steps` steps of Adam on scale · values.sum(), all in one launch."""
     _check_precision(weights, outputs, targets)
     samples, count = outputs.shape[-2:]
     if count > WIDEST_DESCENT:
-        raise InputError(f"a descent takes at most {WIDEST_DESCENT} outputs a sample but got {count}")
+        raise InputError(f"a descent takes at most {WIDEST_DESCENT} outputs per sample but got {count}")
     rows, columns, warps = _tile(count, DESCENT_TILING)
     tiles = triton.cdiv(samples, rows)
     room = _stack_room(programs.width, rows * columns)
@@ -543,12 +543,6 @@ def _on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
     return torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
 
 
-def _linked(outputs: Tensor, link: Link) -> Tensor:
-    if link is Link.SOFTMAX:
-        return outputs.softmax(-1)
-    return outputs.sigmoid() if link is Link.SIGMOID else outputs
-
-
 def _pulled_through(link: Link, f: Tensor, vectors: Tensor) -> Tensor:
     """The link's Jacobian, symmetric for each link, times a vector for every sample."""
     if link is Link.SOFTMAX:
@@ -569,12 +563,12 @@ def _tree_stride(outputs: Tensor) -> int:
 def _tile(count: int, tiling: Tiling) -> tuple[int, int, int]:
     """Rows and columns of a tile, both powers of two, and its warps."""
     columns = int(triton.next_power_of_2(count))
-    warps = max(tiling.warps, min(_MOST_WARPS, columns // _ELEMENTS_A_WARP))
+    warps = max(tiling.warps, min(_MOST_WARPS, columns // _ELEMENTS_PER_WARP))
     return max(1, tiling.elements // columns), columns, warps
 
 
 def _stack_room(width: int, tile: int) -> int:
-    """Numbers of a stack of dual numbers: as deep as a tree is high, or has terminals in so many nodes."""
+    """Numbers of a stack of dual numbers: as deep as the highest tree, or as the terminals of `width` nodes."""
     return 2 * (min(MAX_HEIGHT, width // 2) + 1) * tile
 
 

@@ -61,7 +61,7 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     # A kernel cannot raise: a target out of bounds costs NaN.
     loss = tl.where(within, loss, float("nan"))
     slope = tl.where(within, slope, float("nan"))
-    # A NaN in an ignored row must not get through, so it is chosen away, not multiplied.
+    # Selected, not multiplied by 0: a NaN in an ignored row must not get through.
     tl.store(losses + row, tl.where(ignored, 0.0, share * loss))
     tl.store(slopes + row, tl.where(ignored, 0.0, share * slope))
     tl.store(tops + row, base)

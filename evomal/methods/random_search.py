@@ -23,7 +23,7 @@ class RandomSearch(Strategy):
 
     def __init__(self, context: SearchContext, seeds: Sequence[Expression] = ()) -> None:
         if seeds:
-            raise InputError("random search draws every tree anew, so it cannot be seeded with losses")
+            raise InputError("random search draws every tree, so it cannot begin with losses")
         super().__init__(population=context.settings.population, generations=context.settings.generations)
         self._settings, self._seed = context.settings, context.seed
 

@@ -1,4 +1,4 @@
-"""What a strategy does: it is asked for the candidates of a generation, then told what became of them."""
+"""What a strategy does: `ask` returns the candidates of a generation, `tell` takes their results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from evomal.methods.candidates import Candidate, proposed
 class Strategy(ABC):
     """Proposes a fixed number of generations of equal size.
 
-    The proposals depend only on the arguments of the strategy and on what it was told: a new strategy that is told the
-    candidates of a record continues where the record ends.
+    The proposals depend only on the arguments of the strategy and on the results given to `tell`: a new strategy that
+    gets the candidates of a record continues where the record ends.
     """
 
     def __init__(self, *, population: int, generations: int) -> None:
         self.population, self.generations = population, generations
         self.generation = 0
-        """The number of generations that were told."""
+        """The number of generations whose results are known."""
         self._asked: list[Candidate] | None = None
 
     @property
@@ -34,9 +34,9 @@ class Strategy(ABC):
     def ask(self) -> list[Candidate]:
         """The next generation; `tell` must follow before the next call."""
         if self.finished:
-            raise EvomalError(f"the search is finished: all {self.generations} generations have been told")
+            raise EvomalError(f"the search is finished: all {self.generations} generations are done")
         if self._asked is not None:
-            raise EvomalError(f"generation {self.generation} has been asked already and must be told first")
+            raise EvomalError(f"`ask` was called twice for generation {self.generation}: `tell` must be called first")
         self._asked = [
             replace(candidate, generation=self.generation, index=index)
             for index, candidate in enumerate(self._propose())
@@ -44,11 +44,13 @@ class Strategy(ABC):
         return list(self._asked)
 
     def tell(self, candidates: Sequence[Candidate]) -> None:
-        """Take in the candidates that were asked last, in order, each with its state."""
+        """Take in the candidates that `ask` returned last, in order, each with its state."""
         if self._asked is None:
-            raise EvomalError(f"generation {self.generation} must be asked before it is told")
+            raise EvomalError(f"`tell` was called before `ask` for generation {self.generation}")
         if len(candidates) != len(self._asked):
-            raise InputError(f"told candidates must be {len(self._asked)}, as many as asked, but got {len(candidates)}")
+            raise InputError(
+                f"`tell` must get the {len(self._asked)} candidates that `ask` returned but got {len(candidates)}"
+            )
         self._learn(list(candidates))
         self._asked = None
         self.generation += 1
@@ -73,7 +75,7 @@ class FixedForm(Strategy):
 
     @property
     def finished(self) -> bool:
-        """Whether all generations have been told, or one of them failed: the next would fail in the same way."""
+        """Whether all generations are done, or one of them failed: the next would fail in the same way."""
         return self._has_failed or super().finished
 
     @property

@@ -50,7 +50,7 @@ class CmaSearch(Strategy):
 
 
 def finite_values(fitnesses: Sequence[float]) -> list[float]:
-    """Fitness as CMA-ES is told it: a candidate without fitness ranks behind the worst that has one.
+    """Fitness for CMA-ES: a candidate without fitness ranks behind the worst that has one.
 
     Only ranks move the distribution, so the distance does not matter; but cmaes keeps the values and subtracts them
     from each other, which would turn infinite ones into NaN.

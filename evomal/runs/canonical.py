@@ -20,7 +20,7 @@ def canonical(value: Any) -> str:
 
 
 def parsed(text: str) -> Any:
-    """What a text of canonical JSON says; NaN, keys that stand twice and brackets without end are refused."""
+    """The value of a JSON text; NaN, keys that occur twice and brackets nested too deeply are refused."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except RecursionError:
@@ -43,7 +43,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        raise InputError("a key stands twice in one object")
+        raise InputError("a key occurs twice in one object")
     return result
 
 
@@ -127,7 +127,7 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _require_text_keys(value: Any) -> None:
-    """JSON would turn other keys into texts in silence, and two of them into one."""
+    """Raise an error for other keys: JSON would silently turn them into texts, and could make two of them equal."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):

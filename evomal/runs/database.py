@@ -36,7 +36,7 @@ _PRECISELY = {
 
 
 def require_record(path: Path) -> None:
-    """An error unless there is a file that can be a record, and nothing but files where SQLite keeps its journal."""
+    """Raise an error unless there is a file that can be a record, and only files where SQLite keeps its journal."""
     try:
         if not os.path.lexists(path):
             raise InputError(f"{path.parent}: holds no run, as there is no {path.name} in it")
@@ -48,7 +48,7 @@ def require_record(path: Path) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """An error unless file and folder can be written; SQLite would only say so at the first change."""
+    """Raise an error unless file and folder can be written; SQLite would only say so at the first change."""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
         raise EvomalError(f"{path}: it or its folder cannot be written")
 
@@ -134,7 +134,7 @@ def _checked_journal(path: Path) -> bool:
 APPLICATION_ID = 0x65766F6D  # "evom"
 VERSION = 2
 _READ = {1: frozenset({"trials"}), 2: frozenset[str]()}
-"""Versions that can be read, and which tables each has not."""
+"""Versions that can be read, and the tables that each lacks."""
 PAGE_SIZE = 4096
 
 _TABLES = {
@@ -206,8 +206,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse by name what another program or a newer evomal wrote.
 
-    The file is asked through SQLite only: were it opened and closed beside it, every lock that this process holds on
-    the file would be gone.
+    The file is asked through SQLite only: if it were opened and closed as well, every lock that this process
+    holds on the file would be lost.
     """
     size = path.stat().st_size
     if size == 0:
@@ -247,7 +247,7 @@ def foreign(path: Path) -> InputError:
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """Exactly the tables above: nothing missing, and no view or trigger beside them that could act on its own."""
+    """Require exactly the tables above: nothing missing, and no view or trigger that could act on its own."""
     limit = len(_DEFINITIONS) + len(_INDICES) + 1
     found = set(connection.execute(f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {limit}"))
     expected = {name: sql for name, sql in _DEFINITIONS.items() if has_table(connection, name)}
@@ -266,12 +266,12 @@ def check_rows(connection: sqlite3.Connection, path: Path) -> None:
 
 def insert(connection: sqlite3.Connection, table: str, values: tuple[int | str | None, ...]) -> str:
     """Add a row with its checksum, which is returned."""
-    proof = checksum([table, *values])
+    row_checksum = checksum([table, *values])
     marks = ", ".join("?" * (len(values) + 1))
     connection.execute(
-        f"INSERT INTO {table} ({', '.join(COLUMNS[table])}, checksum) VALUES ({marks})", (*values, proof)
+        f"INSERT INTO {table} ({', '.join(COLUMNS[table])}, checksum) VALUES ({marks})", (*values, row_checksum)
     )
-    return proof
+    return row_checksum
 
 
 def rows(
@@ -279,26 +279,26 @@ def rows(
 ) -> Generator[tuple[tuple[Any, ...], str], None, None]:
     """Rows without their checksum, and the checksum; `DamageError` at the first that does not match."""
     with contextlib.closing(unchecked_rows(connection, table, clause, parameters)) as found:
-        for values, proof in found:
-            if not is_intact(table, values, proof):
+        for values, row_checksum in found:
+            if not is_intact(table, values, row_checksum):
                 raise DamageError(f"a row of its table {table} does not match its checksum")
-            yield values, proof
+            yield values, row_checksum
 
 
 def unchecked_rows(
     connection: sqlite3.Connection, table: str, clause: str, parameters: tuple[int, ...] = ()
 ) -> Generator[tuple[tuple[Any, ...], Any], None, None]:
-    """Rows as the file gives them, for those who count what is left."""
+    """Rows as they are in the file, to count what is left of a damaged record."""
     query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} {clause}"
     # A query that is left open keeps the file locked, even beyond the end of its connection.
     with contextlib.closing(connection.execute(query, parameters)) as cursor:
-        for *values, proof in cursor:
-            yield tuple(values), proof
+        for *values, row_checksum in cursor:
+            yield tuple(values), row_checksum
 
 
-def is_intact(table: str, values: tuple[Any, ...], proof: Any) -> bool:
+def is_intact(table: str, values: tuple[Any, ...], row_checksum: Any) -> bool:
     """Whether a row is what its checksum was made of."""
     try:
-        return bool(checksum([table, *values]) == proof)
+        return bool(checksum([table, *values]) == row_checksum)
     except InputError:  # bytes or an infinity, neither of which evomal writes
         return False

@@ -29,7 +29,7 @@ _ONE_LINE_HEAD = 60  # columns; below that the times get a line of their own
 _ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that wraps, a stale line stays
 
 # A first estimate waits for this share of a generation's steps: the first steps also compile kernels.
-_SHARE_TO_GO_BY = 0.05
+_SHARE_FOR_ESTIMATE = 0.05
 
 _LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
 
@@ -195,10 +195,10 @@ class SearchDisplay:
     def _seconds_left(self, position: _Position, now: float) -> float | None:
         computed, share = position.finished - self._done, self._share(position)
         if position.phase is not None:
-            return (now - position.since) * (1 / share - 1) if share >= _SHARE_TO_GO_BY else None
+            return (now - position.since) * (1 / share - 1) if share >= _SHARE_FOR_ESTIMATE else None
         if computed:
             each = (position.since - self._generations_began) / computed
-        elif share >= _SHARE_TO_GO_BY:
+        elif share >= _SHARE_FOR_ESTIMATE:
             each = (now - self._generations_began) / share
         else:
             return None
@@ -220,10 +220,9 @@ def generation_line(generation: Generation, generations: int, metric: ShownMetri
 
 def shown_formula(candidate: Candidate) -> str:
     """The simplified formula with its weights; the genome's own text where there is none."""
-    text = candidate.genome
     try:
-        text = Expression.parse(text).formula(candidate.weights or None)
-    except Exception:  # A genome need not be an expression, and a formula that cannot be shown may not end a search.
+        text = Expression.parse(candidate.genome).formula(candidate.weights or None)
+    except Exception:  # a genome need not be an expression, and a formula that cannot be shown must not end a search
         text = candidate.genome
     return printable(text[:_LONGEST_SHOWN])
 

@@ -33,8 +33,8 @@ from evomal.tasks.task import Task
 from evomal.threads import thread_count
 
 _STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
-"""Fewest and most steps of a trial: CUDA captures a step after a few, and a step on a CPU may take seconds."""
-_TRIAL_SECONDS = 1.5
+"""Fewest and most steps of a probe: CUDA captures a step after a few, and a step on a CPU may take seconds."""
+_PROBE_SECONDS = 1.5
 _DRAWS = 500
 _LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
 _STEPS_OF = {
@@ -63,7 +63,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of all stages."""
+        """Seconds of all stages."""
         return sum(self.stages.values())
 
 
@@ -74,35 +74,35 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
     with thread_count(settings.threads):
         begin = time.perf_counter()
         engine, strategy = prepared_locally(tasks, chosen, settings, seed)  # refuses what a search would refuse
-        trial = _Trial(engine, chosen, seed)
-        del engine  # its data would count as memory beside the trial's own
-        fewest, most = _STEPS.get(trial.device.type, _STEPS["cpu"])
-        short = trial.seconds(fewest)
+        probe = _Probe(engine, chosen, seed)
+        del engine  # its data would count as memory beside the probe's own
+        fewest, most = _STEPS.get(probe.device.type, _STEPS["cpu"])
+        short = probe.seconds(fewest)
         setup = time.perf_counter() - begin - sum(short.values())
         slowest = max(short.values()) / fewest
-        more = fewest + max(2, min(most, int(_TRIAL_SECONDS / slowest)))
-        long = trial.seconds(more)
+        more = fewest + max(2, min(most, int(_PROBE_SECONDS / slowest)))
+        long = probe.seconds(more)
         seconds: dict[Stage, float] = {}
         for stage in long:
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
-            seconds[stage] = once + slope * trial.full_steps(stage)
-        rivals = len(RIVALS[trial.kind]) * seconds["evaluate_losses"]
-        # The passes of a network have starts of their own; everything else shares those of the first.
+            seconds[stage] = once + slope * probe.full_steps(stage)
+        rivals = len(RIVALS[probe.kind]) * seconds["evaluate_losses"]
+        # Each pass of a network draws its own initial weights; everything else shares those of the first.
         passes = strategy.generations if "optimise_networks" in seconds else 1
-        stages = {"setup": setup + passes * trial.seconds_of_starts, "rivals": rivals}
+        stages = {"setup": setup + passes * probe.seconds_of_initial_weights, "rivals": rivals}
         for stage in chosen.workload:
             name = TIMED_AS[stage]
             stages[name] = stages.get(name, 0.0) + strategy.generations * seconds[stage]
         finalists = min(settings.finalists, strategy.population * strategy.generations)
         if finalists and chosen is not BASELINE:  # whose one loss is a rival
-            stages["final"] = settings.final_seeds * (rivals + finalists * trial.seconds_of_one(seconds))
+            stages["final"] = settings.final_seeds * (rivals + finalists * probe.seconds_of_one(seconds))
         return Estimate(
-            stages, trial.memory, strategy.generations, strategy.population, str(trial.device), trial.plan
+            stages, probe.memory, strategy.generations, strategy.population, str(probe.device), probe.plan
         )  # fmt: skip
 
 
-class _Trial:
+class _Probe:
     """The stages of a generation with the usual number of candidates, and few steps."""
 
     def __init__(self, engine: Engine, method: Method, seed: int) -> None:
@@ -117,15 +117,15 @@ class _Trial:
             for stage, count in self._wanted.items()
         }
         self._columns = {stage: self._candidates(stage, count, engine) for stage, count in self._tried.items()}
-        self.seconds_of_starts, self.memory = 0.0, 0
+        self.seconds_of_initial_weights, self.memory = 0.0, 0
 
     def seconds(self, steps: int) -> dict[Stage, float]:
-        """Of each stage with so many steps, once everything is compiled and captured."""
+        """Seconds of each stage with that many steps, once everything is compiled and captured."""
         engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(steps))
         if any(_STEPS_OF.get(stage) == "meta_steps" for stage in self._tried):
             begin = time.perf_counter()
             engine.prepare()
-            self.seconds_of_starts = (time.perf_counter() - begin) / steps * self._settings.meta_steps
+            self.seconds_of_initial_weights = (time.perf_counter() - begin) / steps * self._settings.meta_steps
         found: dict[Stage, float] = {}
         for stage, columns in self._columns.items():
             taken = []
@@ -140,12 +140,12 @@ class _Trial:
         return found
 
     def seconds_of_one(self, seconds: Mapping[Stage, float]) -> float:
-        """Of the training with one loss, from the seconds of each stage."""
+        """Seconds of a training with one loss, from the seconds of each stage."""
         stage: Stage = "evaluate" if "evaluate" in seconds else "evaluate_losses"
         return seconds[stage] / self._wanted[stage]
 
     def full_steps(self, stage: Stage) -> int:
-        """Those of the search itself."""
+        """Number of steps of the stage in the search itself."""
         steps: int = getattr(self._settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
         return steps
 
@@ -153,7 +153,7 @@ class _Trial:
         return dataclasses.replace(self._settings, meta_steps=steps, training_steps=steps)
 
     def _candidates(self, stage: Stage, count: int, engine: Engine) -> tuple[Sequence[Any], ...]:
-        """So many rows of what the stage works on."""
+        """Arguments of the stage for `count` candidates."""
         if stage == "optimise_networks":
             layers = starting_layers(generator=torch_generator(self._seed, "trial"))
             return ([weights_of(layers).tolist()] * count,)

@@ -171,7 +171,7 @@ def rivals_of(trials: Iterable[Trial]) -> dict[str, float]:
     return {trial.loss: trial.score for trial in trials if trial.stage == "rivals"}
 
 
-class TrialRunner:
+class FinalsTrainer:
     """Trains rivals and finalists; what is recorded already is read instead of computed."""
 
     def __init__(

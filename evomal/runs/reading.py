@@ -350,7 +350,7 @@ def _run_folders(folders: Sequence[str | os.PathLike[str]]) -> list[Path]:
     found: dict[Path, Path] = {}
     for folder in folders:
         top = Path(folder)
-        if not os.path.isdir(top):  # which, unlike that of a path, is False for a name that is too long
+        if not os.path.isdir(top):  # unlike `Path.is_dir`, False for a name that is too long
             raise InputError(f"{top}: is not a folder")
         for place in sorted(_run_folders_below(top)):
             found.setdefault(place.resolve(), place)

@@ -21,7 +21,7 @@ from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.display import SearchListener, with_display
-from evomal.runs.finals import Final, Scores, TrialRunner, final_of
+from evomal.runs.finals import Final, FinalsTrainer, Scores, final_of
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
@@ -154,7 +154,7 @@ class _Run:
                 recorded=self._history(),
                 metric=ShownMetric(metric.name, metric.higher_is_better),
             )
-        trials = TrialRunner(
+        trials = FinalsTrainer(
             self._tasks[0], self._executor, self._evaluator, self._settings, self._seed, store, listener
         )
         rivals = trials.train_rivals()
@@ -302,12 +302,13 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 
 
 _FREE = {"budgets", "source", "workplace"}
+"""Parts of the description that may differ when a search is resumed."""
 _RESOLVED = {"settings.threads"}
 """Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
 
 
 def _recorded_threads(folder: Path) -> int | None:
-    """The threads of a search that is resumed, if torch has so many here: the rule may have been another then."""
+    """The recorded number of threads, if torch has that many here: an earlier version may have had another rule."""
     if not (folder / RECORD_NAME).exists():
         return None
     with RunStore.read(folder) as store:
@@ -321,7 +322,7 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
     try:
-        differing = _that_matter(store.differences(description))
+        differing = _relevant(store.differences(description))
         if differing and not force:
             raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
         if differing and store.ending is None:
@@ -332,8 +333,8 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
     return store
 
 
-def _that_matter(differing: Sequence[Difference]) -> list[Difference]:
-    """Differences that can change the result, each once: some are recorded as given and as resolved."""
+def _relevant(differing: Sequence[Difference]) -> list[Difference]:
+    """Differences that can change the result, each once: some settings are recorded both as given and as resolved."""
     keys = {entry.key for entry in differing}
     return [
         entry

@@ -109,7 +109,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Forced:
-    """That the run was resumed after so many chunks although these settings differed."""
+    """The run was resumed after `chunks` chunks although these settings differed."""
 
     chunks: int
     differences: str
@@ -253,7 +253,7 @@ class RunStore:
                 known.add(candidate.index)
                 prepared.append(candidate_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
-            # A final that was run when a budget ended the search is run anew once the search is over.
+            # A final that was run when a budget ended the search is run again when the search is over.
             self._connection.execute("DELETE FROM trials WHERE stage = 'final'")
             insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
             for row in prepared:

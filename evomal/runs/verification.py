@@ -76,21 +76,21 @@ def _verify_chunks(connection: sqlite3.Connection) -> None:
             if type(generation) is not int or generation not in (max(latest, 0), latest + 1):
                 raise DamageError(f"its chunk {number} is of generation {generation}, after generation {latest}")
             latest = generation
-            if checksum(_proofs(itertools.islice(candidates, count), number, generation)) != digest:
+            if checksum(_row_checksums(itertools.islice(candidates, count), number, generation)) != digest:
                 raise DamageError(f"its chunk {number} is incomplete")
         if next(candidates, None) is not None:
             raise DamageError("it holds candidates without a chunk")
 
 
-def _proofs(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generation: int) -> list[str]:
+def _row_checksums(found: Iterable[tuple[tuple[Any, ...], str]], number: int, generation: int) -> list[str]:
     """The checksums of a chunk's rows, which must be candidates of that chunk."""
-    proofs = []
-    for row, proof in found:
+    found_checksums = []
+    for row, row_checksum in found:
         candidate, chunk = read_candidate(row)
         if (candidate.generation, chunk) != (generation, number):
             raise DamageError(f"its chunk {number} is incomplete")
-        proofs.append(proof)
-    return proofs
+        found_checksums.append(row_checksum)
+    return found_checksums
 
 
 def _verify_trials(connection: sqlite3.Connection) -> None:
@@ -139,8 +139,8 @@ def _verified_places(path: Path) -> set[tuple[int, int]]:
 
 def _collect(connection: sqlite3.Connection, clause: str, places: set[tuple[int, int]]) -> None:
     with contextlib.suppress(sqlite3.Error):  # beyond the damage nothing can be reached from this end
-        for row, proof in unchecked_rows(connection, "candidates", clause):
+        for row, row_checksum in unchecked_rows(connection, "candidates", clause):
             with contextlib.suppress(InputError):
-                if is_intact("candidates", row, proof):
+                if is_intact("candidates", row, row_checksum):
                     candidate, _ = read_candidate(row)
                     places.add((candidate.generation, candidate.index))

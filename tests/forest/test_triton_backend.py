@@ -286,7 +286,7 @@ def test_double_precision_is_refused():
 def test_too_many_outputs_for_a_descent_are_refused():
     case = Case.drawn([Expression.parse("sub(y, f)")], Link.SIGMOID, 1, 16385, False, True)
     programs = case.programs
-    with pytest.raises(InputError, match="at most 16384 outputs a sample but got 16385"):
+    with pytest.raises(InputError, match="at most 16384 outputs per sample but got 16385"):
         triton_backend.descended(
             programs, case.packed(programs), case.outputs, case.targets, case.link,
             softplus=False, steps=1, lr=0.1, scale=1.0,

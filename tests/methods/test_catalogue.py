@@ -157,7 +157,7 @@ def test_taylorglo_trains_with_every_polynomial():
 
 @pytest.mark.parametrize("method", ["baseline", "ml3", "taylorglo", "random"])
 def test_what_has_no_expressions_to_begin_with_says_so(method):
-    with pytest.raises(InputError, match=r"so it cannot be seeded with losses|so it cannot begin with losses"):
+    with pytest.raises(InputError, match="so it cannot begin with losses"):
         run(method, regression(), seed_with=("mse",))
 
 

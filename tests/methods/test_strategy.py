@@ -27,7 +27,7 @@ def test_as_many_generations_and_proposals_as_were_asked_for(make):
     assert [len(generation) for generation in proposals] == [8, 8, 8]
     assert strategy.finished
     assert strategy.generation == 3
-    with pytest.raises(EvomalError, match="the search is finished: all 3 generations have been told"):
+    with pytest.raises(EvomalError, match="the search is finished: all 3 generations are done"):
         strategy.ask()
 
 
@@ -39,12 +39,12 @@ def test_the_papers_settings_are_the_defaults(make):
 
 def test_turns_are_kept(make):
     strategy = make()
-    with pytest.raises(EvomalError, match="generation 0 must be asked before it is told"):
+    with pytest.raises(EvomalError, match="`tell` was called before `ask` for generation 0"):
         strategy.tell([REJECTED] * 8)
     strategy.ask()
-    with pytest.raises(EvomalError, match="generation 0 has been asked already and must be told first"):
+    with pytest.raises(EvomalError, match="`ask` was called twice for generation 0: `tell` must be called first"):
         strategy.ask()
-    with pytest.raises(InputError, match="told candidates must be 8, as many as asked, but got 7"):
+    with pytest.raises(InputError, match="`tell` must get the 8 candidates that `ask` returned but got 7"):
         strategy.tell([REJECTED] * 7)
     tell(strategy, [REJECTED] * 8)
     assert (strategy.generation, strategy.finished) == (1, False)

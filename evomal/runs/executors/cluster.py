@@ -29,7 +29,7 @@ _LONGEST_FOLDER = (103 if sys.platform == "darwin" else 107) - len(
 )
 _REMOVING = 10.0  # seconds in which Ray's processes write their last lines
 
-# Ray prints these on standard output, which is for results, even if it is told to be quiet. The pool reports them.
+# Ray prints these on standard output, which is for results, even if its log is off. The pool reports them.
 _SAID_BY_THE_POOL = (
     "A worker died or was killed|has been marked dead|due to memory pressure|running low on memory|"
     "cannot be scheduled|worker processes have been started|[Rr]aylet"

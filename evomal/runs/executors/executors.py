@@ -45,8 +45,8 @@ def open_executor(
 def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
     """How many candidates of a stage must be computed together, counted from the first; 0: all.
 
-    Stacked, the last bits depend on how many candidates are in a chunk, so a worker gets whole chunks, cut where one
-    engine alone would cut them. The filters' kernels treat each candidate by itself on a CPU, which is tested;
+    Stacked, the last bits may depend on how many candidates are in a chunk, so a worker gets whole chunks, cut where
+    one engine alone would cut them. The filters' kernels treat each candidate by itself on a CPU, which is tested;
     elsewhere one worker gets all, which takes milliseconds.
     """
     optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1

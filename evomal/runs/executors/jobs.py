@@ -46,11 +46,11 @@ class WorkerPool(Protocol):
         """
 
     def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
-        """The index and the result of each job, as they come in; a Failure for a job that its workers died of.
+        """The index and the result of each job, as they come in; a Failure for a job that was lost with its workers.
 
         Args:
             jobs: Arguments of the job runner.
-            chunk: So many jobs, counted from the first, go to a worker together.
+            chunk: Number of jobs, counted from the first, that go to a worker together.
         """
 
     def say_once(self, sentence: str) -> None:
@@ -90,7 +90,7 @@ class JobQueue:
         return bool(self._new or self._lost)
 
     def take(self, workers: int) -> list[Chunk]:
-        """The next chunks for one of so many workers: half of its fair share, so that all end at the same time."""
+        """The next chunks for one of the workers: half of its fair share, so that all end at about the same time."""
         if self._lost:
             return [self._lost.popleft()]
         return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]

@@ -24,7 +24,7 @@ from evomal.runs.executors.worker import Worker
 
 _RETRIES = 1  # of a job whose process died
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
-_NOTING = 5_000  # milliseconds until loky has noted a call, at most
+_REGISTERING = 5_000  # milliseconds until loky has registered a call, at most
 _ORPHANED = 1.0  # seconds between two looks at whether the parent is still there
 
 Results = list[tuple[int, Any]]
@@ -59,7 +59,7 @@ class ProcessPool:
         self._data: dict[int, tuple[int, Any]] = {}
         """The key of each object that the processes have, by its id; and the object, so that the id stays its own."""
         self._calls: dict[Future[Any], tuple[int, list[Chunk]]] = {}
-        """What each process runs, and its place."""
+        """The calls that are running: the place of the process, and its chunks."""
         self._setup: _Setup | None = None
         self._description: dict[str, Any] = {}
         self._said: set[str] = set()
@@ -162,8 +162,8 @@ class ProcessPool:
 
     def _kill(self, place: int) -> None:
         for call in [call for call, (at, _) in self._calls.items() if at == place]:
-            # loky's own thread fails if it has not noted a call when its process is to be killed.
-            for _ in range(_NOTING):
+            # loky's own thread fails if it has not registered a call when its process is killed.
+            for _ in range(_REGISTERING):
                 if call.running() or call.done():
                     break
                 time.sleep(0.001)

@@ -21,7 +21,7 @@ from evomal.text import plural
 
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
 _GRACE = 10.0  # seconds that the first worker of a new pool waits for the others
-_SILENCE = 20.0  # seconds without a ready worker until the user is told
+_SILENCE = 20.0  # seconds without a ready worker until the user is informed
 _PATIENCE = 600.0  # seconds without a ready worker until the pool gives up
 _OUT_OF_MEMORY = "its worker ran out of memory"
 
