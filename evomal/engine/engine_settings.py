@@ -35,6 +35,6 @@ class EngineSettings:
     """How Jacobian-vector products are computed; None: the fastest way that the model allows."""
     dtype: torch.dtype = torch.float32
     threads: int | None = None
-    """Of torch and of compiled kernels; None: by a fixed rule on the work of a training step."""
+    """Threads of torch and of compiled kernels; None: by a fixed rule on the work of a training step."""
     deterministic: bool = False
     """Whether CUDA must repeat its bits, which takes time; a CPU always does."""

@@ -87,7 +87,7 @@ class FunctionalModel:
 
     @contextlib.contextmanager
     def differentiable_twice(self) -> Iterator[None]:
-        """Kernels that have second derivatives, in place of faster ones that have none."""
+        """A context in which kernels that have second derivatives replace faster ones that have none."""
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in self.module.modules())
         before = torch.backends.cudnn.enabled
         try:

@@ -151,7 +151,7 @@ class RepeatableConvolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias, device = self.weight, self.bias, x.device.type
-        if torch.is_autocast_enabled(device):  # a function of one's own is not cast
+        if torch.is_autocast_enabled(device):  # which casts nothing for a custom autograd function
             dtype = torch.get_autocast_dtype(device)
             x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         result: Tensor = _Convolution.apply(x, weight, bias, self._options, self.recorder)  # type: ignore[no-untyped-call]

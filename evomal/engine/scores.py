@@ -35,7 +35,7 @@ class Score:
     """
 
     test: float
-    """The task's metric on the test split; NaN where the training was asked not to use it."""
+    """The task's metric on the test split; NaN with `test=False`."""
     validation: float
     """The task's metric on the validation split."""
     metrics: dict[str, float] = field(repr=False)

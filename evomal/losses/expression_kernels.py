@@ -26,10 +26,10 @@ _LANES = 16  # samples that a kernel on the CPU works on together
 
 
 def has_kernel(output: Tensor, target: Tensor, weights: Tensor | None) -> bool:
-    """Returns whether the kernels can compute this loss, and everything that will be asked about it.
+    """Returns whether the kernels can compute this loss, and every derivative of it that may be needed.
 
     They have first derivatives by the outputs; torch operations have those by targets and weights, of higher orders
-    and in forward mode. Half precision comes here converted; double precision would have to be compiled apart.
+    and in forward mode. Half precision comes here converted; double precision would need kernels of its own.
     """
     differentiable = torch.is_grad_enabled()
     return (

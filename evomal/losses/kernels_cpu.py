@@ -113,7 +113,7 @@ def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, resu
     """Fill in factors · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
     lowest = np.finfo(logits.dtype).min
     for i in range(len(target)):
-        if factors[i] == 0 or not 0 <= target[i] < logits.shape[1]:  # the ignored, whose target may point nowhere
+        if factors[i] == 0 or not 0 <= target[i] < logits.shape[1]:  # ignored samples, whose target may be anything
             result[i, :] = 0
             continue
         # Where every other class is excluded by −inf: −inf − −inf would be NaN, exp(−inf − lowest) is the right 0.

@@ -104,6 +104,7 @@ class Evaluator(ABC):
         self.archive = Archive()
         self._context, self._executor = context, executor
         self._is_alone = False
+        """Whether the generation has a single candidate."""
 
     def evaluate(self, proposals: Sequence[Candidate], *, report: StageStepsDone | None = None) -> list[Candidate]:
         """The candidates of one generation with their states, in order; all are remembered."""

@@ -59,7 +59,7 @@ class FilteringEvaluator(Evaluator):
         self._optimise, self._filters = optimise, frozenset(context.settings.filters)
 
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
-        """What one stage ends does not reach the next."""
+        """A candidate that one stage ends does not reach the next."""
         repeated = self._apply_symbolic(candidates)
         computed = [place for place in still_open(candidates) if place not in repeated]
         for place in computed:

@@ -17,7 +17,7 @@ MAX_ROWS = 1_000_000
 PATIENCE_SECONDS = 60.0
 _COMPANIONS = ("-journal", "-wal", "-shm")
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_ENVIRONMENT = {
+_SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "cannot be written",
     sqlite3.SQLITE_PERM: "access is not permitted",
@@ -27,7 +27,7 @@ _ENVIRONMENT = {
     sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
     sqlite3.SQLITE_NOMEM: "there is not enough memory",
 }
-_PRECISELY = {
+_SENTENCES_OF_EXTENDED_CODES = {
     sqlite3.SQLITE_READONLY_DBMOVED: "was moved or deleted while it was in use",
     sqlite3.SQLITE_READONLY_ROLLBACK: (
         "was interrupted in the middle of a write, which can only be undone in a folder that can be written to"
@@ -108,7 +108,7 @@ def explained(path: Path, error: sqlite3.Error) -> Exception:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
     if code == sqlite3.SQLITE_NOTADB:
         return foreign(path)
-    sentence = _PRECISELY.get(code) or _ENVIRONMENT.get(code & 0xFF)
+    sentence = _SENTENCES_OF_EXTENDED_CODES.get(code) or _SENTENCES.get(code & 0xFF)
     if code == sqlite3.SQLITE_FULL and path.stat().st_size > MAX_BYTES - MAX_ROW_BYTES:
         sentence = f"must have at most {MAX_BYTES:,} bytes and cannot grow any further"
     if sentence is None:
@@ -206,7 +206,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse by name what another program or a newer evomal wrote.
 
-    The file is asked through SQLite only: if it were opened and closed as well, every lock that this process
+    The file is read only through SQLite: if it were opened and closed as well, every lock that this process
     holds on the file would be lost.
     """
     size = path.stat().st_size

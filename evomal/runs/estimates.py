@@ -164,7 +164,7 @@ class _Probe:
         return trees, [starting_weights(tree, generator=generator(self._seed, "trial")) for tree in trees]
 
     def _living_trees(self, engine: Engine) -> Iterator[Expression]:
-        """Trees that a search would train, and any at all where none is found among the first."""
+        """Trees whose gradient is not zero everywhere; after many draws, any tree."""
         for index in itertools.count():
             tree = draw_tree(SearchSettings(), generator(self._seed, "trial", index))
             if index >= _DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):

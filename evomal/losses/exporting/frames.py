@@ -151,7 +151,7 @@ class Frame:
 
     @property
     def helpers(self) -> dict[str, str]:
-        """Functions by name, those that others call first."""
+        """Functions by name, each before those that call it."""
         return {name: self._translated(text) for name, text in _HELPERS.items()}
 
     def constant(self, numbers: list[float]) -> str:

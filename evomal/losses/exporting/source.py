@@ -68,7 +68,7 @@ def _standardising(units: Units, frame: frames.Frame) -> str:
 
 
 def _helpers(frame: frames.Frame, code: str) -> list[str]:
-    """The helpers the code calls, those first that others call."""
+    """The helpers that the code calls, each before those that call it."""
     found: list[str] = []
     for name, text in reversed(list(frame.helpers.items())):
         calls = re.sub(r'""".*?"""', "", code + "".join(found))  # a docstring calls nothing

@@ -62,7 +62,7 @@ class Chunk:
     """Jobs that a worker must run together, as their results could depend on it."""
 
     jobs: range
-    losses: int = 0
+    times_lost: int = 0
     """How often it was lost with its worker."""
 
 
@@ -99,12 +99,12 @@ class JobQueue:
         """Take chunks back that were lost with their worker; returns the jobs that are given up."""
         given_up = {}
         for chunk in chunks:
-            losses = chunk.losses + 1
-            if losses <= self._retries or len(chunks) > 1:  # any of several may be the cause
-                self._lost.append(Chunk(chunk.jobs, losses))
+            times_lost = chunk.times_lost + 1
+            if times_lost <= self._retries or len(chunks) > 1:  # any of several may be the cause
+                self._lost.append(Chunk(chunk.jobs, times_lost))
             elif len(chunk.jobs) > 1:
                 self._lost.extend(Chunk(range(job, job + 1), self._retries) for job in chunk.jobs)
             else:
-                times = "once" if losses == 1 else f"{losses} times"
+                times = "once" if times_lost == 1 else f"{times_lost} times"
                 given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})")
         return given_up
