@@ -43,6 +43,8 @@ class TrialPlan:
     """Numbers of places are multiples of it, so that few sizes of stacks are captured as CUDA graphs."""
     is_padded: bool = False
     """Whether every stack has one group of `chunk` places, so that CUDA computes each of them alike."""
+    is_recurring: bool = False
+    """Whether lists of the same sizes come again and again, so that stacks and their CUDA graphs are kept."""
     evaluated_rows: int = 1024
     is_random: bool = False
     """Whether the model draws random numbers, so that only trials of one seed can be stacked."""
@@ -197,8 +199,8 @@ class TrialRunner:
         )
 
     def give_stack(self, stack: TrialStack, trials: Sequence[Trial]) -> None:
-        """Keep a stack of expressions for later trials where making another takes time, as a capture does."""
-        if self._setup.device.type == "cuda" and _are_trees(trials):
+        """Keep a stack of expressions for later trials; a captured step has other modules in it."""
+        if self._plan.is_recurring and _are_trees(trials):
             self._stacks[stack.groups, stack.members, self._width(trials)] = stack
 
 

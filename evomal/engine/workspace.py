@@ -78,7 +78,7 @@ class Workspace:
             captured = of_population and self._device.type == "cuda"
             trial_plan = TrialPlan(
                 is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
-                step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded,
+                step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded, is_recurring=captured,
                 evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
                 activation=self._settings.activation,
             )  # fmt: skip
