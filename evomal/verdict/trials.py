@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Score, Trial
+from evomal.engine.task_data import digest, task_content
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.progress import StepsDone
@@ -152,9 +153,12 @@ def final_recipe(task: Task, settings: SearchSettings) -> Recipe:
 
 def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
     """What must stay the same for the scores of a log to be comparable; more seeds and losses may be added."""
-    recipe = final_recipe(task, settings)
+    recipe, content = final_recipe(task, settings), task_content(task)
     return {
         "task": {**task.record, "name": task.name},
+        "data": content["data"],
+        "test_data": digest((task.test.inputs, task.test.targets)),
+        "fresh_model": content["fresh_model"],
         "metric": task.metric.name,
         "steps": recipe.steps,
         "milestones": list(recipe.milestones),
@@ -163,6 +167,8 @@ def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
         "device": settings.device,
         "population_mode": settings.population_mode,
         "precision": settings.precision,
+        "channels_last": settings.channels_last,
+        "deterministic": settings.deterministic,
         "threads": settings.threads,
         "versions": versions(),
     }

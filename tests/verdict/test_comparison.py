@@ -3,6 +3,7 @@
 import doctest
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import evomal
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
+from evomal.tasks.parts import Part
 from evomal.tasks.task import Recipe
 from evomal.verdict import comparing, comparison, statistics
 from evomal.verdict.comparing import compare, rate_curve, transfer
@@ -205,6 +207,20 @@ def test_another_comparison_is_refused_and_more_seeds_are_welcome(tmp_path):
     with pytest.raises(InputError, match=r"belongs to another comparison: steps was 30 but is 31"):
         compare(regression(), seeds=1, folder=tmp_path, **{**SHORT, "final_steps": 31})
     assert len(compare(regression(), seeds=3, folder=tmp_path, **SHORT).seeds) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda task: replace(task, train=Part(task.train.inputs + 1, task.train.targets)), "data"),
+        (lambda task: replace(task, test=Part(task.test.inputs + 1, task.test.targets)), "test_data"),
+        (lambda task: replace(task, model=lambda: torch.nn.Linear(4, 1)), "fresh_model"),
+    ],
+)
+def test_scores_of_other_data_or_another_model_are_not_taken_for_its_own(tmp_path, change, what):
+    compare(regression(), seeds=1, folder=tmp_path, **SHORT)
+    with pytest.raises(InputError, match=f"belongs to another comparison: {what} was"):
+        compare(change(regression()), seeds=1, folder=tmp_path, **SHORT)
 
 
 def test_methods_are_searched_and_judged_search_by_search(tmp_path):
