@@ -105,6 +105,8 @@ def compare_losses(
     settings = settings_from_options(config, preset, [*(changes or []), *place], device)
     if search_each and rates is None:
         raise InputError("--search-each needs --rates: it searches at each of them")
+    if rates is not None and tune_lr:
+        raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
     hardships = Hardships(label_noise=label_noise, outliers=outliers)
     chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
     common: dict[str, Any] = {
