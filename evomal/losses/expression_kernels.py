@@ -33,11 +33,11 @@ def has_kernel(output: Tensor, target: Tensor, weights: Tensor | None) -> bool:
     """
     differentiable = torch.is_grad_enabled()
     return (
-        output.numel() >= _FEWEST_ELEMENTS
+        is_eager(output)  # first: an exported graph must not depend on the size of its example
+        and output.numel() >= _FEWEST_ELEMENTS
         and output.dtype == torch.float32
         and (output.device.type == "cpu" or (output.is_cuda and has_triton()))
         and output.device == target.device
-        and is_eager(output)
         and not (differentiable and (target.requires_grad or (weights is not None and weights.requires_grad)))
         and forward_ad.unpack_dual(output).tangent is None  # type: ignore[no-untyped-call]
         # The tree would be copied to the device, which a captured graph cannot do.

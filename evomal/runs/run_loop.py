@@ -309,7 +309,7 @@ _RESOLVED = {"settings.threads"}
 
 def _recorded_threads(folder: Path) -> int | None:
     """The recorded number of threads, if torch has that many here: an earlier version may have had another rule."""
-    if not (folder / RECORD_NAME).exists():
+    if not os.path.exists(folder / RECORD_NAME):  # also false for a name that no file can have
         return None
     with RunStore.read(folder) as store:
         threads = store.settings.get("threads")

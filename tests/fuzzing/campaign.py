@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,6 +93,8 @@ def _reduced(target: Target, edits: list[Any], fault: Fault, watch: Watch) -> li
 def prepare_process() -> Watch:
     """Limit what the process may do, and begin to watch it."""
     torch.set_num_threads(1)  # threads would not survive a fork
+    # On a new machine matplotlib makes its folders and asks the system for fonts when it is first imported.
+    import_module("matplotlib.font_manager")
     sys.dont_write_bytecode = True
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         os.environ[name] = "http://127.0.0.1:9"  # nothing is downloaded, and the refusal comes at once

@@ -413,9 +413,10 @@ def _written_outside(work: Path, event: str, path: str | bytes, *, follow: bool 
 def _caches() -> tuple[str, ...]:
     """Where libraries keep what they compiled; compiled kernels of a checkout are beside its modules."""
     home = os.path.expanduser("~")
-    own = os.environ.get("MPLCONFIGDIR", f"{home}/.config/matplotlib")
+    cache = os.environ.get("XDG_CACHE_HOME", f"{home}/.cache")
+    own = os.environ.get("MPLCONFIGDIR", f"{os.environ.get('XDG_CONFIG_HOME', f'{home}/.config')}/matplotlib")
     inductor = f"{tempfile.gettempdir()}/torchinductor_"
-    return (f"{home}/.cache/", f"{own}/", inductor, f"{Path(__file__).parents[2] / 'evomal'}/")
+    return (f"{cache}/", f"{own}/", inductor, f"{Path(__file__).parents[2] / 'evomal'}/")
 
 
 def _short(word: str) -> str:
