@@ -16,7 +16,8 @@ from torch import nn
 from evomal.engine.looped import LoopedTrials
 from evomal.engine.resolve import loss_for_task
 from evomal.engine.scores import Fitness, diverged_fitness
-from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, StackLosses, TrialStack
+from evomal.engine.stack_losses import StackLosses
+from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
 from evomal.engine.training import TrainingSetup
 from evomal.engine.trial import Reached, Trial
 from evomal.forest import FILLER, Forest

@@ -1,0 +1,92 @@
+"""The losses of a stack of models: expressions by the kernels of a forest, other losses by autograd."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from evomal.forest import FILLER, Forest
+from evomal.losses import Loss
+from evomal.losses.loss import WeightedTree
+
+AnyTrialLoss = nn.Module | WeightedTree
+
+
+class StackLosses:
+    """The losses of a stack, one per place: expressions by the kernels of a forest, others by autograd."""
+
+    def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
+        self._forest, self._modules = forest, ModuleLosses(forest.programs.device)
+        self._weights = torch.ones(forest.count, forest.width, dtype=dtype, device=forest.programs.device)
+        self._has_trees = True
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Load a loss into each place, None into unused ones. Expressions are copied to where the last ones were."""
+        self._modules.load(losses)
+        self._has_trees = any(isinstance(loss, WeightedTree) for loss in losses)
+        trees = [loss if isinstance(loss, WeightedTree) else WeightedTree(FILLER, None) for loss in losses]
+        self._forest.replace([tree.expression for tree in trees])
+        packed = self._forest.programs.packed([tree.edge_weights for tree in trees], dtype=self._weights.dtype)
+        self._weights.copy_(packed)
+
+    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""
+        if self._has_trees:
+            dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
+            found = self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights)
+        else:
+            found = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
+        self._modules.write_gradients(outputs, targets, *found)
+        return found
+
+
+class ModuleLosses:
+    """The losses of a stack that are modules, by autograd; places that share one of evomal's own are one batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._batches: list[tuple[nn.Module, Tensor, bool]] = []
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Load the modules among these losses, one loss per place."""
+        places: dict[int, tuple[nn.Module, list[int]]] = {}
+        for place, loss in enumerate(losses):
+            if isinstance(loss, nn.Module):
+                places.setdefault(id(loss), (loss, []))[1].append(place)
+        self._batches = []
+        for module, own in places.values():
+            twin = _without_reduction(module)
+            parts = [own] if twin is not None else [[place] for place in own]
+            for part in parts:
+                self._batches.append((twin or module, torch.tensor(part, device=self._device), twin is not None))
+
+    def write_gradients(self, outputs: Tensor, targets: Tensor, losses: Tensor, gradients: Tensor) -> None:
+        """Put the losses and gradients of the modules into their places."""
+        per_group = len(outputs) // len(targets)
+        for module, places, is_separable in self._batches:
+            with torch.enable_grad():
+                free = outputs.index_select(0, places).requires_grad_()
+                target = targets.index_select(0, places // per_group)
+                if is_separable:
+                    costs = module(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
+                    # The gradient of the sum is each sample's own; the mean over a batch divides it afterwards.
+                    (found,) = torch.autograd.grad(costs.sum(), free)
+                    values, found = costs.detach().mean(1), found / costs.shape[1]
+                else:
+                    value = module(free[0], target[0])
+                    (found,) = torch.autograd.grad(value, free)
+                    values = value.detach().unsqueeze(0)
+            losses.index_copy_(0, places, values.to(losses.dtype))
+            gradients.index_copy_(0, places, found)
+
+
+def _without_reduction(module: nn.Module) -> nn.Module | None:
+    """Returns the loss without its reduction, if it is the mean over the samples of a batch, else None."""
+    if not isinstance(module, Loss) or module.reduction != "mean":
+        return None
+    if module.weight is not None or (module.kind != "regression" and module.ignore_index >= 0):
+        return None  # a mean divides by the weights, or by the number of samples that are not ignored
+    twin = copy.copy(module)
+    twin.reduction = "none"
+    return twin
