@@ -6,6 +6,7 @@ forward passes of work where a training step has three. Steps are captured as CU
 
 import argparse
 import gc
+import statistics
 import time
 
 import measuring
@@ -86,16 +87,24 @@ def measured(name: str, precision: Precision, device: str, profiled: bool) -> tu
 
 
 def milliseconds(run: object) -> float:
-    """Returns the time of one further step: two runs of different length, whose difference is divided."""
-    times = []
+    """Returns the time of one further step: the median of five differences of a short and a long run.
+
+    Every run captures its step anew, for about as long as hundreds of steps of a small model take; so the long run
+    has as many steps as take two seconds.
+    """
     run(WARM_UP)  # type: ignore[operator]
-    for steps in (WARM_UP, WARM_UP + 4 * STEPS):
-        measuring.synchronise()
-        begin = time.perf_counter()
-        run(steps)  # type: ignore[operator]
-        measuring.synchronise()
-        times.append(time.perf_counter() - begin)
-    return (times[1] - times[0]) / (4 * STEPS) * 1e3
+    first = max(seconds(run, WARM_UP + STEPS) - seconds(run, WARM_UP), 1e-3) / STEPS
+    further = max(STEPS, min(2000, round(2 / first)))
+    differences = [seconds(run, WARM_UP + further) - seconds(run, WARM_UP) for _ in range(5)]
+    return statistics.median(differences) / further * 1e3
+
+
+def seconds(run: object, steps: int) -> float:
+    measuring.synchronise()
+    begin = time.perf_counter()
+    run(steps)  # type: ignore[operator]
+    measuring.synchronise()
+    return time.perf_counter() - begin
 
 
 def repeated(step: object) -> float:
