@@ -9,40 +9,42 @@ import numpy as np
 
 from evomal.checks import whole_number
 from evomal.errors import InputError
-from evomal.expression.operators import BINARY_TOKENS, OPERATORS, TERMINALS, VARIABLES, arity
+from evomal.expression.operators import PAPER, VARIABLES, Space, arity
 from evomal.expression.prefix import MAX_HEIGHT
 from evomal.expression.tree import Expression
-
-_OPERATOR_TOKENS = tuple(OPERATORS)
-_TERMINAL_SHARE = len(TERMINALS) / (len(TERMINALS) + len(OPERATORS))
 
 Heights = tuple[int, int]
 """Least and greatest height of a tree."""
 
 
-def full(heights: Heights, *, generator: np.random.Generator) -> Expression:
+def full(heights: Heights, *, space: Space = PAPER, generator: np.random.Generator) -> Expression:
     """Returns a tree whose leaves all have the same depth, drawn uniformly from the range."""
     height = _draw_height(heights, generator)
-    return _build(lambda depth: depth == height, generator)
+    return _build(lambda depth: depth == height, space, generator)
 
 
-def grow(heights: Heights, *, generator: np.random.Generator) -> Expression:
+def grow(heights: Heights, *, space: Space = PAPER, generator: np.random.Generator) -> Expression:
     """Returns a tree whose branches may end from the lower height on, and must end at a height drawn from the range."""
     height = _draw_height(heights, generator)
 
     def stops(depth: int) -> bool:
-        return depth == height or (depth >= heights[0] and generator.random() < _TERMINAL_SHARE)
+        return depth == height or (depth >= heights[0] and generator.random() < space.terminal_share)
 
-    return _build(stops, generator)
+    return _build(stops, space, generator)
 
 
-def half_and_half(heights: Heights, *, generator: np.random.Generator) -> Expression:
+def half_and_half(heights: Heights, *, space: Space = PAPER, generator: np.random.Generator) -> Expression:
     """Returns a tree by `full` or by `grow`, each with probability one half."""
-    return (full if generator.random() < 0.5 else grow)(heights, generator=generator)
+    return (full if generator.random() < 0.5 else grow)(heights, space=space, generator=generator)
 
 
 def ramped_half_and_half(
-    count: int, *, heights: Heights = (2, 4), max_height: int = 10, generator: np.random.Generator
+    count: int,
+    *,
+    heights: Heights = (2, 4),
+    max_height: int = 10,
+    space: Space = PAPER,
+    generator: np.random.Generator,
 ) -> list[Expression]:
     """Returns random losses: trees by `half_and_half`, repaired if they lack y or f.
 
@@ -50,6 +52,7 @@ def ramped_half_and_half(
         count: The number of losses.
         heights: Least and greatest height of the trees before repair.
         max_height: Greatest height after repair; a tree that cannot be repaired below it is drawn again.
+        space: The operators and terminals to draw from.
         generator: The source of randomness.
 
     Returns:
@@ -67,14 +70,20 @@ def ramped_half_and_half(
     whole_number("max_height", max_height, at_least=1)  # the height of a tree over y and f
     losses: list[Expression] = []
     while len(losses) < count:
-        tree = repair(half_and_half(heights, generator=generator), max_height=max_height, generator=generator)
+        drawn = half_and_half(heights, space=space, generator=generator)
+        tree = repair(drawn, max_height=max_height, space=space, generator=generator)
         if tree is not None:
             losses.append(tree)
     return losses
 
 
 def crossover(
-    first: Expression, second: Expression, *, max_height: int = 10, generator: np.random.Generator
+    first: Expression,
+    second: Expression,
+    *,
+    max_height: int = 10,
+    space: Space = PAPER,
+    generator: np.random.Generator,
 ) -> tuple[Expression, Expression]:
     """Returns two children: the parents with a subtree of each exchanged.
 
@@ -82,6 +91,7 @@ def crossover(
         first: One parent.
         second: The other parent.
         max_height: Greatest height of a child; a child that would be higher is replaced by its parent.
+        space: The operators and terminals that a repair draws from.
         generator: The source of randomness. The subtrees are drawn uniformly from all nodes but the roots, so that no
             child equals the other parent.
 
@@ -101,13 +111,18 @@ def crossover(
     here = int(generator.integers(1, first.size))
     there = int(generator.integers(1, second.size))
     return (
-        offspring(first, here, second.subtree(there), max_height=max_height, generator=generator),
-        offspring(second, there, first.subtree(here), max_height=max_height, generator=generator),
+        offspring(first, here, second.subtree(there), max_height=max_height, space=space, generator=generator),
+        offspring(second, there, first.subtree(here), max_height=max_height, space=space, generator=generator),
     )
 
 
 def mutate(
-    parent: Expression, *, heights: Heights = (0, 2), max_height: int = 10, generator: np.random.Generator
+    parent: Expression,
+    *,
+    heights: Heights = (0, 2),
+    max_height: int = 10,
+    space: Space = PAPER,
+    generator: np.random.Generator,
 ) -> Expression:
     """Returns the parent with a subtree replaced by a random tree.
 
@@ -115,6 +130,7 @@ def mutate(
         parent: The tree.
         heights: Least and greatest height of the random tree, made by `half_and_half`.
         max_height: Greatest height of the result; if it would be higher, the parent is returned.
+        space: The operators and terminals to draw from.
         generator: The source of randomness. The subtree is drawn uniformly from all nodes.
 
     Returns:
@@ -128,16 +144,19 @@ def mutate(
         'mul(sub(f, y), aq(y, y))'
     """
     place = int(generator.integers(parent.size))
-    subtree = half_and_half(heights, generator=generator)
-    return offspring(parent, place, subtree, max_height=max_height, generator=generator)
+    subtree = half_and_half(heights, space=space, generator=generator)
+    return offspring(parent, place, subtree, max_height=max_height, space=space, generator=generator)
 
 
-def repair(tree: Expression, *, max_height: int, generator: np.random.Generator) -> Expression | None:
+def repair(
+    tree: Expression, *, max_height: int, space: Space = PAPER, generator: np.random.Generator
+) -> Expression | None:
     """Returns the tree if it is a loss, else the tree with one leaf replaced by a binary operator over y and f.
 
     Args:
         tree: The tree.
         max_height: Greatest height of the result.
+        space: The operators to draw from.
         generator: The source of randomness.
 
     Returns:
@@ -153,13 +172,19 @@ def repair(tree: Expression, *, max_height: int, generator: np.random.Generator)
     if not candidates:
         return None
     place = candidates[generator.integers(len(candidates))]
-    operator = BINARY_TOKENS[generator.integers(len(BINARY_TOKENS))]
+    operator = space.binary[generator.integers(len(space.binary))]
     arguments = VARIABLES if generator.random() < 0.5 else VARIABLES[::-1]
     return tree.replaced(place, Expression((operator, *arguments)))
 
 
 def offspring(
-    parent: Expression, place: int, graft: Expression, *, max_height: int, generator: np.random.Generator
+    parent: Expression,
+    place: int,
+    graft: Expression,
+    *,
+    max_height: int,
+    space: Space = PAPER,
+    generator: np.random.Generator,
 ) -> Expression:
     """The parent with another subtree at this place, repaired; the parent itself if that fails or is too high."""
     if parent.height > max_height:
@@ -168,7 +193,7 @@ def offspring(
         child = parent.replaced(place, graft)
     except InputError:  # larger than any tree may be
         return parent
-    repaired = repair(child, max_height=max_height, generator=generator)
+    repaired = repair(child, max_height=max_height, space=space, generator=generator)
     if repaired is None or repaired.height > max_height:
         return parent
     return repaired
@@ -181,12 +206,12 @@ def _draw_height(heights: Heights, generator: np.random.Generator) -> int:
     return int(generator.integers(low, high + 1))
 
 
-def _build(stops: Callable[[int], bool], generator: np.random.Generator) -> Expression:
+def _build(stops: Callable[[int], bool], space: Space, generator: np.random.Generator) -> Expression:
     tokens: list[str] = []
     pending = [0]
     while pending:
         depth = pending.pop()
-        choices = TERMINALS if stops(depth) else _OPERATOR_TOKENS
+        choices = space.terminals if stops(depth) else space.operators
         token = choices[generator.integers(len(choices))]
         tokens.append(token)
         pending.extend([depth + 1] * arity(token))

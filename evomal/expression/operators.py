@@ -109,6 +109,28 @@ TERMINALS = (*VARIABLES, *CONSTANTS)
 TOKENS = (*OPERATORS, *TERMINALS)
 
 
+@dataclass(frozen=True)
+class Space:
+    """The operators and terminals that random trees are made of, in the order in which they are numbered by draws."""
+
+    operators: tuple[str, ...]
+    terminals: tuple[str, ...]
+
+    @property
+    def binary(self) -> tuple[str, ...]:
+        """The operators with two arguments."""
+        return tuple(token for token in self.operators if OPERATORS[token].arity == 2)
+
+    @property
+    def terminal_share(self) -> float:
+        """The share of terminals among all tokens: how often a branch of a growing tree ends."""
+        return len(self.terminals) / (len(self.terminals) + len(self.operators))
+
+
+PAPER = Space(tuple(OPERATORS), TERMINALS)
+"""The operators and terminals of the paper's Table 1."""
+
+
 def arity(token: str) -> int:
     """Returns the number of arguments of a known token; a terminal has none."""
     operator = OPERATORS.get(token)

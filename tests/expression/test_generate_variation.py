@@ -1,5 +1,6 @@
 """Crossover, mutation and repair: valid children within the height cap, distributed as DEAP's."""
 
+import hashlib
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate, ramped_half_and_half, repair
 from evomal.expression.generate import offspring
+from evomal.expression.operators import Space
 from evomal.randomness import generator
 from tests.expression.test_generate import (  # noqa: F401 (fixtures)
     deap_seed,
@@ -133,3 +135,20 @@ def test_a_long_evolution_keeps_every_tree_valid():
         heights |= {tree.height for tree in population}
         assert all(tree.is_loss and tree.height <= 10 for tree in population)
     assert max(heights) == 10
+
+
+def test_draws_from_the_paper_s_space_keep_their_bits():
+    """A search that is recorded is resumed by drawing the same trees again."""
+    rng = generator(0, "digest")
+    trees = ramped_half_and_half(200, generator=rng)
+    trees += [mutate(tree, generator=rng) for tree in trees]
+    trees += [child for pair in zip(trees[::2], trees[1::2], strict=True) for child in crossover(*pair, generator=rng)]
+    assert hashlib.sha256("\n".join(map(str, trees)).encode()).hexdigest()[:16] == "68803f1a4998fc52"
+
+
+def test_trees_are_made_of_the_tokens_of_the_space():
+    space = Space(("sub", "square"), ("y", "f"))
+    rng = generator(0, "small space")
+    trees = ramped_half_and_half(50, space=space, generator=rng)
+    trees += [mutate(tree, space=space, generator=rng) for tree in trees]
+    assert {token for tree in trees for token in tree.tokens} == {"sub", "square", "y", "f"}
