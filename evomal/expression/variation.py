@@ -15,7 +15,7 @@ import numpy as np
 
 from evomal.errors import InputError
 from evomal.expression.generate import half_and_half, repair
-from evomal.expression.operators import OPERATORS, TERMINALS, TOKENS, arity
+from evomal.expression.operators import OPERATORS, PAPER, Space, arity
 from evomal.expression.prefix import end_of_subtree
 from evomal.expression.tree import Expression
 
@@ -66,17 +66,22 @@ class Weighted:
 class Mutation(Protocol):
     """Makes a child of one parent."""
 
-    def __call__(self, parent: Weighted, *, max_height: int = 10, generator: np.random.Generator) -> Weighted:
+    def __call__(
+        self, parent: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
+    ) -> Weighted:
         """Returns a loss within the height; the parent itself if several draws gave nothing else."""
 
 
-def crossover(first: Weighted, second: Weighted, *, max_height: int = 10, generator: np.random.Generator) -> Weighted:
+def crossover(
+    first: Weighted, second: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
+) -> Weighted:
     """Returns the first parent with one of its subtrees replaced by one of the second parent's.
 
     Args:
         first: The parent whose root the child has.
         second: The parent that gives a subtree.
         max_height: Greatest height of the child.
+        space: The operators that a repair draws from.
         generator: The source of randomness. The subtrees are drawn uniformly from all nodes but the roots.
 
     Returns:
@@ -97,10 +102,12 @@ def crossover(first: Weighted, second: Weighted, *, max_height: int = 10, genera
         place, taken = generator.integers(1, first.tree.size), generator.integers(1, second.tree.size)
         return first.replaced(int(place), second.subtree(int(taken)))
 
-    return _first_valid(first, draw, max_height=max_height, generator=generator)
+    return _first_valid(first, draw, max_height=max_height, space=space, generator=generator)
 
 
-def mutate(parent: Weighted, *, max_height: int = 10, generator: np.random.Generator) -> tuple[str, Weighted]:
+def mutate(
+    parent: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
+) -> tuple[str, Weighted]:
     """Returns the name of a mutation, drawn by the probabilities of `MUTATIONS`, and the child that it made.
 
     A mutation that cannot change this parent, such as a hoist of `sub(y, f)`, is replaced by another draw.
@@ -114,24 +121,33 @@ def mutate(parent: Weighted, *, max_height: int = 10, generator: np.random.Gener
     names, probabilities = list(MUTATIONS), [probability for _, probability in MUTATIONS.values()]
     for _ in range(_DRAWS):
         name = names[generator.choice(len(names), p=probabilities)]
-        child = MUTATIONS[name][0](parent, max_height=max_height, generator=generator)
+        child = MUTATIONS[name][0](parent, max_height=max_height, space=space, generator=generator)
         if child != parent:
             break
     return name, child
 
 
-def _retried(draw: Callable[[Weighted, np.random.Generator], Weighted | None]) -> Mutation:
+def _retried(draw: Callable[[Weighted, Space, np.random.Generator], Weighted | None]) -> Mutation:
     """A mutation from a function that draws a child, or None if there is nothing that it could do."""
 
     @functools.wraps(draw)
-    def mutation(parent: Weighted, *, max_height: int = 10, generator: np.random.Generator) -> Weighted:
-        return _first_valid(parent, lambda: draw(parent, generator), max_height=max_height, generator=generator)
+    def mutation(
+        parent: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
+    ) -> Weighted:
+        return _first_valid(
+            parent, lambda: draw(parent, space, generator), max_height=max_height, space=space, generator=generator
+        )
 
     return mutation
 
 
 def _first_valid(
-    parent: Weighted, draw: Callable[[], Weighted | None], *, max_height: int, generator: np.random.Generator
+    parent: Weighted,
+    draw: Callable[[], Weighted | None],
+    *,
+    max_height: int,
+    space: Space,
+    generator: np.random.Generator,
 ) -> Weighted:
     """The first child drawn that is a loss within the height and not its parent; the parent if there is none."""
     if parent.tree.height > max_height:
@@ -143,16 +159,19 @@ def _first_valid(
             continue
         if child is None:
             break
-        repaired = _repaired(child, max_height=max_height, generator=generator)
+        repaired = _repaired(child, max_height=max_height, space=space, generator=generator)
         if repaired is not None and repaired != parent:
             return repaired
     return parent
 
 
-def _repaired(child: Weighted, *, max_height: int, generator: np.random.Generator) -> Weighted | None:
+def _repaired(child: Weighted, *, max_height: int, space: Space, generator: np.random.Generator) -> Weighted | None:
     """The child as a whole tree that is a loss; None if it is too high."""
     tree = child.tree
-    if tree.height > max_height or (loss := repair(tree, max_height=max_height, generator=generator)) is None:
+    if tree.height > max_height:
+        return None
+    loss = repair(tree, max_height=max_height, space=space, generator=generator)
+    if loss is None:
         return None
     whole = Weighted(tree, (1.0, *child.weights))
     if loss is tree:
@@ -163,31 +182,34 @@ def _repaired(child: Weighted, *, max_height: int, generator: np.random.Generato
 
 
 @_retried
-def subtree(parent: Weighted, generator: np.random.Generator) -> Weighted:
+def subtree(parent: Weighted, space: Space, generator: np.random.Generator) -> Weighted:
     """A subtree, drawn uniformly from all nodes, is replaced by a random tree."""
     place = int(generator.integers(parent.tree.size))
-    return parent.replaced(place, Weighted.of(half_and_half(_RANDOM_HEIGHTS, generator=generator)))
+    return parent.replaced(place, Weighted.of(half_and_half(_RANDOM_HEIGHTS, space=space, generator=generator)))
 
 
 @_retried
-def point(parent: Weighted, generator: np.random.Generator) -> Weighted:
+def point(parent: Weighted, space: Space, generator: np.random.Generator) -> Weighted:
     """A token is replaced by another with as many arguments."""
     tokens = parent.tree.tokens
     place = int(generator.integers(len(tokens)))
-    others = [token for token in TOKENS if arity(token) == arity(tokens[place]) and token != tokens[place]]
+    choices = space.operators if tokens[place] in OPERATORS else space.terminals
+    others = [token for token in choices if arity(token) == arity(tokens[place]) and token != tokens[place]]
+    if not others:
+        return parent
     token = others[generator.integers(len(others))]
     return Weighted(Expression((*tokens[:place], token, *tokens[place + 1 :])), parent.node_weights)
 
 
 @_retried
-def insert(parent: Weighted, generator: np.random.Generator) -> Weighted:
+def insert(parent: Weighted, space: Space, generator: np.random.Generator) -> Weighted:
     """A new operator comes above a node; if it has another argument, that is a random terminal on either side."""
     place = int(generator.integers(parent.tree.size))
-    operator = tuple(OPERATORS)[generator.integers(len(OPERATORS))]
+    operator = space.operators[generator.integers(len(space.operators))]
     below = parent.subtree(place)
     parts = [(below.tree.tokens, below.node_weights)]
     for _ in range(arity(operator) - 1):
-        terminal = TERMINALS[generator.integers(len(TERMINALS))]
+        terminal = space.terminals[generator.integers(len(space.terminals))]
         parts.insert(int(generator.integers(len(parts) + 1)), ((terminal,), (1.0,)))
     tokens = (operator, *(token for part, _ in parts for token in part))
     return parent.replaced(
@@ -196,7 +218,7 @@ def insert(parent: Weighted, generator: np.random.Generator) -> Weighted:
 
 
 @_retried
-def delete(parent: Weighted, generator: np.random.Generator) -> Weighted:
+def delete(parent: Weighted, _space: Space, generator: np.random.Generator) -> Weighted:
     """An operator is replaced by one of its arguments."""
     tokens = parent.tree.tokens
     places = _operators(parent.tree)
@@ -208,14 +230,14 @@ def delete(parent: Weighted, generator: np.random.Generator) -> Weighted:
 
 
 @_retried
-def hoist(parent: Weighted, generator: np.random.Generator) -> Weighted | None:
+def hoist(parent: Weighted, _space: Space, generator: np.random.Generator) -> Weighted | None:
     """A subtree that begins with an operator becomes the whole tree."""
     places = _operators(parent.tree)[1:]  # the root of a loss is one
     return parent.subtree(places[generator.integers(len(places))]) if places else None
 
 
 @_retried
-def weights(parent: Weighted, generator: np.random.Generator) -> Weighted | None:
+def weights(parent: Weighted, _space: Space, generator: np.random.Generator) -> Weighted | None:
     """Some weights are multiplied by log-normal factors, a few of them negative."""
     count = parent.tree.edges
     changed = generator.random(count) < _CHANGED_WEIGHTS

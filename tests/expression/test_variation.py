@@ -11,6 +11,7 @@ from scipy import stats
 
 from evomal.errors import InputError
 from evomal.expression import Expression, variation
+from evomal.expression.operators import Space
 from evomal.expression.variation import MUTATIONS, Weighted
 from evomal.randomness import generator
 from tests.strategies import losses, seeds
@@ -154,6 +155,13 @@ def test_mutations_are_drawn_by_their_probabilities():
     assert sum(probabilities) == pytest.approx(1.0)
     expected = [4000 * probability for probability in probabilities]
     assert stats.chisquare([drawn[name] for name in MUTATIONS], expected).pvalue > 1e-3
+
+
+@given(st.sampled_from(SHAPING), st.sampled_from(["sub(y, f)", "square(sub(f, y))"]), seeds())
+def test_new_tokens_are_those_of_the_space(name, text, seed):
+    space = Space(("sub", "square"), ("y", "f"))
+    child = MUTATIONS[name][0](Weighted.of(Expression.parse(text)), space=space, generator=generator(seed))
+    assert {*child.tree.tokens} <= {"sub", "square", "y", "f"}
 
 
 def test_what_cannot_be_changed_is_returned_as_it_is():
