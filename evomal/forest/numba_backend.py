@@ -37,6 +37,7 @@ _SEED_ROW, _ZERO_ROW = range(2)
 # Columns of a step: the operator, its node, its arguments' nodes, the rows of their values, the rows of their slopes.
 _OPERATOR, _NODE, _A, _B, _OUT, _A_ROW, _B_ROW, _A_SLOPE, _B_SLOPE, _STEP_WIDTH = range(10)
 
+_NO_DESCENT = -1  # steps: one pass for the gradients, without a step of Adam
 _SOFTMAX, _SIGMOID = int(Link.SOFTMAX), int(Link.SIGMOID)
 # No "contract": fused, w·a − w·a would leave a remainder, and its sign or logarithm would be another than torch's.
 _LOOPS: dict[str, Any] = {"fastmath": {"nsz"}, "error_model": "numpy"}
@@ -44,7 +45,7 @@ _SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_mode
 
 
 @inner()
-def _plan(nodes: Any, size: int, keep: bool, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
+def _plan(nodes: Any, size: int, keep: Any, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
     """Write a tree's operators as steps, those that do not depend on f first: the number of those, and of all.
 
     With `keep` every node has a row of its own. Otherwise every level has two rows, as of the nodes at one depth only
@@ -471,17 +472,38 @@ def _first_and_last(sizes: Any, units: int, share: int, shares: int) -> tuple[in
     return max(first, 0), last
 
 
+@inner(**_LOOPS)
+def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, lr: float, step: int) -> None:
+    """One step of Adam, its operations in torch's order."""
+    real = outputs.dtype.type
+    step_size = real(lr / (1 - 0.9**step))
+    root_correction, epsilon, factor = real(np.sqrt(1 - 0.999**step)), real(1e-8), real(scale)
+    towards, decay, share = real(1 - 0.9), real(0.999), real(1 - 0.999)
+    for k in range(outputs.shape[0]):
+        for r in range(outputs.shape[1]):
+            g = factor * gradients[k, r]
+            first[k, r] += towards * (g - first[k, r])
+            second[k, r] = decay * second[k, r] + share * g * g
+            outputs[k, r] -= step_size * first[k, r] / (np.sqrt(second[k, r]) / root_correction + epsilon)
+
+
 @kernel(**_LOOPS)
 def _gradients(
     nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
-    samples: int, losses: Any, gradients: Any, share: int, shares: int,
+    samples: int, steps_down: int, lr: float, scale: float, losses: Any, results: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
-    """Fill in one thread's share of losses [P, B] and gradients [P, B, K], in blocks of `samples` samples."""
+    """Fill in one thread's share of losses [P, B] and results [P, B, K], in blocks of `samples` samples.
+
+    The results are the outputs after `steps_down` steps of Adam, or with `_NO_DESCENT` the gradients. One kernel for
+    both, as a kernel is compiled together with all that it calls, which takes seconds.
+    """
     width, (_, batch, classes) = nodes.shape[1], targets.shape
     elements, blocks = classes * samples, -(-batch // samples)
     values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
-    block = np.empty((5, classes, samples), weights.dtype)
-    logits, f, y, costs, directions = block[0], block[1], block[2], block[3], block[4]
+    block = np.empty((7, classes, samples), weights.dtype)
+    logits, f, y, costs, directions, momentum, spread = (
+        block[0], block[1], block[2], block[3], block[4], block[5], block[6],
+    )  # fmt: skip
     tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
     settled = count = 0
     planned = -1
@@ -490,30 +512,39 @@ def _gradients(
         p, start = unit // blocks, unit % blocks * samples
         live = min(samples, batch - start)
         if p != planned:
-            settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
+            # Not a literal, for which numba would compile the plan once more.
+            settled, count = _plan(nodes[p], sizes[p], np.bool_(False), steps, room[0], room[1], room[2])
             planned = p
         _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
         _read(targets[p * len(targets) // len(sizes)], start, live, y)
-        _predict(link, logits, f, tops, totals)
-        for begin in range(0, elements, _STRIP):
-            n = min(_STRIP, elements - begin)
-            _copy(f, begin, values[_F_ROW], n)
-            _copy(y, begin, values[_Y_ROW], n)
-            _evaluate(steps[:settled], weights[p], values, n)
-            _differentiate(steps[settled:count], weights[p], values, slopes, n)
-            _activate(
-                softplus, values[room[0, 0]], slopes[room[1, 0]],
-                costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
-            )  # fmt: skip
-        _through_link(link, f, directions, totals)
+        if steps_down > 0:
+            momentum[:] = 0
+            spread[:] = 0
+        for step in range(1, abs(steps_down) + 1):
+            _predict(link, logits, f, tops, totals)
+            for begin in range(0, elements, _STRIP):
+                n = min(_STRIP, elements - begin)
+                _copy(f, begin, values[_F_ROW], n)
+                if step == 1 or elements > _STRIP:
+                    _copy(y, begin, values[_Y_ROW], n)
+                    _evaluate(steps[:settled], weights[p], values, n)
+                _differentiate(steps[settled:count], weights[p], values, slopes, n)
+                _activate(
+                    softplus, values[room[0, 0]], slopes[room[1, 0]],
+                    costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
+                )  # fmt: skip
+            _through_link(link, f, directions, totals)
+            if steps_down > 0:
+                _adam(logits, directions, momentum, spread, scale, lr, step)
         totals[:] = 0
         for k in range(classes):
             for r in range(samples):
                 totals[r] += costs[k, r]
+        found = directions if steps_down == _NO_DESCENT else logits
         for r in range(live):
             losses[p, start + r] = totals[r]
             for k in range(classes):
-                gradients[p, start + r, k] = directions[k, r]
+                results[p, start + r, k] = found[k, r]
 
 
 @kernel(**_LOOPS)
@@ -533,7 +564,7 @@ def _mixed(
     first, last = _first_and_last(sizes, groups, share, shares)
     for unit in range(first, last):
         p, group = unit // groups, unit % groups
-        settled, count = _plan(nodes[p], sizes[p], True, steps, room[0], room[1], room[2])
+        settled, count = _plan(nodes[p], sizes[p], np.bool_(True), steps, room[0], room[1], room[2])
         for place in range(blocks * group // groups, blocks * (group + 1) // groups):
             start = place * samples
             live = min(samples, batch - start)
@@ -555,74 +586,11 @@ def _mixed(
                 _sweep(steps[:count], weights[p], values, slopes, pulls, slope_pulls, sums[p, group], n)
 
 
-@inner(**_LOOPS)
-def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, lr: float, step: int) -> None:
-    """One step of Adam, its operations in torch's order."""
-    real = outputs.dtype.type
-    step_size = real(lr / (1 - 0.9**step))
-    root_correction, epsilon, factor = real(np.sqrt(1 - 0.999**step)), real(1e-8), real(scale)
-    towards, decay, share = real(1 - 0.9), real(0.999), real(1 - 0.999)
-    for k in range(outputs.shape[0]):
-        for r in range(outputs.shape[1]):
-            g = factor * gradients[k, r]
-            first[k, r] += towards * (g - first[k, r])
-            second[k, r] = decay * second[k, r] + share * g * g
-            outputs[k, r] -= step_size * first[k, r] / (np.sqrt(second[k, r]) / root_correction + epsilon)
-
-
-@kernel(**_LOOPS)
-def _descended(
-    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
-    samples: int, steps_down: int, lr: float, scale: float, result: Any, share: int, shares: int,
-) -> None:  # fmt: skip
-    """Fill in one thread's share of the outputs after the descent."""
-    width, (_, batch, classes) = nodes.shape[1], targets.shape
-    elements, blocks = classes * samples, -(-batch // samples)
-    values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
-    block = np.empty((7, classes, samples), weights.dtype)
-    logits, f, y, costs, directions, momentum, spread = (
-        block[0], block[1], block[2], block[3], block[4], block[5], block[6],
-    )  # fmt: skip
-    tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
-    first, last = _first_and_last(sizes, blocks, share, shares)
-    for unit in range(first, last):
-        p, start = unit // blocks, unit % blocks * samples
-        live = min(samples, batch - start)
-        settled, count = _plan(nodes[p], sizes[p], False, steps, room[0], room[1], room[2])
-        _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
-        _read(targets[p * len(targets) // len(sizes)], start, live, y)
-        momentum[:] = 0
-        spread[:] = 0
-        for step in range(1, steps_down + 1):
-            _predict(link, logits, f, tops, totals)
-            for begin in range(0, elements, _STRIP):
-                n = min(_STRIP, elements - begin)
-                _copy(f, begin, values[_F_ROW], n)
-                if step == 1 or elements > _STRIP:
-                    _copy(y, begin, values[_Y_ROW], n)
-                    _evaluate(steps[:settled], weights[p], values, n)
-                _differentiate(steps[settled:count], weights[p], values, slopes, n)
-                _activate(
-                    softplus, values[room[0, 0]], slopes[room[1, 0]],
-                    costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
-                )  # fmt: skip
-            _through_link(link, f, directions, totals)
-            _adam(logits, directions, momentum, spread, scale, lr, step)
-        for r in range(live):
-            for k in range(classes):
-                result[p, start + r, k] = logits[k, r]
-
-
 def gradients(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
 ) -> tuple[Tensor, Tensor]:
     """Losses [P, B] of the samples, summed over the outputs, and the gradient [P, B, K] of their sum."""
-    losses = weights.new_empty(programs.count, targets.shape[-2])
-    result = weights.new_empty(programs.count, *targets.shape[-2:])
-    arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_per_block(*targets.shape[-2:])
-    _in_shares(_gradients, (*arrays, int(link), softplus, samples, losses.numpy(), result.numpy()), arrays, 1)
-    return losses, result
+    return _by_gradients(programs, weights, outputs, targets, link, softplus, steps=_NO_DESCENT, lr=0.0, scale=1.0)
 
 
 def mixed(
@@ -644,12 +612,21 @@ def descended(
     softplus: bool, steps: int, lr: float, scale: float,
 ) -> Tensor:  # fmt: skip
     """[P, B, K]: the outputs after `steps` steps of Adam on scale · the sum of the losses."""
-    result = weights.new_empty(programs.count, *targets.shape[-2:])
+    return _by_gradients(programs, weights, outputs, targets, link, softplus, steps=steps, lr=lr, scale=scale)[1]
+
+
+def _by_gradients(
+    programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, softplus: bool, *,
+    steps: int, lr: float, scale: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Losses, and what `_gradients` says of the results."""
+    losses = weights.new_empty(programs.count, targets.shape[-2])
+    results = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets)
-    samples = _samples_per_block(*targets.shape[-2:])
-    numbers = (steps, float(lr), float(scale))
-    _in_shares(_descended, (*arrays, int(link), softplus, samples, *numbers, result.numpy()), arrays, steps)
-    return result
+    numbers = (_samples_per_block(*targets.shape[-2:]), steps, float(lr), float(scale))
+    arguments = (*arrays, int(link), softplus, *numbers, losses.numpy(), results.numpy())
+    _in_shares(_gradients, arguments, arrays, abs(steps))
+    return losses, results
 
 
 def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor) -> tuple[Any, ...]:
