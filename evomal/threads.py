@@ -9,18 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 
-@functools.cache
 def kernel_threads() -> ThreadPoolExecutor:
-    """A pool with as many threads as torch uses; kernels release the interpreter lock.
+    """A pool with as many threads as torch uses now; kernels release the interpreter lock.
 
     The threads are not numba's own, which are not safe for callers that use threads, or conflict with OpenMP after a
     fork.
     """
-    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="evomal")
+    return _pool(torch.get_num_threads())
+
+
+@functools.lru_cache(maxsize=1)  # a pool that is dropped ends its threads
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="evomal")
 
 
 # A forked child has the pool but not its threads, and would wait for them forever.
-os.register_at_fork(after_in_child=kernel_threads.cache_clear)
+os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 _FEWEST_MULTIPLY_ADDS = 2**28
@@ -52,7 +56,5 @@ def thread_count(count: int | None) -> Iterator[None]:
 
 
 def _set(count: int) -> None:
-    if count == torch.get_num_threads():
-        return
-    torch.set_num_threads(count)
-    kernel_threads.cache_clear()
+    if count != torch.get_num_threads():  # torch tells MKL more than the number
+        torch.set_num_threads(count)

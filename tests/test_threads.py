@@ -1,6 +1,9 @@
 """A number of threads for a while, and the one before it after."""
 
 import functools
+import os
+import subprocess
+import sys
 from typing import ClassVar
 
 import pytest
@@ -27,6 +30,34 @@ def test_torch_and_kernels_get_so_many_threads_until_the_end():
     assert kernel_threads()._max_workers == before
     with thread_count(None):
         assert torch.get_num_threads() == before
+
+
+def test_kernels_follow_torch_s_own_setting():
+    before = torch.get_num_threads()
+    try:
+        for count in (before + 1, before + 2):
+            torch.set_num_threads(count)
+            assert kernel_threads()._max_workers == count
+        assert kernel_threads() is kernel_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+FORK_CHECK = """
+import os
+from evomal.threads import kernel_threads
+pool = kernel_threads()
+child = os.fork()
+if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
+    os._exit(kernel_threads() is pool)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_makes_threads_of_its_own():
+    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "0\n", done.stderr
 
 
 def test_the_threads_before_come_back_after_an_error():

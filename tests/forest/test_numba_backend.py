@@ -1,6 +1,5 @@
 """The compiled CPU kernels, and the plain operations beside them, against `ExpressionLoss` alone."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -271,20 +270,3 @@ def test_scratch_memory_is_bounded():
     """2047 nodes over 128 000 elements: all their values and slopes at once would take 4 GB."""
     done = subprocess.run([sys.executable, "-c", MEMORY_CHECK], capture_output=True, text=True, timeout=300)
     assert int(done.stdout) < 100, done.stderr
-
-
-FORK_CHECK = """
-import os
-from evomal.forest import numba_backend
-numba_backend.kernel_threads()
-child = os.fork()
-if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
-    os._exit(numba_backend.kernel_threads.cache_info().currsize)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_makes_threads_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "0\n", done.stderr

@@ -116,22 +116,6 @@ def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():
             SparseLabelSmoothingLoss()(logits, wrong)
 
 
-FORK_CHECK = """
-import os
-import evomal.losses.kernels_cpu as cpu_kernels
-cpu_kernels.kernel_threads()
-child = os.fork()
-if child == 0:  # nothing but the question: torch's own threads do not survive a fork either
-    os._exit(cpu_kernels.kernel_threads.cache_info().currsize)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_forked_child_makes_threads_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORK_CHECK], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "0\n", done.stderr
-
-
 def test_all_classes_at_once():
     logits, _ = case(9, 12, 20, torch.float64)
     expected = torch.stack([target_log_odds(logits, torch.full((9,), k)) for k in range(12)], dim=1)
