@@ -12,7 +12,6 @@ from evomal.text import short_repr
 _OUTLIER_SHIFT, _OUTLIER_SPREAD = 4.0, 5.0  # in standard deviations of the targets
 
 Rows = npt.NDArray[np.int64]
-_NUMBER = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,13 @@ class Hardships:
 
     def __post_init__(self) -> None:
         for name in ("label_noise", "outliers"):
-            if not (isinstance(share := getattr(self, name), _NUMBER) and 0 <= share <= 1):
+            if not (_is_number(share := getattr(self, name)) and 0 <= share <= 1):
                 raise InputError(f"{name} must be a share of 0 to 1 but got {short_repr(share)}")
         for name in ("imbalance", "fraction"):
-            if not (isinstance(share := getattr(self, name), _NUMBER) and 0 < share <= 1):
+            if not (_is_number(share := getattr(self, name)) and 0 < share <= 1):
                 raise InputError(f"{name} must be a share above 0 and at most 1 but got {short_repr(share)}")
+        if not isinstance(self.asymmetric, (bool, np.bool_)):
+            raise InputError(f"asymmetric must be True or False but got {short_repr(self.asymmetric)}")
 
     @property
     def leaves_rows_exchangeable(self) -> bool:
@@ -120,6 +121,10 @@ class Hardships:
         result = targets.copy()
         result[thrown] += offsets * targets.std(axis=0)
         return result
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _chosen(count: int, share: float, seed: int, purpose: str) -> Rows:

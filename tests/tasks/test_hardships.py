@@ -71,6 +71,9 @@ def test_inputs_stay_as_they_were():
         ({"outliers": -0.1}, "outliers must be a share of 0 to 1 but got -0.1"),
         ({"imbalance": 0}, "imbalance must be a share above 0 and at most 1 but got 0"),
         ({"fraction": 2}, "fraction must be a share above 0 and at most 1 but got 2"),
+        ({"label_noise": True}, "label_noise must be a share of 0 to 1 but got True"),
+        ({"imbalance": True}, "imbalance must be a share above 0 and at most 1 but got True"),
+        ({"asymmetric": "no"}, "asymmetric must be True or False but got 'no'"),
     ],
 )
 def test_bad_shares(options, sentence):
