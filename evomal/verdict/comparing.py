@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.display import SearchListener
@@ -186,10 +187,11 @@ def rate_curve(
         >>> list(curve.comparisons)
         [0.01, 0.1]
     """
-    if not rates or any(not rate > 0 for rate in rates):
-        raise InputError(f"rates must be at least one number more than 0 but got {list(rates)}")
+    rates = finite_vector("rates", rates).tolist()
+    if not rates or min(rates) <= 0:
+        raise InputError(f"rates must be at least one number more than 0 but got {short_repr(rates)}")
     if len(set(rates)) < len(rates):
-        raise InputError(f"rates must be different but got {list(rates)}")
+        raise InputError(f"rates must be different but got {short_repr(rates)}")
     if methods and search_seeds != 1 and not search_each:
         raise InputError("several search seeds need a search at each learning rate: search_each")
     plan = Plan.of(search_seeds=search_seeds, rescale=False, **options)

@@ -62,7 +62,9 @@ def test_a_search_at_each_rate(tmp_path):
     assert curve.search_each
 
 
-@pytest.mark.parametrize("rates", [[], [0.0], [0.1, 0.1]])
+@pytest.mark.parametrize(
+    "rates", [[], [0.0], [0.1, 0.1], 0.1, None, "0.1", ["0.1"], [None], [[0.1]], {0.1, float("nan")}, [10**400]]
+)
 def test_rates_are_checked(rates):
     with pytest.raises(InputError, match="rates must be"):
         rate_curve(regression(), rates=rates, losses=["mae"], **SMALL)
