@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from evomal.cli.options import WIDTH, AsJson, Classes, Device, FigureFolder, RunFolder, RunFolders, echo, echo_json
+from evomal.cli.options import (
+    WIDTH,
+    AsJson,
+    Classes,
+    Device,
+    FigureFolder,
+    RunFolder,
+    RunFolders,
+    echo,
+    echo_json,
+    given_options,
+)
 from evomal.errors import InputError
 from evomal.files import create_folder
 from evomal.text import printable
@@ -55,6 +66,7 @@ def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], 
 
 
 def show_shapes(
+    context: typer.Context,
     losses: LossNames = None,
     family: Annotated[
         list[str] | None,
@@ -74,8 +86,9 @@ def show_shapes(
 
     chosen = _losses(losses or [])
     if surface:
-        if family or not chosen:
-            raise InputError("--surface needs the names or files of regression losses, and takes no --family")
+        if not chosen or given_options(context, "family", "classes"):
+            rule = "needs the names or files of regression losses, and takes neither --family nor --classes"
+            raise InputError(f"--surface {rule}")
         surfaces = loss_surfaces(chosen)
         show("surfaces", surfaces, draw_surfaces(surfaces), summaries.surface_lines(surfaces), out=out, as_json=as_json)
         return

@@ -20,6 +20,7 @@ from evomal.cli.options import (
     Steps,
     TaskName,
     echo,
+    given_options,
     split_losses,
     split_rates,
 )
@@ -130,6 +131,7 @@ def show_representation(
 
 
 def show_learning_rate(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -156,8 +158,9 @@ def show_learning_rate(
     from evomal.verdict.comparing import rate_curve
 
     if rates is None:
-        if any(option is not None for option in (losses, model, steps, milestones)):
-            raise InputError("--losses, --model, --steps and --milestone need --rates, which trains now")
+        trainings = ("losses", "model", "seeds", "steps", "milestones", "device", "data")
+        if given := given_options(context, *trainings):
+            raise InputError(f"{given} must be given with --rates, which trains now, but there is no --rates")
         if not os.path.exists(source):
             raise InputError(f"{source}: there is no such folder; to train on a task now, give its --rates")
         found = recorded_rate_curves(Path(source))

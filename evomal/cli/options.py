@@ -110,6 +110,17 @@ FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PD
 Classes = Annotated[int, typer.Option(help="Number of classes.")]
 
 
+def given_options(context: typer.Context, *parameters: str) -> str:
+    """Returns which of a command's options were given, as in `--seeds, --device`, whatever their values."""
+    given = (
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in parameters and (source := context.get_parameter_source(parameter.name)) is not None
+        if source.name == "COMMANDLINE"
+    )
+    return ", ".join(given)
+
+
 def split_losses(names: str, task: "Task") -> list[str]:
     """Returns the losses of a comma-separated list; `strong` stands for the usual rivals of the task.
 

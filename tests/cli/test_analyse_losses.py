@@ -169,7 +169,10 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
         (["shapes", "--family", "focals"], "there is no family named 'focals': did you mean 'focal'?"),
         (["shapes", "ce", "mse"], "the losses of one figure must be of one kind, but ce is for classification, mse is "
          "for regression"),
-        (["shapes", "--surface"], "--surface needs the names or files of regression losses, and takes no --family"),
+        (["shapes", "--surface"], "--surface needs the names or files of regression losses, and takes neither --family "
+         "nor --classes"),
+        (["shapes", "mse", "--surface", "--classes", "10"], "--surface needs the names or files of regression losses, "
+         "and takes neither --family nor --classes"),
         (["shapes", "ce", "--surface"], "a surface over y and f needs a regression loss, but ce is for classification"),
         (["shapes", "{folder}"], "{folder}: must be a regular file but is a folder"),
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),

@@ -168,7 +168,11 @@ def test_rates_are_drawn_alike_from_a_record_and_from_trainings_now(run, tasks, 
         (["learning-rate", "{task}"], "{task}: is not a folder of evomal compare --rates"),
         (
             ["learning-rate", "{folder}", "--losses", "mae"],
-            "--losses, --model, --steps and --milestone need --rates, which",
+            "--losses must be given with --rates, which trains now, but there is no --rates",
+        ),
+        (
+            ["learning-rate", "{folder}", "--device", "auto", "--seeds", "5", "--milestone", "3"],
+            "--seeds, --milestone, --device must be given with --rates, which trains now",
         ),
         (["learning-rate", "{task}:regression", "--rates", "a"], "rates must be comma-separated numbers but got 'a'"),
         (["learning-rate", "{task}:regression", "--rates", "1,1"], "rates must be different but got [1.0, 1.0]"),
