@@ -51,6 +51,7 @@ WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeou
 _DEFAULT_PRESET = "quick"
 _MAX_FILE_BYTES = 1024 * 1024
 _RECIPE = ("lr", "momentum", "nesterov", "weight_decay", "batch_size")
+_ONE_ISLAND = ("crossover", "mutation", "elitism", "parsimony")
 _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and no tree may be higher than 64
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
@@ -146,17 +147,48 @@ class SearchSettings(BaseModel):
     population: _Many = Field(25, description="Number of candidates per generation.")
     generations: _Count = Field(50, description="Number of generations. May be changed when a run is resumed.")
     tournament: _Many = Field(4, description="Number of candidates that are drawn for each tournament.")
-    crossover: _Share = Field(0.7, description="Share of children that are made by crossover.")
-    mutation: _Share = Field(0.25, description="Share of children that are made by mutation; the rest are copies.")
+    crossover: _Share = Field(
+        0.7,
+        description="Share of children that are made by crossover. For one island: several have shares of their own.",
+    )
+    mutation: _Share = Field(
+        0.25, description="Share of children that are made by mutation; the rest are copies. For one island."
+    )
     elitism: _Share = Field(
-        0.05, description="Share of the population that is kept unchanged, rounded, at least one candidate."
+        0.05,
+        description="Share of the population that is kept unchanged, rounded, at least one candidate. For one island: "
+        "several keep their best, however many children there are.",
     )
     max_height: Annotated[int, Field(ge=1, le=_HIGHEST_TREE)] = Field(10, description="Maximum height of a tree.")
     initial_height: Annotated[tuple[_Height, _Height], BeforeValidator(_tuple_of_list)] = Field(
         (2, 4), description="Lowest and highest height of the trees of the first generation."
     )
     parsimony: _NotNegative = Field(
-        0.0, description="Added to the fitness for every node of a tree when parents are selected."
+        0.0, description="Added to the fitness for every node of a tree when parents are selected. For one island."
+    )
+
+    islands: _Few = Field(
+        1,
+        description="Number of islands, among which the population is divided: each breeds by itself. 1: one "
+        "population with generational replacement, as in the paper. For evomal and gp-lfl.",
+    )
+    first_trees: _Many | None = Field(
+        None,
+        description="Number of random trees from which the first generation is taken, at least the population; by "
+        "default the population. For several islands.",
+    )
+    surplus: Annotated[float, Field(ge=1, le=100)] = Field(
+        1.0,
+        description="Proposals for each place of the population in later generations; those that pass all filters "
+        "first are trained. For several islands.",
+    )
+    migration: _Count = Field(
+        5, description="Number of generations after which the best of every island goes to the next island."
+    )
+    max_age: _Count = Field(
+        10,
+        description="Number of generations after which a member of an island, other than its best, makes room for a "
+        "younger one.",
     )
 
     meta_steps: _Count = Field(250, description="Meta steps, which optimise the weights of each candidate.")
@@ -284,12 +316,22 @@ class SearchSettings(BaseModel):
         if self.crossover + self.mutation > 1:
             together = self.crossover + self.mutation
             raise InputError(f"crossover and mutation must be at most 1 together but got {together:g}")
+        self._check_islands()
         low, high = self.initial_height
         if low > high:
             raise InputError(f"initial_height must go from the lower height to the higher but got {low} to {high}")
         if high > self.max_height:
             raise InputError(f"initial_height must be at most max_height = {self.max_height} but got {high}")
         return self
+
+    def _check_islands(self) -> None:
+        if self.islands > self.population:
+            raise InputError(f"islands must be at most population = {self.population} but got {self.islands}")
+        if self.first_trees is not None and self.first_trees < self.population:
+            raise InputError(f"first_trees must be at least population = {self.population} but got {self.first_trees}")
+        for name in _ONE_ISLAND if self.islands > 1 else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise InputError(f"{name} is for one island, but islands is {self.islands}")
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:

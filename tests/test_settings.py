@@ -28,7 +28,7 @@ PAPER = {
     "channels_last": False, "population_mode": "auto",
     "chunk": None, "threads": None, "executor": "local", "max_time": None, "max_evaluations": None, "patience": None,
     "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
-    "retries": 2,
+    "retries": 2, "islands": 1, "first_trees": None, "surplus": 1.0, "migration": 5, "max_age": 10,
 }  # fmt: skip
 QUICK = PAPER | {
     "generations": 10, "meta_steps": 100, "training_steps": 250, "filter_steps": 250, "final_steps": 2000,
@@ -96,6 +96,7 @@ MOST = {
 COUNTS = (
     "population", "generations", "tournament", "meta_steps", "inner_steps", "training_steps", "batch_size",
     "filter_steps", "filter_samples", "final_seeds", "final_steps", "chunk", "threads", "max_evaluations", "patience",
+    "migration", "max_age",
 )  # fmt: skip
 SHARES = ("crossover", "mutation", "elitism")
 POSITIVE = ("meta_lr", "lr", "max_time")
@@ -187,6 +188,12 @@ def test_only_optional_settings_may_be_none(name):
             {"executor": "ray", "worker_timeout": "soon"},
             "worker_timeout must be seconds, or a text such as 90s, 15m, 2h, but got 'soon'",
         ),
+        ({"islands": 0}, "islands must be at least 1 but got 0"),
+        ({"islands": 26}, "islands must be at most population = 25 but got 26"),
+        ({"first_trees": 24}, "first_trees must be at least population = 25 but got 24"),
+        ({"surplus": 0.5}, "surplus must be at least 1 but got 0.5"),
+        ({"islands": 2, "crossover": 0.5}, "crossover is for one island, but islands is 2"),
+        ({"islands": 2, "parsimony": 0.1}, "parsimony is for one island, but islands is 2"),
         ({"workers": 2}, "workers is for executor ray, but executor is local"),
         ({"address": "auto"}, "address is for executor ray, but executor is local"),
         ({"device": "gpu"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'gpu'"),
@@ -445,6 +452,9 @@ def drawn(name):
             "gpus_per_worker": numbers(0),
             "worker_timeout": numbers(0, exclude_min=True),
             "retries": st.integers(0, 100),
+            "islands": st.just(1),  # several have rules that go with others
+            "first_trees": st.just(100_000),
+            "surplus": numbers(1, 100),
         }[name]
     return st.none() | values if name in OPTIONAL else values
 

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from evomal.expression.generate import half_and_half, repair
 from evomal.expression.operators import OPERATORS, PAPER, Space, arity
 from evomal.expression.prefix import end_of_subtree
 from evomal.expression.tree import Expression
+
+MutationName = Literal["subtree mutation", "point mutation", "insertion", "deletion", "hoist", "weight mutation"]
 
 _DRAWS = 8  # until a child must be given up: most first draws succeed, and trees at the height limit need a few more
 _RANDOM_HEIGHTS = (0, 2)  # of the trees that subtree mutation draws
@@ -107,7 +109,7 @@ def crossover(
 
 def mutate(
     parent: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
-) -> tuple[str, Weighted]:
+) -> tuple[MutationName, Weighted]:
     """Returns the name of a mutation, drawn by the probabilities of `MUTATIONS`, and the child that it made.
 
     A mutation that cannot change this parent, such as a hoist of `sub(y, f)`, is replaced by another draw.
@@ -116,7 +118,7 @@ def mutate(
         >>> parent = Weighted.of(Expression.parse("square(sub(y, f))"), [2.0, 3.0, 4.0])
         >>> name, child = mutate(parent, generator=np.random.default_rng(1))
         >>> name, str(child.tree), child.weights
-        ('insert', 'square(sub(y, tanh(f)))', (2.0, 3.0, 1.0, 4.0))
+        ('insertion', 'square(sub(y, tanh(f)))', (2.0, 3.0, 1.0, 4.0))
     """
     names, probabilities = list(MUTATIONS), [probability for _, probability in MUTATIONS.values()]
     for _ in range(_DRAWS):
@@ -253,13 +255,13 @@ def _operators(tree: Expression) -> list[int]:
     return [position for position, token in enumerate(tree.tokens) if token in OPERATORS]
 
 
-MUTATIONS: Mapping[str, tuple[Mutation, float]] = {
-    "subtree": (subtree, 0.25),
-    "point": (point, 0.2),
-    "insert": (insert, 0.15),
-    "delete": (delete, 0.1),
+MUTATIONS: Mapping[MutationName, tuple[Mutation, float]] = {
+    "subtree mutation": (subtree, 0.25),
+    "point mutation": (point, 0.2),
+    "insertion": (insert, 0.15),
+    "deletion": (delete, 0.1),
     "hoist": (hoist, 0.05),
-    "weights": (weights, 0.25),
+    "weight mutation": (weights, 0.25),
 }
 """The mutations with their probabilities. Those that keep most of the parent are drawn more often than those that
-discard most of it; `weights`, the only one that moves a formula in small steps, as often as `subtree`."""
+discard most of it; weight mutation, the only one that moves a formula in small steps, as often as whole subtrees."""

@@ -189,6 +189,7 @@ def _why_alone(run: Run, best: Candidate) -> str:
 _PANEL_HEIGHT, _LINE_HEIGHT = 2.7, 0.135
 _MOST_STEPS = 12
 _LINE_LENGTH, _LONGEST_TITLE, _LEAST_PART = 118, 90, 12  # characters
+_ORIGIN, _LONGEST_ORIGIN = 9, 16  # those of "crossover" and of the longest name of a mutation
 
 
 @style.figure_style()
@@ -219,17 +220,18 @@ def change_lines(changes: Sequence[Change], *, most: int, length: int) -> list[s
 
     If there are more steps, the first and the last ones are shown.
     """
-    lines = [_line(change, length=length) for change in changes]
+    origin = min(max((len(change.ancestor.candidate.origin) for change in changes), default=0), _LONGEST_ORIGIN)
+    lines = [_line(change, length=length, origin=max(origin, _ORIGIN)) for change in changes]
     if len(lines) <= most:
         return lines
     hidden = len(lines) - most + 1
     return [lines[0], f"… {plural(hidden, 'step')} …", *lines[hidden + 1 :]]
 
 
-def _line(change: Change, *, length: int) -> str:
+def _line(change: Change, *, length: int, origin: int) -> str:
     row = change.ancestor
     value = "none" if math.isnan(row.value) else f"{row.value:.4g}"
-    head = f"{row.candidate.generation + 1:>4} {shorten(row.candidate.origin, 9):<9} {value:>9}  "
+    head = f"{row.candidate.generation + 1:>4} {shorten(row.candidate.origin, origin):<{origin}} {value:>9}  "
     if not change.replaced:
         return head + shorten(change.replacement, length - len(head))
     room = length - len(head) - len(" → ")

@@ -6,15 +6,22 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.expression.variation import MutationName
 from evomal.text import shorten
 
 Genome = Expression | tuple[float, ...] | str
 """A tree, the parameters of a polynomial, or the name of a loss whose form is fixed."""
-Origin = Literal["initial", "elite", "crossover", "mutation", "copy", "seeded", "sampled", "given", "continued"]
+Carried = Literal["elite", "migrant"]
+"""How a candidate comes from the generation before with its state: nothing is computed for it again."""
+Origin = (
+    Carried
+    | MutationName
+    | Literal["initial", "crossover", "mutation", "copy", "seeded", "sampled", "given", "continued"]
+)
 
 
 class State(StrEnum):
@@ -78,6 +85,11 @@ class Candidate:
     def place(self) -> str:
         """`generation:index`, by which trials refer to it."""
         return f"{self.generation}:{self.index}"
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it comes from the generation before with its state, so that nothing was computed for it here."""
+        return self.origin in get_args(Carried)
 
     @property
     def form(self) -> Genome:

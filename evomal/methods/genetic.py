@@ -3,6 +3,7 @@
 Raymond, Chen, Xue and Zhang, Learning Symbolic Model-Agnostic Loss Functions via Meta-Learning, TPAMI 2023. The search
 is that of section 3.2: ramped half-and-half trees at first, then elites and children of tournament winners. EvoMAL also
 optimises the weights of each tree through training steps (section 3.4); GP-LFL (section 4.1) leaves them all at one.
+With several islands, which the paper does not have, the search is that of `islands.py`.
 """
 
 import math
@@ -15,8 +16,9 @@ from evomal.expression import Expression, crossover, mutate
 from evomal.methods.candidates import Candidate, proposed
 from evomal.methods.evaluation import Executor, SearchContext
 from evomal.methods.filters import FilteringEvaluator
+from evomal.methods.islands import IslandSearch
 from evomal.methods.method import Method
-from evomal.methods.random_search import draw_tree
+from evomal.methods.random_search import draw_tree, fitting
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 
@@ -33,7 +35,7 @@ class GeneticSearch(Strategy):
         super().__init__(population=settings.population, generations=settings.generations)
         self._seed = context.seed
         self._elites = _elite_count(settings.elitism, settings.population)
-        self._seeds = [_fitting(tree, settings.max_height) for tree in seeds][: settings.population]
+        self._seeds = [fitting(tree, settings.max_height) for tree in seeds][: settings.population]
         self._parents: list[Candidate] = []
         self._trees: list[Expression] = []
         self._scores: list[float] = []
@@ -113,10 +115,9 @@ def _elite_count(share: float, population: int) -> int:
     return min(max(1, rounded), population)
 
 
-def _fitting(tree: Expression, max_height: int) -> Expression:
-    if tree.height > max_height:
-        raise InputError(f"a seed's height must be at most max_height = {max_height} but got {tree.height}")
-    return tree.require_loss()
+def _strategy(context: SearchContext, seeds: Sequence[Expression] = ()) -> Strategy:
+    """One population as in the paper, or several islands, as the settings say."""
+    return (GeneticSearch if context.settings.islands == 1 else IslandSearch)(context, seeds)
 
 
 def _evaluator_without_optimisation(context: SearchContext, executor: Executor) -> FilteringEvaluator:
@@ -126,14 +127,14 @@ def _evaluator_without_optimisation(context: SearchContext, executor: Executor) 
 EVOMAL = Method(
     "evomal",
     "evolves formulas and tunes their weights through training steps",
-    GeneticSearch,
+    _strategy,
     FilteringEvaluator,
     {"gradient_norms": 1.0, "optimise": 0.7, "gains": 0.7, "evaluate": 0.5},
 )
 GP_LFL = Method(
     "gp-lfl",
     "evolves formulas as they are written, all weights one",
-    GeneticSearch,
+    _strategy,
     _evaluator_without_optimisation,
     {"gradient_norms": 1.0, "gains": 0.65, "evaluate": 0.25},
 )

@@ -41,6 +41,13 @@ def draw_tree(settings: SearchSettings, randomness: np.random.Generator) -> Expr
     return ramped_half_and_half(1, heights=heights, max_height=cap, generator=randomness)[0]
 
 
+def fitting(tree: Expression, max_height: int) -> Expression:
+    """The given tree; raises InputError if it is no loss or too high to begin a search with."""
+    if tree.height > max_height:
+        raise InputError(f"a seed's height must be at most max_height = {max_height} but got {tree.height}")
+    return tree.require_loss()
+
+
 RANDOM = Method(
     "random",
     "draws formulas at random and tunes their weights",

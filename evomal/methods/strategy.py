@@ -9,7 +9,7 @@ from evomal.methods.candidates import Candidate, proposed
 
 
 class Strategy(ABC):
-    """Proposes a fixed number of generations of equal size.
+    """Proposes a fixed number of generations; `population` candidates of each are meant to be trained.
 
     The proposals depend only on the arguments of the strategy and on the results given to `tell`: a new strategy that
     gets the candidates of a record continues where the record ends.

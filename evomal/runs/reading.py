@@ -82,7 +82,7 @@ class Run:
     @cached_property
     def computed(self) -> tuple[Candidate, ...]:
         """All candidates but elites, for which nothing was computed."""
-        return tuple(candidate for candidate in self.candidates if candidate.origin != "elite")
+        return tuple(candidate for candidate in self.candidates if not candidate.is_carried)
 
     @cached_property
     def trained(self) -> tuple[Candidate, ...]:

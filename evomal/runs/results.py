@@ -22,7 +22,8 @@ from evomal.units import Units
 class Generation:
     """What a generation came to.
 
-    Elites count in `best` and `size`. Nothing was computed for them, so they do not count in `counts` and `seconds`.
+    Elites and migrants count in `best` and `size`. Nothing was computed for them, so they do not count in `counts` and
+    `seconds`.
     """
 
     number: int
@@ -53,7 +54,7 @@ def _summary(number: int, members: list[Candidate]) -> Generation:
     seconds: dict[str, float] = {}
     counts: Counter[State] = Counter()
     for member in members:
-        if member.origin == "elite" or member.state is None:
+        if member.is_carried or member.state is None:
             continue
         counts[member.state] += 1
         for stage, taken in member.seconds.items():

@@ -239,7 +239,7 @@ class _Run:
         if settings.max_time is not None and seconds >= settings.max_time:
             return f"the time of {settings.max_time:g} s is used up"
         # Trainings that diverged count, too: they were paid for.
-        evaluated = sum("evaluate" in row.seconds and row.origin != "elite" for row in self._candidates)
+        evaluated = sum("evaluate" in row.seconds and not row.is_carried for row in self._candidates)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
             return f"{evaluated} candidates were evaluated, and {settings.max_evaluations} are allowed"
         if settings.patience is not None:

@@ -16,7 +16,7 @@ from evomal.expression.variation import MUTATIONS, Weighted
 from evomal.randomness import generator
 from tests.strategies import losses, seeds
 
-SHAPING = [name for name in MUTATIONS if name != "weights"]
+SHAPING = [name for name in MUTATIONS if name != "weight mutation"]
 
 
 def weighted(tree, first=2):
@@ -67,10 +67,10 @@ def test_nodes_that_are_kept_keep_their_order_tokens_and_weights(name, parent, s
     pairs = kept(child, parent)
     assert [was for _, was in pairs] == sorted({was for _, was in pairs})
     changed = [at for at, was in pairs if child.tree.tokens[at] != parent.tree.tokens[was]]
-    assert len(changed) <= (name == "point")
+    assert len(changed) <= (name == "point mutation")
 
 
-@pytest.mark.parametrize(("name", "new"), [("point", 0), ("insert", 2), ("delete", 0), ("hoist", 0)])
+@pytest.mark.parametrize(("name", "new"), [("point mutation", 0), ("insertion", 2), ("deletion", 0), ("hoist", 0)])
 @given(data=st.data())
 def test_only_new_nodes_have_weight_one(name, new, data):
     parent, seed = data.draw(parents()), data.draw(seeds())
@@ -82,9 +82,9 @@ def test_only_new_nodes_have_weight_one(name, new, data):
 @pytest.mark.parametrize(
     ("name", "possible"),
     [
-        ("point", {("square(sub(y, f))", (2.0, 3.0, 4.0)): False, ("abs(sub(y, f))", (2.0, 3.0, 4.0)): True}),
+        ("point mutation", {("square(sub(y, f))", (2.0, 3.0, 4.0)): False, ("abs(sub(y, f))", (2.0, 3.0, 4.0)): True}),
         (
-            "insert",
+            "insertion",
             {
                 ("square(tanh(sub(y, f)))", (1.0, 2.0, 3.0, 4.0)): True,
                 ("square(sub(y, mul(f, -1)))", (2.0, 3.0, 1.0, 4.0, 1.0)): True,
@@ -93,7 +93,7 @@ def test_only_new_nodes_have_weight_one(name, new, data):
                 ("square(sub(y, add(1, -1)))", (2.0, 3.0, 1.0, 1.0, 1.0)): False,
             },
         ),
-        ("delete", {("sub(y, f)", (3.0, 4.0)): True, ("square(y)", (3.0,)): False}),
+        ("deletion", {("sub(y, f)", (3.0, 4.0)): True, ("square(y)", (3.0,)): False}),
         ("hoist", {("sub(y, f)", (3.0, 4.0)): True}),
     ],
 )  # fmt: skip
