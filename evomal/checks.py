@@ -115,16 +115,22 @@ def seed_number(value: Any, name: str = "seed") -> int:
 
 
 def finite_number(
-    name: str, value: Any, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+    name: str,
+    value: Any,
+    *,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    at_most: float = math.inf,
 ) -> float:
     """Returns the value as a `float`; it must be a finite number within the bounds, and not a bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{name} must be a number but got {short_repr(value)}")
     if isinstance(value, int) and abs(value) > 2**63:
         raise InputError(f"{name} must be a number of ordinary size but has more than 18 digits")
-    bounds = {"at least": at_least, "more than": above, "less than": below}
+    bounds = {"at least": at_least, "more than": above, "less than": below, "at most": at_most}
     rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound))
-    if not (math.isfinite(value) and at_least <= value and above < value < below):
+    if not (math.isfinite(value) and at_least <= value <= at_most and above < value < below):
         raise InputError(f"{name} must be a finite number{' of ' * bool(rule)}{rule} but got {value}")
     return float(value)
 

@@ -36,7 +36,8 @@ def list_losses(as_json: AsJson = False) -> None:
         for line in (entry["formula"], entry["purpose"]):
             console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
         console.print()
-    console.print("p: probability of the target, C: number of classes, y: target, f: output", style="dim")
+    console.print("p: probability of the target, pi: share of its class, C: number of classes", style="dim")
+    console.print("y: target, f: output", style="dim")
 
 
 def list_tasks(as_json: AsJson = False) -> None:

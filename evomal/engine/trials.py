@@ -97,7 +97,10 @@ class TrialRunner:
             test: Whether to evaluate on the test split at the last horizon.
             report: Called with the number of steps done since the last call, of all trials together.
         """
-        prepared = [dataclasses.replace(trial, loss=self._prepared(trial.loss)) for trial in trials]
+        # Trials that share a loss share what is made of it, so that a stack computes their losses together.
+        losses = {id(loss): loss for loss in (trial.loss for trial in trials)}
+        modules = {key: self._prepared(loss) for key, loss in losses.items()}
+        prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         parts = self._parts(prepared)
         results: list[list[Reached]] = [[] for _ in trials]
         if choose is None:  # one part after the other, so that only one is in memory

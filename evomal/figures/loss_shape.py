@@ -17,6 +17,7 @@ from evomal.figures.style import GREY, Axes, Figure, FloatArray
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
+from evomal.losses.priors import PriorLoss
 
 _GOALS: dict[Kind, dict[int, float]] = {
     "regression": {-1: 0.0, 0: 0.0, 1: 0.0},
@@ -149,7 +150,9 @@ def _lines(loss: Loss, classes: int) -> list[Line]:
 
 
 def _loss_of_sample(loss: Loss, y: int, classes: int) -> Callable[[Tensor], Tensor]:
-    """The loss as a function of the error, or of the log-odds."""
+    """The loss as a function of the error, or of the log-odds; class weights and priors are left out of it."""
+    if isinstance(loss, PriorLoss):
+        loss = loss.with_priors(None)
 
     def loss_at(place: Tensor) -> Tensor:
         if loss.kind == "regression":

@@ -14,7 +14,23 @@ from evomal.losses.classification import (
     SparseLabelSmoothingLoss,
 )
 from evomal.losses.loss import HandMadeLoss
-from evomal.losses.regression import AbsoluteErrorLoss, HuberLoss, SquaredErrorLoss
+from evomal.losses.priors import BalancedSoftmaxLoss, ClassWeightedCrossEntropyLoss
+from evomal.losses.regression import (
+    AbsoluteErrorLoss,
+    CauchyLoss,
+    HuberLoss,
+    LogCoshLoss,
+    QuantileLoss,
+    SquaredErrorLoss,
+    TukeyLoss,
+    WelschLoss,
+)
+from evomal.losses.robust import (
+    GeneralizedCrossEntropyLoss,
+    NormalizedCrossEntropyLoss,
+    PolyLoss,
+    SymmetricCrossEntropyLoss,
+)
 from evomal.text import short_repr
 
 _CLASSES: tuple[type[HandMadeLoss], ...] = (
@@ -24,9 +40,20 @@ _CLASSES: tuple[type[HandMadeLoss], ...] = (
     SparseLabelSmoothingLoss,
     FocalLoss,
     FocalSparseLabelSmoothingLoss,
+    PolyLoss,
+    GeneralizedCrossEntropyLoss,
+    SymmetricCrossEntropyLoss,
+    NormalizedCrossEntropyLoss,
+    ClassWeightedCrossEntropyLoss,
+    BalancedSoftmaxLoss,
     SquaredErrorLoss,
     AbsoluteErrorLoss,
     HuberLoss,
+    LogCoshLoss,
+    CauchyLoss,
+    WelschLoss,
+    TukeyLoss,
+    QuantileLoss,
 )
 
 CATALOGUE: dict[str, type[HandMadeLoss]] = {made.name: made for made in _CLASSES}
@@ -69,4 +96,6 @@ def specified_loss(spec: str, **contract: Any) -> HandMadeLoss:
         raise unknown_name("loss", name, CATALOGUE)
     arguments = inspect.signature(CATALOGUE[name]).parameters
     defaults = {option: arguments[option].default for option in CATALOGUE[name].option_names}
-    return named_loss(name, **options_in(spec, defaults), **contract)
+    # A text has numbers only; an option without a number for its default, such as priors, is the task's to give.
+    numbers = {option: default for option, default in defaults.items() if default is not None}
+    return named_loss(name, **options_in(spec, numbers), **contract)

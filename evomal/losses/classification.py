@@ -1,8 +1,6 @@
 """Hand-made classification losses: cross-entropy, label smoothing, focal loss, and those of EvoMAL's appendix A."""
 
 import math
-from abc import abstractmethod
-from types import SimpleNamespace
 from typing import Any
 
 import torch.nn.functional as F
@@ -10,38 +8,10 @@ from torch import Tensor
 
 from evomal.checks import finite_number
 from evomal.errors import InputError
+from evomal.losses.classification_base import ClassificationLoss, FusedTargetLoss
 from evomal.losses.contract import compute_dtype, to_compute_dtype
-from evomal.losses.fused import Coefficients, all_log_odds, by_blocks, can_fuse, fused_loss, target_log_odds
-from evomal.losses.loss import HandMadeLoss, Source
-
-
-class ClassificationLoss(HandMadeLoss):
-    """A hand-made loss for classification and multilabel tasks; `cost` is its formula for one output."""
-
-    kinds = ("classification", "multilabel")
-
-    @abstractmethod
-    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any: ...
-
-    def sympy(self) -> Any:
-        """Returns the loss as a SymPy expression in the target's probability p and the number of classes C."""
-        from evomal.expression.symbolic import PROBABILITY_SYMBOL
-
-        return self._sympy(PROBABILITY_SYMBOL, 1)
-
-    def _sympy(self, p: Any, y: Any) -> Any:
-        import sympy
-
-        from evomal.expression.symbolic import CLASSES_SYMBOL, exact_number
-
-        options = {name: getattr(self, name) for name in self.option_names}
-        numbers = {name: exact_number(value) if isinstance(value, float) else value for name, value in options.items()}
-        functions = SimpleNamespace(abs=sympy.Abs, log=sympy.log)
-        return self.cost(functions, p, y, CLASSES_SYMBOL, SimpleNamespace(**numbers))
-
-    def _symbols(self) -> str:
-        in_p = "p: probability of the target, C: number of classes"
-        return in_p if self.kind == "classification" else super()._symbols()
+from evomal.losses.fused import Coefficients, by_blocks
+from evomal.losses.loss import Source
 
 
 class CrossEntropyLoss(ClassificationLoss):
@@ -81,57 +51,7 @@ class CrossEntropyLoss(ClassificationLoss):
         return Source("log_odds", ["return -logsigmoid(d)"])
 
 
-class TargetLoss(ClassificationLoss):
-    """A loss ℓ(p) of the target's softmax probability, given by the coefficients of one formula.
-
-    Class probabilities q cost Σ q_c ℓ(p_c). A binary output is a problem of two classes whose log-odds are its logit
-    and the negative of it.
-    """
-
-    @abstractmethod
-    def coefficients(self, classes: int) -> Coefficients:
-        """ℓ for this number of classes."""
-
-    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        if not can_fuse(logits, target):
-            return None
-        return fused_loss(
-            logits,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            coefficients=self.coefficients(logits.shape[1]),
-            composed=lambda z: self.composed(
-                z, target, None if self.weight is None else self.weight.to(compute_dtype(z)), target.shape
-            ),
-        )
-
-    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        losses = self.coefficients(logits.shape[1]).of_log_odds(target_log_odds(logits, target))
-        return losses if weight is None else losses * weight[target]
-
-    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        of_log_odds = self.coefficients(logits.shape[1]).of_log_odds
-
-        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
-            rows, shares = to_compute_dtype(rows, shares)
-            losses = of_log_odds(all_log_odds(rows)) * shares
-            return losses.sum(1) if weight is None else losses @ weight
-
-        return by_blocks(of_rows, logits, target)
-
-    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        of_log_odds = self.coefficients(2).of_log_odds
-
-        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
-            log_odds, shares = to_compute_dtype(rows, shares)
-            return shares * of_log_odds(log_odds) + (1 - shares) * of_log_odds(-log_odds)
-
-        return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
-
-
-class AbsoluteCrossEntropyLoss(TargetLoss):
+class AbsoluteCrossEntropyLoss(FusedTargetLoss):
     """φ0·|log(φ1·p)|, learned by EvoMAL; with φ0 = φ1 = 1 it is cross-entropy.
 
     With 1 < φ1 < 2 it pushes p back down once φ1·p exceeds 1, as label smoothing does.
@@ -170,7 +90,7 @@ class AbsoluteCrossEntropyLoss(TargetLoss):
         return Source("log_odds", [f"return {self.phi0} * {xp}.abs(math.log({self.phi1}) + logsigmoid(d))"])
 
 
-class FocalLoss(TargetLoss):
+class FocalLoss(FusedTargetLoss):
     """Focal loss −(1 − p)^γ · log p (Lin et al., 2017); with γ = 0 it is cross-entropy.
 
     Args:
@@ -204,7 +124,7 @@ class FocalLoss(TargetLoss):
         return Source("log_odds", [f"return -{xp}.exp({self.gamma} * logsigmoid(-d)) * logsigmoid(d)"])
 
 
-class SparseLabelSmoothingLoss(TargetLoss):
+class SparseLabelSmoothingLoss(FusedTargetLoss):
     """−[(1 − ξ + ξ/C)·log p + (ξ(C − 1)/C)·log((1 − p)/(C − 1))], with its minimum at p = 1 − ξ + ξ/C.
 
     Both terms are subtracted; the public code of the paper adds the second.
@@ -263,7 +183,7 @@ class SparseLabelSmoothingLoss(TargetLoss):
         )
 
 
-class FocalSparseLabelSmoothingLoss(TargetLoss):
+class FocalSparseLabelSmoothingLoss(FusedTargetLoss):
     """−[(1 − p)^γ (1 − ξ + ξ/C)·log p + p^γ (ξ(C − 1)/C)·log((1 − p)/(C − 1))].
 
     Args:

@@ -67,7 +67,9 @@ class _ExpressionOptions(_Options):
 
 class _NamedOptions(_Options):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, bool | int | _Number]
+    __pydantic_extra__: dict[
+        str, bool | int | _Number | Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None
+    ]
 
 
 class _File(_Strict):

@@ -53,9 +53,10 @@ class Description(NamedTuple):
 class Source:
     """The body of the function `value` in an exported file, as lines of Python."""
 
-    applies_to: Literal["outputs", "log_odds", "log_probabilities"]
+    applies_to: Literal["outputs", "log_odds", "log_probabilities", "distribution"]
     """The arguments of `value`: every output f with its target y; the log-odds d of the target with the number of
-    classes; or the log-probabilities of all classes with the target y and the number of classes."""
+    classes; the log-probability of every class with its share y of the target and the number of classes; or the
+    log-probabilities of all classes, from which `value` returns the cost of each of them as the target."""
     lines: list[str]
 
 
@@ -98,6 +99,11 @@ class Loss(BatchLoss, Displayed):
     def catalogue_name(self) -> str | None:
         """The name by which `named_loss` makes a loss of this class, or None."""
         return None
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that the loss was made for, by class weights or priors; None for any number."""
+        return None if self.weight is None else len(self.weight)
 
     def formula(self) -> str:
         """Returns the simplified formula with rounded numbers, or the name of the class if there is none."""

@@ -1,8 +1,10 @@
 """Regression losses under the contract of this package: what a learned loss is measured against."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -128,3 +130,186 @@ class HuberLoss(RegressionLoss):
         return Source(
             "outputs", [f"error = {xp}.abs(f - y)", f"return {xp}.where(error <= {d}, {quadratic}, {linear})"]
         )
+
+
+class LogCoshLoss(RegressionLoss):
+    """log cosh(f − y): half the squared error near the target and the absolute error far from it, smooth everywhere.
+
+    Args:
+        contract: The arguments of `Loss`.
+
+    Example:
+        >>> import torch
+        >>> round(float(LogCoshLoss()(torch.tensor([3.0]), torch.tensor([1.0]))), 4)
+        1.325
+    """
+
+    name, definition, purpose = "log-cosh", "log cosh(f-y)", "a smooth Huber loss (Green, 1990)"
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        error = output - target
+        return torch.logaddexp(error, -error) - math.log(2)
+
+    def _form(self, error: Any) -> Any:
+        import sympy
+
+        return sympy.log(sympy.cosh(error))
+
+    def source(self, xp: str) -> Source:
+        return Source("outputs", ["error = f - y", f"return {xp}.logaddexp(error, -error) - math.log(2)"])
+
+
+class _ScaledLoss(RegressionLoss):
+    """A loss c²·ρ((f − y)/c) that is half the squared error near the target."""
+
+    option_names = ("scale",)
+
+    def __init__(self, scale: float = 1.0, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.scale = finite_number("scale", scale, above=0)
+
+
+class CauchyLoss(_ScaledLoss):
+    """c²/2·log(1 + ((f − y)/c)²), which grows with the logarithm of the error (Black and Anandan, 1996).
+
+    Args:
+        scale: The error c at which the gradient is largest; more than 0.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(CauchyLoss(scale=1.0)(torch.tensor([2.0]), torch.tensor([1.0])))  # log(2) / 2
+        0.3465735912322998
+    """
+
+    name, definition = "cauchy", "c^2/2 log(1 + ((f-y)/c)^2)"
+    purpose = "the farther off the target, the smaller the gradient"
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.scale**2 / 2 * ((output - target) / self.scale).square().log1p()
+
+    def _form(self, error: Any) -> Any:
+        import sympy
+
+        scale = sympy.Float(self.scale)
+        return scale**2 / 2 * sympy.log(1 + (error / scale) ** 2)
+
+    def source(self, xp: str) -> Source:
+        c = self.scale
+        return Source("outputs", [f"return {c} ** 2 / 2 * {xp}.log1p(((f - y) / {c}) ** 2)"])
+
+
+class WelschLoss(_ScaledLoss):
+    """c²/2·(1 − exp(−((f − y)/c)²)), which is at most c²/2 (Dennis and Welsch, 1978).
+
+    Args:
+        scale: The scale c: beyond 0.7 c the gradient falls, and beyond 3 c it is next to nothing; more than 0.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(WelschLoss(scale=1.0)(torch.tensor([9.0]), torch.tensor([1.0])))
+        0.5
+    """
+
+    name, definition = "welsch", "c^2/2 (1 - exp(-((f-y)/c)^2))"
+    purpose = "ignores what is far off the target, smoothly"
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        return -(self.scale**2) / 2 * (-((output - target) / self.scale).square()).expm1()
+
+    def _form(self, error: Any) -> Any:
+        import sympy
+
+        scale = sympy.Float(self.scale)
+        return scale**2 / 2 * (1 - sympy.exp(-((error / scale) ** 2)))
+
+    def source(self, xp: str) -> Source:
+        c = self.scale
+        return Source("outputs", [f"return -({c} ** 2) / 2 * {xp}.expm1(-(((f - y) / {c}) ** 2))"])
+
+
+class TukeyLoss(RegressionLoss):
+    """Tukey's biweight c²/6·(1 − (1 − ((f − y)/c)²)³), and c²/6 beyond c (Beaton and Tukey, 1974).
+
+    Args:
+        c: The error beyond which a sample has no gradient; more than 0. 4.685 suits errors of standard deviation 1.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(TukeyLoss(c=3.0)(torch.tensor([9.0]), torch.tensor([1.0])))  # c² / 6
+        1.5
+    """
+
+    name, definition = "tukey", "c^2/6 (1 - (1 - ((f-y)/c)^2)^3) near y, then c^2/6"
+    purpose = "ignores what is more than c off the target"
+    option_names = ("c",)
+
+    def __init__(self, c: float = 4.685, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.c = finite_number("c", c, above=0)
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        inside = (1 - ((output - target) / self.c).square()).clamp(min=0)
+        return self.c**2 / 6 * (1 - inside**3)
+
+    def _form(self, error: Any) -> Any:
+        import sympy
+
+        c = sympy.Float(self.c)
+        return sympy.Piecewise((c**2 / 6 * (1 - (1 - (error / c) ** 2) ** 3), abs(error) <= c), (c**2 / 6, True))
+
+    def source(self, xp: str) -> Source:
+        lines = [f"inside = 1 - ((f - y) / {self.c}) ** 2", f"inside = {xp}.where(inside > 0, inside, 0)"]
+        return Source("outputs", [*lines, f"return {self.c} ** 2 / 6 * (1 - inside**3)"])
+
+
+class QuantileLoss(RegressionLoss):
+    """max(τ·(y − f), (τ − 1)·(y − f)), whose minimum is the τ-quantile of y (Koenker and Bassett, 1978).
+
+    Also called pinball loss. With τ = 1/2 it is half the absolute error, and its minimum the median.
+
+    Args:
+        quantile: The quantile τ; more than 0 and less than 1.
+        contract: The arguments of `Loss`.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> float(QuantileLoss(quantile=0.75)(torch.tensor([1.0]), torch.tensor([3.0])))
+        1.5
+    """
+
+    name, definition = "quantile", "max(t (y-f), (t-1) (y-f))"
+    purpose = "for a quantile of the target instead of its mean"
+    option_names = ("quantile",)
+
+    def __init__(self, quantile: float = 0.5, **contract: Any) -> None:
+        super().__init__(**contract)
+        self.quantile = finite_number("quantile", quantile, above=0, below=1)
+
+    def of_values(self, output: Tensor, target: Tensor) -> Tensor:
+        short = target - output
+        return torch.maximum(self.quantile * short, (self.quantile - 1) * short)
+
+    def _form(self, error: Any) -> Any:
+        import sympy
+
+        quantile = sympy.Float(self.quantile)
+        return sympy.Max(-quantile * error, (1 - quantile) * error)
+
+    def source(self, xp: str) -> Source:
+        t = self.quantile
+        return Source("outputs", [f"return {xp}.maximum({t} * (y - f), ({t} - 1) * (y - f))"])

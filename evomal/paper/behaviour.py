@@ -212,7 +212,8 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
             return None
         form = _tree_form(tree.expression, tree.weights, y, functions)
         return sympy.log(1 + sympy.exp(form)) if tree.activation == "softplus" else form
-    options = {option: _as_number(getattr(loss, option)) for option in loss.option_names}
+    values = {option: getattr(loss, option) for option in loss.option_names}
+    options = {option: _as_number(value) for option, value in values.items() if isinstance(value, int | float)}
     options |= {option: symbol for option, symbol in OPTION_SYMBOLS.items() if symbol in _option_values(loss)}
     return loss.cost(functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, SimpleNamespace(**options))
 

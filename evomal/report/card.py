@@ -204,8 +204,8 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
 
 
 def _classes(loss: Loss) -> int:
-    """The number of class weights, within what can be sampled quickly; 10 without class weights."""
-    return 10 if loss.weight is None else min(max(len(loss.weight), 2), 1_000)
+    """The number of classes that the loss was made for, within what can be sampled quickly; 10 for any number."""
+    return 10 if loss.classes is None else min(max(loss.classes, 2), 1_000)
 
 
 def _beside(path: Path, name: str) -> str | None:

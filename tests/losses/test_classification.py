@@ -11,7 +11,9 @@ from evomal.losses import (
     AbsoluteCrossEntropyLoss,
     FocalLoss,
     FocalSparseLabelSmoothingLoss,
+    GeneralizedCrossEntropyLoss,
     LabelSmoothingLoss,
+    NormalizedCrossEntropyLoss,
     SparseLabelSmoothingLoss,
 )
 
@@ -24,6 +26,10 @@ LOSSES = {
     "focal": lambda **o: FocalLoss(2.0, **o),
     "mild focal": lambda **o: FocalLoss(0.5, **o),
     "focal sparse": lambda **o: FocalSparseLabelSmoothingLoss(0.5, 0.1, **o),
+}
+BY_BLOCKS = {
+    "gce": lambda **o: GeneralizedCrossEntropyLoss(0.7, **o),
+    "nce-rce": lambda **o: NormalizedCrossEntropyLoss(**o),
 }
 LOG = mpmath.log
 
@@ -154,13 +160,14 @@ class _LargeTensors(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", [*LOSSES, *BY_BLOCKS])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("form", ["indices", "probabilities", "multilabel"])
 def test_only_the_gradient_is_as_large_as_the_logits(name, dtype, form):
     logits = torch.randn(600, 1000, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
     target = torch.arange(600) if form == "indices" else torch.rand(600, 1000).softmax(1).to(dtype)
-    loss = LOSSES[name](kind="multilabel" if form == "multilabel" else "classification", reduction="sum")
+    kind = "multilabel" if form == "multilabel" else "classification"
+    loss = {**LOSSES, **BY_BLOCKS}[name](kind=kind, reduction="sum")
     with _LargeTensors(600 * 1000) as forward:
         value = loss(logits, target)
     assert forward.made == (1 if form == "multilabel" else 0)  # whose losses are elementwise

@@ -282,7 +282,9 @@ def test_bad_requests(arguments, sentence):
         evomal.export(*arguments)
     with pytest.raises(InputError, match="python has no option 'classes'"):
         evomal.export(FocalLoss(), to="python", classes=3)
-    with pytest.raises(InputError, match="classes must be 3, as many as the loss has class weights, but got 5"):
+    with pytest.raises(
+        InputError, match="classes must be 3, as many as the loss has class weights or priors, but got 5"
+    ):
         evomal.export(FocalLoss(weight=[1.0, 2.0, 3.0]), to="onnx", classes=5)
     with pytest.raises(InputError, match="probabilities is an option of classification losses but this one is for reg"):
         evomal.export(HuberLoss(), to="onnx", probabilities=True)

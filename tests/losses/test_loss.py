@@ -12,9 +12,14 @@ import evomal
 from evomal.errors import InputError
 from evomal.losses import (
     CATALOGUE,
+    BalancedSoftmaxLoss,
+    ClassWeightedCrossEntropyLoss,
     ExpressionLoss,
     FocalLoss,
+    GeneralizedCrossEntropyLoss,
     NeuralLoss,
+    NormalizedCrossEntropyLoss,
+    QuantileLoss,
     SparseLabelSmoothingLoss,
     TaylorLoss,
     load_loss,
@@ -34,11 +39,20 @@ NAMED = {name: lambda name=name, **o: named_loss(name, **o) for name in CATALOGU
 OTHERS = {
     "simplified": lambda **o: SparseLabelSmoothingLoss(0.3, simplified=True, **o),
     "focal 1.5": lambda **o: FocalLoss(1.5, **o),
+    "gce 1": lambda **o: GeneralizedCrossEntropyLoss(1, **o),
+    "nce 2": lambda **o: NormalizedCrossEntropyLoss(2.0, 0.5, -3.0, **o),
+    "quantile 0.1": lambda **o: QuantileLoss(0.1, **o),
 }
-ALL = {**NAMED, **OTHERS, **LEARNED}
+PRIORS = (0.1, 0.6, 0.3)
+WITH_PRIORS = {
+    "class-weighted with priors": lambda **o: ClassWeightedCrossEntropyLoss(PRIORS, **o),
+    "balanced with priors": lambda **o: BalancedSoftmaxLoss(1.5, PRIORS, **o),
+}
+ALL = {**NAMED, **OTHERS, **WITH_PRIORS, **LEARNED}
 KINDS = {name: make().kinds for name, make in ALL.items()}
 EVERY = [(name, kind) for name, kinds in KINDS.items() for kind in kinds]
-OF_CLASSES = [name for name, kind in EVERY if kind == "classification"]
+OF_CLASSES = [name for name, kind in EVERY if kind == "classification" and name not in WITH_PRIORS]
+COUPLED = ("nce-rce", "nce 2")  # what one output costs depends on the others
 
 
 def batch(loss, dtype=torch.float64):
@@ -68,7 +82,8 @@ def test_the_contract(loss):
     assert gradient.abs().max() > 0
     half = loss(*(tensor.half() if tensor.is_floating_point() else tensor for tensor in batch(loss)))
     assert half.dtype == torch.float16
-    for reduction, reduce in (("sum", torch.sum), ("mean", torch.mean)):
+    shares = torch.ones(1) if loss.weight is None else loss.weight[target].double()
+    for reduction, reduce in (("sum", torch.sum), ("mean", lambda each: (each / shares.mean()).mean())):
         loss.reduction = "none"
         each = loss(output, target)
         loss.reduction = reduction
@@ -121,11 +136,15 @@ def test_a_tree_is_the_same_function(loss):
 def test_the_costs_of_single_outputs_add_up_to_the_loss_of_a_sample(name):
     loss = ALL[name]()
     logits = torch.tensor([[0.3, -1.0, 0.8, 0.1]], dtype=torch.float64)
+    if name in COUPLED:
+        with pytest.raises(InputError, match=r"^NormalizedCrossEntropyLoss has no value for a single output$"):
+            loss.output_cost(logits, 1, 4)
+        return
     total = sum(loss.output_cost(p, int(place == 2), 4) for place, p in enumerate(logits.softmax(1)[0]))
     assert float(total) == pytest.approx(float(loss(logits, torch.tensor([2]))), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", [*NAMED, *OTHERS])
+@pytest.mark.parametrize("name", [*NAMED, *OTHERS, *WITH_PRIORS])
 def test_the_sympy_form_is_the_same_function(name):
     loss = ALL[name](reduction="sum")
     form = loss.sympy()
@@ -138,13 +157,18 @@ def test_the_sympy_form_is_the_same_function(name):
     p = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
     value = loss(p.log(), torch.tensor([1])).item()
     if "p" in symbols:
-        got = form.subs({symbols["p"]: 0.5, **({symbols["C"]: 3} if "C" in symbols else {})})
+        powers = [share**1.5 for share in PRIORS]
+        known = {
+            "p": 0.5, "C": 3, "S": p.log().sum().item(), "pi": PRIORS[1], "w": 1 / (3 * PRIORS[1]),
+            "Z": sum(power * share for power, share in zip(powers, p[0].tolist(), strict=True)),
+        }  # fmt: skip
+        got = form.subs({symbol: known[name] for name, symbol in symbols.items()})
     else:  # a sum over all outputs
         at = (
             {symbols["f"]: share, symbols["y"]: float(k == 1), symbols["C"]: 3} for k, share in enumerate(p[0].tolist())
         )
         got = sum(form.subs(point) for point in at)
-    assert float(got) == pytest.approx(value, rel=1e-9)
+    assert float(got) == pytest.approx(value, rel=1e-6 if name in WITH_PRIORS else 1e-9)  # priors are single precision
 
 
 def test_a_class_of_the_user_s_own_has_no_name_and_no_file():
@@ -161,7 +185,7 @@ def test_a_class_of_the_user_s_own_has_no_name_and_no_file():
 @pytest.mark.parametrize(
     "name",
     ["catalogue", "classification", "contract", "exporting.formats", "expression_loss", "files", "loss", "neural",
-     "regression", "taylor"],
+     "priors", "regression", "robust", "taylor"],
 )  # fmt: skip
 def test_examples_in_docstrings(name):
     found = doctest.testmod(importlib.import_module(f"evomal.losses.{name}"))

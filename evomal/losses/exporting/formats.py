@@ -55,11 +55,11 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
             f"{tree.expression.size:,}: export it as python or jax"
         )
     if classes is None:
-        classes = 10 if loss.weight is None else len(loss.weight)
+        classes = loss.classes or 10
     whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
-    if loss.weight is not None and len(loss.weight) != classes:
+    if loss.classes not in (None, classes):
         raise InputError(
-            f"classes must be {len(loss.weight)}, as many as the loss has class weights, but got {classes}"
+            f"classes must be {loss.classes}, as many as the loss has class weights or priors, but got {classes}"
         )
     if probabilities and loss.kind != "classification":
         raise InputError(f"probabilities is an option of classification losses but this one is for {loss.kind}")
@@ -129,8 +129,8 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
     Args:
         loss: The loss.
         to: `python` or `jax` for the text of a file that needs only torch or JAX; `latex`; `sympy`; or `onnx`.
-        options: For `onnx` only: `classes`, the number of classes (10, or as many as the loss has class weights), and
-            `probabilities=True` for targets that are class probabilities instead of class indices.
+        options: For `onnx` only: `classes`, the number of classes (10, or as many as the loss has class weights or
+            priors), and `probabilities=True` for targets that are class probabilities instead of class indices.
 
     Returns:
         Text for `python`, `jax` and `latex`, a SymPy expression for `sympy`, the bytes of a graph for `onnx`.

@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 
-ARGUMENTS = {"outputs": "f, y", "log_odds": "d, classes", "log_probabilities": "log_p, y, classes"}
+ARGUMENTS = {
+    "outputs": "f, y",
+    "log_odds": "d, classes",
+    "log_probabilities": "log_p, y, classes",
+    "distribution": "log_p",
+}
 """The arguments of `value`, by what it applies to."""
 MEANINGS = {
     "outputs": "Cost of each output: f is the prediction, y the target.",
     "log_odds": "Cost of a target with log-odds d: log p = logsigmoid(d), log(1 - p) = logsigmoid(-d).",
     "log_probabilities": "Cost of each class: log_p is its log-probability, y its share of the target.",
+    "distribution": "Cost of each class as the target: log_p are the log-probabilities of all classes.",
 }
 _MODULE = '''"""{docstring}
 """
@@ -45,6 +51,10 @@ _HELPERS = {
     as_one = value(log_p, 1, 2) + value(log_rest, 0, 2)
     as_zero = value(log_p, 0, 2) + value(log_rest, 1, 2)
     return ones * as_one + zeros * as_zero''',
+    "of_two_classes": '''def of_two_classes(logits, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    costs = value($xp.stack((logsigmoid(-logits), logsigmoid(logits)), -1))
+    return ones * costs[..., 1] + zeros * costs[..., 0]''',
     "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     is_target = index[:, None] == $columns
@@ -129,6 +139,11 @@ _APPLICATIONS = {
         "bits": "of_bits(logits, ones, zeros)",
         "probabilities": "value($log_softmax, y, classes) @ weight",
         "classes": "value($log_softmax, $one_hot, classes) @ weight",
+    },
+    "distribution": {
+        "bits": "of_two_classes(logits, ones, zeros)",
+        "probabilities": "(y * value($log_softmax)) @ weight",
+        "classes": "$xp.where(index[:, None] == $columns, value($log_softmax), 0).sum(1) * weight[index]",
     },
 }
 

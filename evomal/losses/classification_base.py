@@ -1,0 +1,143 @@
+"""The base classes of hand-made classification losses: from what a class costs to samples, bits and probabilities."""
+
+from abc import abstractmethod
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from evomal.losses.contract import Kind, compute_dtype, to_compute_dtype
+from evomal.losses.fused import Coefficients, all_log_odds, by_blocks, can_fuse, fused_loss, target_log_odds
+from evomal.losses.loss import HandMadeLoss
+
+
+class ClassificationLoss(HandMadeLoss):
+    """A hand-made loss for classification and multilabel tasks; `cost` is its formula for one output."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = ("classification", "multilabel")
+
+    @abstractmethod
+    def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any: ...
+
+    def sympy(self) -> Any:
+        """Returns the loss as a SymPy expression in the target's probability p and the number of classes C."""
+        from evomal.expression.symbolic import PROBABILITY_SYMBOL
+
+        return self._sympy(PROBABILITY_SYMBOL, 1)
+
+    def _sympy(self, p: Any, y: Any) -> Any:
+        import sympy
+
+        from evomal.expression.symbolic import CLASSES_SYMBOL, exact_number
+
+        options = {name: getattr(self, name) for name in self.option_names}
+        numbers = {name: exact_number(value) if isinstance(value, float) else value for name, value in options.items()}
+        functions = SimpleNamespace(abs=sympy.Abs, log=sympy.log)
+        return self.cost(functions, p, y, CLASSES_SYMBOL, SimpleNamespace(**numbers))
+
+    def _symbols(self) -> str:
+        in_p = "p: probability of the target, C: number of classes"
+        return in_p if self.kind == "classification" else super()._symbols()
+
+
+class TargetLoss(ClassificationLoss):
+    """A loss ℓ(p) of the target's softmax probability.
+
+    Class probabilities q cost Σ q_c ℓ(p_c). A binary output is a problem of two classes whose log-odds are its logit
+    and the negative of it.
+    """
+
+    @abstractmethod
+    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+        """ℓ elementwise in d = log(p / (1 − p)): log p = logsigmoid(d) and 1 − p = sigmoid(−d) lose no digits."""
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        def of_rows(rows: Tensor, indices: Tensor) -> Tensor:
+            return self.of_log_odds(target_log_odds(rows, indices), rows.shape[1])
+
+        losses = by_blocks(of_rows, logits, target)
+        return losses if weight is None else losses * weight[target]
+
+    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
+            losses = self.of_log_odds(all_log_odds(rows), rows.shape[1]) * shares
+            return losses.sum(1) if weight is None else losses @ weight
+
+        return by_blocks(of_rows, logits, target)
+
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            log_odds, shares = to_compute_dtype(rows, shares)
+            return shares * self.of_log_odds(log_odds, 2) + (1 - shares) * self.of_log_odds(-log_odds, 2)
+
+        return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
+
+
+class FusedTargetLoss(TargetLoss):
+    """A loss ℓ(p) of the target's probability that is given by the coefficients of one formula, with its kernels."""
+
+    @abstractmethod
+    def coefficients(self, classes: int) -> Coefficients:
+        """ℓ for this number of classes."""
+
+    def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
+        return self.coefficients(classes).of_log_odds(log_odds)
+
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        if not can_fuse(logits, target):
+            return None
+        return fused_loss(
+            logits,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            coefficients=self.coefficients(logits.shape[1]),
+            composed=lambda z: self.composed(
+                z, target, None if self.weight is None else self.weight.to(compute_dtype(z)), target.shape
+            ),
+        )
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        # Without blocks: this serves where the kernels cannot, for second derivatives above all.
+        losses = self.of_log_odds(target_log_odds(logits, target), logits.shape[1])
+        return losses if weight is None else losses * weight[target]
+
+
+class DistributionLoss(ClassificationLoss):
+    """A loss that depends on the probabilities of all classes, and not on the target's alone.
+
+    Class probabilities q cost Σ q_c times the loss of the class c as the target. A binary output is a problem of two
+    classes.
+    """
+
+    @abstractmethod
+    def of_log_probabilities(self, log_p: Tensor) -> Tensor:
+        """Returns (samples, classes) losses of every class as the target, from the logarithms of its probability."""
+
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        def of_rows(rows: Tensor, indices: Tensor) -> Tensor:
+            losses = self.of_log_probabilities(rows.to(compute_dtype(rows)).log_softmax(1))
+            return losses.gather(1, indices.unsqueeze(1)).squeeze(1)
+
+        losses = by_blocks(of_rows, logits, target)
+        return losses if weight is None else losses * weight[target]
+
+    def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
+            losses = self.of_log_probabilities(rows.log_softmax(1)) * shares
+            return losses.sum(1) if weight is None else losses @ weight
+
+        return by_blocks(of_rows, logits, target)
+
+    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
+        def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
+            rows, shares = to_compute_dtype(rows, shares)
+            pairs = torch.cat((torch.zeros_like(rows), rows), 1)
+            losses = self.of_log_probabilities(pairs.log_softmax(1))
+            return shares * losses[:, 1:] + (1 - shares) * losses[:, :1]
+
+        return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)
