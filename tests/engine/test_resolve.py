@@ -9,12 +9,12 @@ from torch import nn
 
 import evomal
 from evomal.engine import Engine, EngineSettings, Trial, train
-from evomal.engine.resolve import check_targets, resolve_loss
+from evomal.engine.resolve import check_targets, class_priors, resolve_loss
 from evomal.errors import InputError
-from evomal.losses import ExpressionLoss, HuberLoss, save_loss
+from evomal.losses import BalancedSoftmaxLoss, ExpressionLoss, HuberLoss, named_loss, save_loss
 from evomal.tasks.parts import Part
 from evomal.units import Units
-from tests.engine.populations import regression
+from tests.engine.populations import classification, regression
 
 
 def with_targets(kind, train, validation):
@@ -78,6 +78,64 @@ def test_on_raw_targets_a_loss_is_used_with_its_units():
     assert train(raw, LOSS, steps=20, device="cpu").test != train(raw, loss, steps=20, device="cpu").test
     assert resolve_loss("huber", raw).units is None
     assert resolve_loss(HuberLoss(), task).units is None
+
+
+def imbalanced():
+    """A task whose last class has no row to train on."""
+    task = classification()
+    few = (task.train.targets == 0) | ((task.train.targets == 1) & (torch.arange(len(task.train.targets)) % 3 == 0))
+    return dataclasses.replace(task, train=Part(task.train.inputs[few], task.train.targets[few]))
+
+
+def test_class_priors_are_the_shares_in_the_training_part():
+    task = imbalanced()
+    targets = task.train.targets.tolist()
+    counts = [targets.count(0), targets.count(1), 1]
+    assert targets.count(2) == 0
+    assert class_priors(task).tolist() == pytest.approx([count / sum(counts) for count in counts], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["class-weighted-ce", "balanced-softmax", "balanced-softmax:tau=0.5"])
+def test_a_loss_without_priors_takes_those_of_the_task(name, tmp_path):
+    task = imbalanced()
+    priors = tuple(class_priors(task).tolist())
+    bare = named_loss(name.partition(":")[0], **({"tau": 0.5} if ":" in name else {}))
+    save_loss(bare, tmp_path / "loss.json")
+    ready = bare.with_priors(priors)
+    expected = train(task, ready, steps=30, device="cpu")
+    for given in (name, bare, tmp_path / "loss.json", ready):
+        assert resolve_loss(given, task).priors == priors
+        assert train(task, given, steps=30, device="cpu") == expected
+    assert bare.priors is None
+    assert train(task, "ce", steps=30, device="cpu").metrics != expected.metrics
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", training_steps=20, meta_steps=1))
+    assert engine.evaluate_losses([bare]) == engine.evaluate_losses([ready])
+
+
+def test_priors_of_its_own_are_kept_on_a_task():
+    loss = BalancedSoftmaxLoss(priors=[0.2, 0.3, 0.5])
+    assert resolve_loss(loss, imbalanced()) is loss
+
+
+def test_trials_of_one_loss_share_what_is_made_of_it_for_the_task(monkeypatch):
+    made = []
+    monkeypatch.setattr(BalancedSoftmaxLoss, "_take_priors", _counted(BalancedSoftmaxLoss._take_priors, made))
+    task, loss = imbalanced(), BalancedSoftmaxLoss()
+    made.clear()
+    settings = EngineSettings(device="cpu", training_steps=20, meta_steps=1, population_mode="stacked")
+    trials = [Trial(loss, lr, 0) for lr in (0.05, 0.1, 0.05)]
+    first, second, third = Engine(task, seed=0, settings=settings).run_trials(trials, test=True)
+    assert len(made) == 1
+    assert first == third
+    assert first != second
+
+
+def _counted(method, calls):
+    def call(*arguments):
+        calls.append(arguments)
+        return method(*arguments)
+
+    return call
 
 
 class Raw(nn.Module):

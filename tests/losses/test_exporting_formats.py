@@ -18,15 +18,26 @@ from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.losses import (
     AbsoluteCrossEntropyLoss,
+    BalancedSoftmaxLoss,
+    CauchyLoss,
+    ClassWeightedCrossEntropyLoss,
     CrossEntropyLoss,
     ExpressionLoss,
     FocalLoss,
     FocalSparseLabelSmoothingLoss,
+    GeneralizedCrossEntropyLoss,
     HuberLoss,
     LabelSmoothingLoss,
+    LogCoshLoss,
     NeuralLoss,
+    NormalizedCrossEntropyLoss,
+    PolyLoss,
+    QuantileLoss,
     SparseLabelSmoothingLoss,
+    SymmetricCrossEntropyLoss,
     TaylorLoss,
+    TukeyLoss,
+    WelschLoss,
     named_loss,
     starting_layers,
 )
@@ -72,6 +83,28 @@ def random_losses(count: int) -> list[evomal.losses.Loss]:
     return found[:count]
 
 
+def robust_losses() -> list[evomal.losses.Loss]:
+    """The losses for wrong labels, classes of unequal size and outliers."""
+    weight, priors = [0.5, 2.0, 1.0, 0.25], [0.1, 0.6, 0.2, 0.1]
+    return [
+        GeneralizedCrossEntropyLoss(0.6, ignore_index=1),
+        SymmetricCrossEntropyLoss(0.3, 0.8, -5.0, kind="multilabel"),
+        NormalizedCrossEntropyLoss(0.9, 0.2, -6.0, weight=weight),
+        NormalizedCrossEntropyLoss(0.9, 0.2, -6.0),
+        NormalizedCrossEntropyLoss(0.9, 0.2, -6.0, kind="multilabel", reduction="sum"),
+        PolyLoss(-0.5, weight=weight, reduction="none"),
+        ClassWeightedCrossEntropyLoss(priors, ignore_index=1),
+        BalancedSoftmaxLoss(1.5, priors, weight=weight),
+        BalancedSoftmaxLoss(0.5, priors, ignore_index=1, reduction="none"),
+        BalancedSoftmaxLoss(),
+        LogCoshLoss(),
+        CauchyLoss(0.4),
+        WelschLoss(0.8),
+        TukeyLoss(1.1),
+        QuantileLoss(0.3),
+    ]
+
+
 def examples(loss, seed):
     """Batches in the forms the contract admits for this loss."""
     rng = torch.Generator().manual_seed(seed)
@@ -94,7 +127,7 @@ def examples(loss, seed):
     ]
     if loss.ignore_index < 0:  # no class can be left out of a distribution
         batches.append((normal(6, CLASSES) * 3, normal(6, CLASSES).softmax(1)))
-    if loss.weight is None:
+    if loss.classes is None:
         batches.append((normal(6, 1), torch.randint(2, (6,), generator=rng)))
         batches.append((normal(6, 1), normal(6).sigmoid()))
     return batches
@@ -133,7 +166,7 @@ print("all equal")
 
 def test_two_hundred_exported_python_files_equal_their_losses(tmp_path):
     cases = []
-    for seed, loss in enumerate(random_losses(200)):
+    for seed, loss in enumerate([*random_losses(200), *robust_losses()]):
         batches = []
         for output, target in examples(loss, seed):
             for dtype in (torch.float64, torch.float32):
@@ -153,7 +186,7 @@ def test_two_hundred_exported_python_files_equal_their_losses(tmp_path):
 
 
 def one_of_each() -> list[evomal.losses.Loss]:
-    return random_losses(40)[18:]
+    return [*random_losses(40)[18:], *robust_losses()]
 
 
 @pytest.mark.parametrize("loss", one_of_each(), ids=lambda loss: f"{type(loss).__name__}-{loss.kind}")
