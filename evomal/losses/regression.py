@@ -133,7 +133,7 @@ class HuberLoss(RegressionLoss):
 
 
 class LogCoshLoss(RegressionLoss):
-    """log cosh(f − y): half the squared error near the target and the absolute error far from it, smooth everywhere.
+    """log cosh(f − y): half the squared error near the target, the absolute error far from it (Green, 1990).
 
     Args:
         contract: The arguments of `Loss`.
@@ -144,7 +144,7 @@ class LogCoshLoss(RegressionLoss):
         1.325
     """
 
-    name, definition, purpose = "log-cosh", "log cosh(f-y)", "a smooth Huber loss (Green, 1990)"
+    name, definition, purpose = "log-cosh", "log cosh(f-y)", "a smooth Huber loss"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         error = output - target

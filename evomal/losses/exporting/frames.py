@@ -55,6 +55,10 @@ _HELPERS = {
     """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
     costs = value($xp.stack((logsigmoid(-logits), logsigmoid(logits)), -1))
     return ones * costs[..., 1] + zeros * costs[..., 0]''',
+    "of_class": '''def of_class(logits, index):
+    """Cost of the class that is the target of each sample."""
+    is_target = index[:, None] == $columns
+    return $xp.where(is_target, value($log_softmax), 0).sum(1)''',
     "target_log_odds": '''def target_log_odds(logits, index):
     """log(p / (1 - p)) of the target; the other logits are summed alone, so 1 - p is never formed by subtraction."""
     is_target = index[:, None] == $columns
@@ -143,7 +147,7 @@ _APPLICATIONS = {
     "distribution": {
         "bits": "of_two_classes(logits, ones, zeros)",
         "probabilities": "(y * value($log_softmax)) @ weight",
-        "classes": "$xp.where(index[:, None] == $columns, value($log_softmax), 0).sum(1) * weight[index]",
+        "classes": "of_class(logits, index) * weight[index]",
     },
 }
 
