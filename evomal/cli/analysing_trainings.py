@@ -35,8 +35,8 @@ LossNames = Annotated[
     str | None,
     typer.Option(
         "--losses",
-        help='Names of losses or loss files, comma-separated (default: the task\'s own loss and "strong", the usual '
-        "rivals).",
+        help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task '
+        "(default: the task's own loss and its most usual rivals).",
     ),
 ]
 FirstSeed = Annotated[

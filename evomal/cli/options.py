@@ -51,7 +51,9 @@ TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py
 LossFile = Annotated[Path, typer.Argument(help="A loss file.", show_default=False)]
 Losses = Annotated[
     str | None,
-    typer.Option(help='Names of losses or loss files, comma-separated; "strong" stands for the usual rivals.'),
+    typer.Option(
+        help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task.'
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, at any depth.", show_default=False)]
@@ -122,18 +124,19 @@ def given_options(context: typer.Context, *parameters: str) -> str:
 
 
 def split_losses(names: str, task: "Task") -> list[str]:
-    """Returns the losses of a comma-separated list; `strong` stands for the usual rivals of the task.
+    """Returns the losses of a comma-separated list; `strong` stands for the rivals that fit the task.
 
     The options of a loss, as in `a:x=1,y=2`, stay with it.
     """
-    from evomal.verdict.contestants import STRONG
+    from evomal.methods.rivals import strong_rivals
 
     found: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         if "=" in name and ":" not in name and found and ":" in found[-1]:
             found[-1] += f",{name}"
         else:
-            found += STRONG[task.kind] if name == "strong" else [name] if name else []
+            # Without the baseline, which takes part anyway or is listed.
+            found += strong_rivals(task)[1:] if name == "strong" else [name] if name else []
     return found
 
 

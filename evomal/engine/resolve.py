@@ -71,8 +71,8 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
 def loss_for_task(loss: nn.Module, task: Task) -> nn.Module:
     """Returns the loss for use on the task: with the task's class priors where it needs some and has none of its own,
     and without units of its own where the task has standardised the targets."""
-    if isinstance(loss, PriorLoss) and loss.priors is None and task.kind == "classification":
-        return loss.with_priors(class_priors(task))
+    if isinstance(loss, PriorLoss) and task.kind == "classification":
+        return loss.on_task(class_priors(task))
     return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
 

@@ -19,12 +19,17 @@ from evomal.randomness import generator
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.text import plural
-from evomal.verdict.contestants import STRONG, Losses, given_contestants
+from evomal.verdict.contestants import Losses, given_contestants
 from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.words import schedule_words
 
 NOTHING_TRAINED = "nothing was trained in this run"
 NOTHING_RECORDED = "nothing is recorded yet in these runs"
+_USUAL_RIVALS = {
+    "classification": ("label-smoothing", "focal"),
+    "multilabel": ("focal",),
+    "regression": ("huber", "mae"),
+}
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
@@ -120,8 +125,8 @@ def trained_models(
 
 
 def usual_losses(task: Task) -> list[str]:
-    """Return the names of the task's own loss and its usual rivals."""
-    return [TASK_LOSSES[task.kind], *STRONG[task.kind]]
+    """Return the names of the task's own loss and its usual rivals: few enough to be told apart in a figure."""
+    return [TASK_LOSSES[task.kind], *_USUAL_RIVALS[task.kind]]
 
 
 def schedule_of(task: Task, options: TrainingOptions) -> str:

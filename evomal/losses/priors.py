@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.checks import finite_number, finite_vector
@@ -27,6 +28,7 @@ class PriorLoss(ClassificationLoss):
 
     kinds = ("classification",)
     priors: tuple[float, ...] | None = None
+    _takes_more_outputs = False
 
     def with_priors(self, priors: Priors | None) -> Self:
         """Returns the same loss with these priors.
@@ -49,6 +51,16 @@ class PriorLoss(ClassificationLoss):
         twin._take_priors(priors)
         return twin
 
+    def on_task(self, priors: Priors) -> Self:
+        """Returns the same loss for a task whose classes have these priors; priors of its own are kept.
+
+        A model may have more outputs than the task has classes. Those outputs are never a target; the loss treats them
+        as classes that are as rare as the rarest one.
+        """
+        twin = self.with_priors(priors if self.priors is None else self.priors)
+        twin._takes_more_outputs = True
+        return twin
+
     @property
     def classes(self) -> int | None:
         return super().classes if self.priors is None else len(self.priors)
@@ -56,6 +68,24 @@ class PriorLoss(ClassificationLoss):
     def _take_priors(self, priors: Priors | None) -> None:
         """Keep the priors, and the tensors that follow from them."""
         self.priors = None if priors is None else _checked(priors)
+
+    def _classification(self, output: Tensor, target: Tensor) -> Tensor:
+        outputs = output.shape[:2][-1] if output.dim() else 0  # (C,), (N, C) or (N, C, d1, …)
+        if self._takes_more_outputs and self.priors is not None and outputs > len(self.priors):
+            # Not by new priors, which would cost a copy from the host to the device in every step.
+            twin, more = copy.copy(self), (0, outputs - len(self.priors))
+            twin._buffers = {
+                name: None if buffer is None else F.pad(buffer, more, value=self._of_rarest(name))
+                for name, buffer in self._buffers.items()
+            }
+            twin._takes_more_outputs = False
+            return twin._classification(output, target)
+        return super()._classification(output, target)
+
+    def _of_rarest(self, buffer: str) -> float:
+        """The entry of a buffer for the rarest class; a weight for it is never used."""
+        assert self.priors is not None
+        return 1.0 if buffer == "weight" else min(self.priors)
 
     def _symbols(self) -> str:
         return "p: probability of the target, pi: its class's share of the training data, C: number of classes"

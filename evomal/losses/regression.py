@@ -1,6 +1,7 @@
 """Regression losses under the contract of this package: what a learned loss is measured against."""
 
 import math
+import re
 from abc import abstractmethod
 from typing import Any
 
@@ -87,6 +88,9 @@ class AbsoluteErrorLoss(RegressionLoss):
     def _form(self, error: Any) -> Any:
         return abs(error)
 
+    def tree(self) -> WeightedTree:
+        return WeightedTree(Expression.parse("abs(sub(f, y))"), None)
+
     def source(self, xp: str) -> Source:
         return Source("outputs", [f"return {xp}.abs(f - y)"])
 
@@ -155,6 +159,10 @@ class LogCoshLoss(RegressionLoss):
 
         return sympy.log(sympy.cosh(error))
 
+    def tree(self) -> WeightedTree:
+        # log cosh e = |e| − log(1 + tanh |e|), which does not overflow.
+        return _tree("sub(abs(E), log(add(1, tanh(abs(E)))))", error=1.0)
+
     def source(self, xp: str) -> Source:
         return Source("outputs", ["error = f - y", f"return {xp}.logaddexp(error, -error) - math.log(2)"])
 
@@ -162,18 +170,20 @@ class LogCoshLoss(RegressionLoss):
 class _ScaledLoss(RegressionLoss):
     """A loss c²·ρ((f − y)/c) that is half the squared error near the target."""
 
-    option_names = ("scale",)
+    option_names = ("c",)
 
-    def __init__(self, scale: float = 1.0, **contract: Any) -> None:
+    def __init__(self, c: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
-        self.scale = finite_number("scale", scale, above=0)
+        self.c = finite_number("c", c, above=0)
 
 
 class CauchyLoss(_ScaledLoss):
-    """c²/2·log(1 + ((f − y)/c)²), which grows with the logarithm of the error (Black and Anandan, 1996).
+    """c²/2·log(1 + ((f − y)/c)²), which grows with the logarithm of the error (Holland and Welsch, 1977).
+
+    Also called Lorentzian (Black and Anandan, 1996).
 
     Args:
-        scale: The error c at which the gradient is largest; more than 0.
+        c: The error at which the gradient is largest; more than 0. 2.385 suits errors of standard deviation 1.
         contract: The arguments of `Loss`.
 
     Raises:
@@ -181,7 +191,7 @@ class CauchyLoss(_ScaledLoss):
 
     Example:
         >>> import torch
-        >>> float(CauchyLoss(scale=1.0)(torch.tensor([2.0]), torch.tensor([1.0])))  # log(2) / 2
+        >>> float(CauchyLoss(c=1.0)(torch.tensor([2.0]), torch.tensor([1.0])))  # log(2) / 2
         0.3465735912322998
     """
 
@@ -189,24 +199,27 @@ class CauchyLoss(_ScaledLoss):
     purpose = "the farther off the target, the smaller the gradient"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
-        return self.scale**2 / 2 * ((output - target) / self.scale).square().log1p()
+        return self.c**2 / 2 * ((output - target) / self.c).square().log1p()
 
     def _form(self, error: Any) -> Any:
         import sympy
 
-        scale = sympy.Float(self.scale)
-        return scale**2 / 2 * sympy.log(1 + (error / scale) ** 2)
+        c = sympy.Float(self.c)
+        return c**2 / 2 * sympy.log(1 + (error / c) ** 2)
+
+    def tree(self) -> WeightedTree:
+        return _tree("mul(K, log(add(1, square(E))))", error=1 / self.c, scale=self.c**2 / 2)
 
     def source(self, xp: str) -> Source:
-        c = self.scale
-        return Source("outputs", [f"return {c} ** 2 / 2 * {xp}.log1p(((f - y) / {c}) ** 2)"])
+        return Source("outputs", [f"return {self.c} ** 2 / 2 * {xp}.log1p(((f - y) / {self.c}) ** 2)"])
 
 
 class WelschLoss(_ScaledLoss):
     """c²/2·(1 − exp(−((f − y)/c)²)), which is at most c²/2 (Dennis and Welsch, 1978).
 
     Args:
-        scale: The scale c: beyond 0.7 c the gradient falls, and beyond 3 c it is next to nothing; more than 0.
+        c: The scale: beyond 0.7 c the gradient falls, and beyond 3 c it is next to nothing; more than 0. 2.985 suits
+            errors of standard deviation 1.
         contract: The arguments of `Loss`.
 
     Raises:
@@ -214,7 +227,7 @@ class WelschLoss(_ScaledLoss):
 
     Example:
         >>> import torch
-        >>> float(WelschLoss(scale=1.0)(torch.tensor([9.0]), torch.tensor([1.0])))
+        >>> float(WelschLoss(c=1.0)(torch.tensor([9.0]), torch.tensor([1.0])))
         0.5
     """
 
@@ -222,20 +235,25 @@ class WelschLoss(_ScaledLoss):
     purpose = "ignores what is far off the target, smoothly"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
-        return -(self.scale**2) / 2 * (-((output - target) / self.scale).square()).expm1()
+        return -(self.c**2) / 2 * (-((output - target) / self.c).square()).expm1()
 
     def _form(self, error: Any) -> Any:
         import sympy
 
-        scale = sympy.Float(self.scale)
-        return scale**2 / 2 * (1 - sympy.exp(-((error / scale) ** 2)))
+        c = sympy.Float(self.c)
+        return c**2 / 2 * (1 - sympy.exp(-((error / c) ** 2)))
+
+    def tree(self) -> WeightedTree:
+        # 1 − exp(−2v) = 2t/(1 + t) with t = tanh v, and 1 + t = sqrt(1 + b²) with b² = t² + 2t.
+        half = "tanh(square(E))"
+        text = f"mul(K, aq({half}, sqrt(add(square({half}), add({half}, {half})))))"
+        return _tree(text, error=math.sqrt(0.5) / self.c, scale=self.c**2)
 
     def source(self, xp: str) -> Source:
-        c = self.scale
-        return Source("outputs", [f"return -({c} ** 2) / 2 * {xp}.expm1(-(((f - y) / {c}) ** 2))"])
+        return Source("outputs", [f"return -({self.c} ** 2) / 2 * {xp}.expm1(-(((f - y) / {self.c}) ** 2))"])
 
 
-class TukeyLoss(RegressionLoss):
+class TukeyLoss(_ScaledLoss):
     """Tukey's biweight c²/6·(1 − (1 − ((f − y)/c)²)³), and c²/6 beyond c (Beaton and Tukey, 1974).
 
     Args:
@@ -253,11 +271,9 @@ class TukeyLoss(RegressionLoss):
 
     name, definition = "tukey", "c^2/6 (1 - (1 - ((f-y)/c)^2)^3) near y, then c^2/6"
     purpose = "ignores what is more than c off the target"
-    option_names = ("c",)
 
     def __init__(self, c: float = 4.685, **contract: Any) -> None:
-        super().__init__(**contract)
-        self.c = finite_number("c", c, above=0)
+        super().__init__(c, **contract)
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         inside = (1 - ((output - target) / self.c).square()).clamp(min=0)
@@ -268,6 +284,11 @@ class TukeyLoss(RegressionLoss):
 
         c = sympy.Float(self.c)
         return sympy.Piecewise((c**2 / 6 * (1 - (1 - (error / c) ** 2) ** 3), abs(error) <= c), (c**2 / 6, True))
+
+    def tree(self) -> WeightedTree:
+        inside = "max(sub(1, square(E)), O)"
+        text = f"sub(K, mul(K, mul({inside}, square({inside}))))"
+        return _tree(text, error=1 / self.c, scale=self.c**2 / 6)
 
     def source(self, xp: str) -> Source:
         lines = [f"inside = 1 - ((f - y) / {self.c}) ** 2", f"inside = {xp}.where(inside > 0, inside, 0)"]
@@ -310,6 +331,19 @@ class QuantileLoss(RegressionLoss):
         quantile = sympy.Float(self.quantile)
         return sympy.Max(-quantile * error, (1 - quantile) * error)
 
+    def tree(self) -> WeightedTree:
+        weights = [self.quantile, 1.0, 1.0, self.quantile - 1, 1.0, 1.0]
+        return WeightedTree(Expression.parse("max(sub(y, f), sub(y, f))"), weights)
+
     def source(self, xp: str) -> Source:
         t = self.quantile
         return Source("outputs", [f"return {xp}.maximum({t} * (y - f), ({t} - 1) * (y - f))"])
+
+
+def _tree(text: str, *, error: float, scale: float = 1.0) -> WeightedTree:
+    """The tree of a text in which E stands for `error` · (f − y), K for the number `scale` and O for 0."""
+    tokens = re.findall(r"\w+", text)
+    shorthand = {"E": (error, 1.0, 1.0), "K": (scale,), "O": (0.0,)}
+    weights = [weight for token in tokens[1:] for weight in shorthand.get(token, (1.0,))]
+    written = text.replace("E", "sub(f, y)").replace("K", "1").replace("O", "1")
+    return WeightedTree(Expression.parse(written), weights)

@@ -10,7 +10,7 @@ from typing import Any
 from evomal.engine import Fitness
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.losses.catalogue import named_loss
+from evomal.losses.catalogue import named_loss, specified_loss
 from evomal.losses.contract import Kind
 from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, Stage, still_open
@@ -25,8 +25,8 @@ RIVALS: dict[Kind, tuple[str, ...]] = {
     "multilabel": ("ce", "label-smoothing", "focal"),
     "regression": ("mse", "mae", "huber"),
 }
-"""The known losses by kind of task, the baseline first. Absolute cross-entropy is not among them: with its default
-weights it is cross-entropy."""
+"""The known losses of the paper by kind of task, the baseline first; `strong_rivals` has more. Absolute cross-entropy
+is not among them: with its default weights it is cross-entropy."""
 
 TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
 """The baseline by kind of task."""
@@ -40,8 +40,11 @@ def train_rivals(
     seed: int | None = None,
     report: StageStepsDone | None = None,
 ) -> list[Fitness | Failure]:
-    """The results of training with each of these losses, with the seed of the search or another."""
-    losses = [named_loss(name, kind=kind) for name in names]
+    """The results of training with each of these losses, with the seed of the search or another.
+
+    A name may have options, as in `tukey:c=2`. Losses with class priors take those of the executor's task.
+    """
+    losses = [specified_loss(name, kind=kind) for name in names]
     return executor.run("evaluate_losses", losses, seed=seed, report=report)
 
 

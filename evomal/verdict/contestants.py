@@ -24,13 +24,6 @@ AnyLoss = nn.Module | str | os.PathLike[str]
 Losses = Mapping[str, AnyLoss] | Sequence[AnyLoss]
 """Losses under names of the caller's choice, or losses that are named after what they are."""
 
-STRONG = {
-    "classification": ("label-smoothing", "focal"),
-    "multilabel": ("focal",),
-    "regression": ("huber", "mae"),
-}
-"""The rivals that a learned loss must beat besides the baseline."""
-
 _LONGEST_OPTIONS = 40  # characters; a number is easier to read than longer options
 _MOST_NUMBERS = 4  # of a tensor
 _PLAIN = (bool, int, float, str)

@@ -86,7 +86,7 @@ def test_training_curves_end_in_a_test_value_for_each_loss(run, tasks, tmp_path)
     mine = tmp_path / "mine.json"
     save_loss(evomal.ExpressionLoss("abs(sub(f, y))", kind="regression"), mine)
     arguments = ["analyse", "training", f"{tasks}:regression", *FAST, "--seeds", "2", "--points", "4"]
-    code, out, _ = run(*arguments, "--losses", f"mse, strong,{mine}", "--out", tmp_path)
+    code, out, _ = run(*arguments, "--losses", f"mse, huber,mae,{mine}", "--out", tmp_path)
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "test mse after 20 steps on own"

@@ -17,7 +17,7 @@ SMALL = [
 
 
 def test_losses_are_compared_recorded_and_resumed(run, tmp_path):  # noqa: F811
-    arguments = ["compare", "diabetes", *SHORT, "--losses", "strong", "--seeds", "2", "--out", tmp_path / "mine"]
+    arguments = ["compare", "diabetes", *SHORT, "--losses", "huber,mae", "--seeds", "2", "--out", tmp_path / "mine"]
     code, out, err = run(*arguments)
     assert code == 0
     lines = out.splitlines()

@@ -4,6 +4,7 @@ import pytest
 
 from evomal.cli.options import settings_help, split_losses, split_rates
 from evomal.errors import InputError
+from evomal.methods.rivals import strong_rivals
 from evomal.settings import SearchSettings
 from tests.engine.populations import classification, regression
 
@@ -19,8 +20,8 @@ def test_a_file_with_an_equals_sign_in_its_name_is_a_file():
     assert split_losses("lr=1.json,focal,lr=2.json", classification()) == ["lr=1.json", "focal", "lr=2.json"]
 
 
-def test_strong_stands_for_the_usual_rivals():
-    assert split_losses("strong", regression()) == ["huber", "mae"]
+def test_strong_stands_for_the_rivals_that_fit_the_task():
+    assert split_losses("mine.json,strong", regression()) == ["mine.json", *strong_rivals(regression())[1:]]
     assert split_losses("", regression()) == []
 
 

@@ -114,7 +114,16 @@ def test_a_loss_without_priors_takes_those_of_the_task(name, tmp_path):
 
 def test_priors_of_its_own_are_kept_on_a_task():
     loss = BalancedSoftmaxLoss(priors=[0.2, 0.3, 0.5])
-    assert resolve_loss(loss, imbalanced()) is loss
+    assert resolve_loss(loss, imbalanced()).priors == (0.2, 0.3, 0.5)
+
+
+def test_a_model_may_have_more_outputs_than_the_task_has_classes():
+    task = dataclasses.replace(imbalanced(), model=lambda: nn.Linear(4, 7))
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", training_steps=20, meta_steps=1))
+    names = ("ce", "class-weighted-ce", "balanced-softmax")
+    fitnesses = engine.evaluate_losses([named_loss(name) for name in names])
+    assert [fitness.sentence for fitness in fitnesses] == [""] * 3
+    assert train(task, "balanced-softmax", steps=5, device="cpu").test >= 0
 
 
 def test_trials_of_one_loss_share_what_is_made_of_it_for_the_task(monkeypatch):

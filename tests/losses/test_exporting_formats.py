@@ -96,7 +96,6 @@ def robust_losses() -> list[evomal.losses.Loss]:
         ClassWeightedCrossEntropyLoss(priors, ignore_index=1),
         BalancedSoftmaxLoss(1.5, priors, weight=weight),
         BalancedSoftmaxLoss(0.5, priors, ignore_index=1, reduction="none"),
-        BalancedSoftmaxLoss(),
         LogCoshLoss(),
         CauchyLoss(0.4),
         WelschLoss(0.8),

@@ -119,6 +119,21 @@ def test_exported_source_knows_the_priors(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_on_a_task_further_outputs_count_as_the_rarest_class(name):
+    z, target = logits(6, 6), torch.tensor([0, 1, 2, 3, 3, 0])
+    shares = torch.tensor([*PRIORS, 0.125, 0.125])
+    expected = LOSSES[name](priors=shares / shares.sum())(z, target)
+    on_task = LOSSES[name](priors=None).on_task(PRIORS)
+    torch.testing.assert_close(on_task(z, target), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(on_task(z[0], target[0]), LOSSES[name](priors=shares / shares.sum())(z[0], target[0]))
+    assert on_task.priors == LOSSES[name]().on_task([0.25] * 4).priors == tuple(PRIORS)
+    with pytest.raises((InputError, RuntimeError), match="4"):
+        LOSSES[name]()(z, target)
+    with pytest.raises((InputError, RuntimeError), match="3"):
+        on_task(z[:, :3], target.clamp(max=2))
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_a_copy_moves_with_its_tensors(name):
     loss = copy.deepcopy(LOSSES[name]()).double()
     assert all(tensor.dtype == torch.float64 for tensor in loss.buffers())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evomal.errors import InputError
-from evomal.losses import CauchyLoss, LogCoshLoss, QuantileLoss, TukeyLoss, WelschLoss
+from evomal.losses import CauchyLoss, ExpressionLoss, LogCoshLoss, QuantileLoss, TukeyLoss, WelschLoss
 
 ERRORS = [-40.0, -3.1, -1.0, -1e-3, 0.0, 0.2, 0.9, 2.0, 700.0]  # f - y; cosh of more overflows
 LOSSES = {
@@ -52,6 +52,22 @@ def test_far_errors_in_single_precision_are_finite(name):
     assert output.grad[2] == pytest.approx(0.2 - 0.5 if name == "quantile" else 0)  # between its two slopes
 
 
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_a_tree_has_the_same_values_and_gradients_also_far_from_the_target(name, dtype):
+    make, _ = LOSSES[name]
+    expression, weights, activation = make().tree()
+    tree = ExpressionLoss(expression, weights, kind="regression", activation=activation, reduction="none")
+    errors = torch.tensor([*ERRORS, *torch.linspace(-12, 12, 101).tolist()], dtype=dtype)
+    found = []
+    for loss in (tree, make(reduction="none")):
+        output = errors.clone().requires_grad_()
+        costs = loss(output, torch.zeros_like(output))
+        found.append((costs.detach(), *torch.autograd.grad(costs.sum(), output)))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=2e-7, atol=1e-6 if dtype == torch.float32 else 2e-7)
+
+
 def test_a_quantile_has_the_least_loss():
     target = torch.arange(101, dtype=torch.float64)
     losses = [QuantileLoss(0.8)(target.new_full((101,), value), target).item() for value in range(101)]
@@ -61,8 +77,8 @@ def test_a_quantile_has_the_least_loss():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: CauchyLoss(0), "scale must be a finite number of more than 0 but got 0"),
-        (lambda: WelschLoss(-1), "scale must be a finite number of more than 0 but got -1"),
+        (lambda: CauchyLoss(0), "c must be a finite number of more than 0 but got 0"),
+        (lambda: WelschLoss(-1), "c must be a finite number of more than 0 but got -1"),
         (lambda: TukeyLoss(0), "c must be a finite number of more than 0 but got 0"),
         (lambda: QuantileLoss(1), "quantile must be a finite number of more than 0 and less than 1 but got 1"),
     ],

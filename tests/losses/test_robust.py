@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import evomal
 from evomal.errors import InputError
 from evomal.losses import (
     GeneralizedCrossEntropyLoss,
@@ -100,6 +101,25 @@ def test_extreme_logits_give_finite_values_and_gradients(name, dtype):
         value.backward()
         assert value.isfinite()
         assert z.grad.isfinite().all()
+
+
+def test_masked_classes_have_no_part_in_normalised_cross_entropy():
+    inf = math.inf
+    for loss in (NormalizedCrossEntropyLoss(reduction="none"), NormalizedCrossEntropyLoss(9.0, reduction="none")):
+        scope = {}
+        exec(compile(evomal.export(loss), "exported.py", "exec"), scope)
+        exported = scope["LearnedLoss"]()
+        for target in (torch.tensor([0, 1, 0]), torch.eye(3, dtype=torch.float64)[[0, 1, 0]]):
+            z = torch.tensor([[0.5, 1.0, -inf], [0.5, -inf, 2.0], [0.5, -inf, -inf]], dtype=torch.float64)
+            z.requires_grad_()
+            costs = loss(z, target)
+            (gradient,) = torch.autograd.grad(costs.sum(), z)
+            kept = loss(torch.tensor([[0.5, 1.0]], dtype=torch.float64), torch.tensor([0]))
+            worst = loss.alpha - loss.beta * loss.log_zero
+            assert costs.tolist() == pytest.approx([kept.item(), worst, 0], rel=1e-12)
+            assert gradient.isfinite().all()
+            assert gradient[0, 0] < 0 == gradient[0, 2]
+            torch.testing.assert_close(exported(z, target), costs, rtol=1e-12, atol=0)
 
 
 def test_generalised_cross_entropy_tends_to_cross_entropy():

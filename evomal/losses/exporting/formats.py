@@ -14,6 +14,7 @@ from evomal.checks import MOST_CLASSES, whole_number
 from evomal.errors import InputError
 from evomal.losses.exporting.source import to_jax, to_python
 from evomal.losses.loss import Loss
+from evomal.losses.priors import PriorLoss
 from evomal.text import short_repr
 
 MAX_ONNX_NODES = 1_000
@@ -148,6 +149,9 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
         raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {short_repr(to)}")
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be exported but got {type(loss).__name__}")
+    if isinstance(loss, PriorLoss) and loss.priors is None and to in ("python", "jax", "onnx"):
+        # There is no task outside evomal that would give it priors, and without them it is plain cross-entropy.
+        raise InputError(f"{loss.name} must have the priors of its classes to be exported: use with_priors")
     if options and to != "onnx":
         raise InputError(f"{to} has no option {next(iter(options))!r}")
     return FORMATS[to](loss, **options)
