@@ -4,12 +4,11 @@ A stack's update is bound by memory: operation by operation SGD reads and writes
 times. Numbers are rounded where torch's operations round them, except that products and sums may be fused.
 """
 
-from contextlib import AbstractContextManager
-
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from evomal.forest.triton_backend import on_device_of
 
 _BLOCK = 1024
 _BETA1, _BETA2, _STABILISER = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
@@ -78,13 +77,8 @@ def _launch(
     assert gradient.stride() == parameter.stride()  # autograd's contract for parameters without gaps
     total = parameter.numel()
     grid = (triton.cdiv(total, _BLOCK),)
-    with _on_device_of(parameter):
+    with on_device_of(parameter):
         kernel[grid](  # type: ignore[index]
             parameter, gradient, *tensors, total // len(parameter), total, *numbers, **flags,
             BLOCK=_BLOCK,
         )  # fmt: skip
-
-
-def _on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
-    """Triton launches on the current device, whatever the tensors' own."""
-    return torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]

@@ -450,7 +450,7 @@ def gradients(
     room = _stack_room(programs.width, rows * columns)
     launched = min(programs.count * tiles, _most_programs(room))
     values, gradient = outputs.new_empty(shape[:2]), outputs.new_empty(shape)
-    with _on_device_of(outputs):
+    with on_device_of(outputs):
         _gradients_kernel[(launched,)](
             programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
             values, gradient, outputs.new_empty(launched * room),
@@ -486,7 +486,7 @@ def mixed(
     groups = max(1, min(tiles, _most_programs(room) // programs.count))
     launched = min(programs.count * groups, _most_programs(room))
     partial = outputs.new_empty(programs.count, groups, programs.width)
-    with _on_device_of(outputs):
+    with on_device_of(outputs):
         _mixed_kernel[(launched,)](
             programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
             tangents.contiguous(), partial, outputs.new_empty(launched * room),
@@ -522,7 +522,7 @@ def descended(
     step = torch.arange(1, steps + 1, dtype=torch.float64, device=outputs.device)
     rates = (lr / (1 - _BETA1.value**step)).float()
     corrections = (1 - _BETA2.value**step).sqrt().float()
-    with _on_device_of(outputs):
+    with on_device_of(outputs):
         _descent_kernel[(launched,)](
             programs.nodes, programs.sizes, weights.contiguous(), outputs.contiguous(), targets.contiguous(),
             rates, corrections, result, outputs.new_empty(launched * room),
@@ -538,7 +538,7 @@ def _check_precision(*tensors: Tensor) -> None:
             raise InputError(f"the Triton kernels compute in torch.float32 but got {tensor.dtype}")
 
 
-def _on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
+def on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
     """Triton launches on the current device, whatever the tensors' own."""
     return torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
 

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from evomal.forest.triton_backend import on_device_of
 from evomal.losses.contract import compute_dtype
 from evomal.losses.fused import Coefficients, TargetLosses
 
@@ -92,12 +93,13 @@ def losses(
     found = TargetLosses(*torch.empty(5, samples, dtype=compute_dtype(logits), device=logits.device).unbind())
     if samples:
         rows, tile = _rows(logits), _tile(classes)
-        _losses_kernel[(samples,)](
-            rows, target.contiguous(), rows if weight is None else weight.contiguous(),
-            found.losses, found.slopes, found.tops, found.logs, found.shares,
-            classes, rows.stride(0), ignore_index, *coefficients.numbers,
-            WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
-        )  # fmt: skip
+        with on_device_of(logits):
+            _losses_kernel[(samples,)](
+                rows, target.contiguous(), rows if weight is None else weight.contiguous(),
+                found.losses, found.slopes, found.tops, found.logs, found.shares,
+                classes, rows.stride(0), ignore_index, *coefficients.numbers,
+                WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
+            )  # fmt: skip
     return found
 
 
@@ -107,10 +109,11 @@ def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if samples:
         rows, tile = _rows(logits), _tile(classes)
-        _gradient_kernel[(samples, triton.cdiv(classes, tile))](
-            rows, target.contiguous(), tops, logs, factors.contiguous(), result,
-            classes, rows.stride(0), TILE=tile, num_warps=_warps(tile),
-        )  # fmt: skip
+        with on_device_of(logits):
+            _gradient_kernel[(samples, triton.cdiv(classes, tile))](
+                rows, target.contiguous(), tops, logs, factors.contiguous(), result,
+                classes, rows.stride(0), TILE=tile, num_warps=_warps(tile),
+            )  # fmt: skip
     return result
 
 

@@ -1,5 +1,6 @@
 """The kernels of losses of the target's probability against plain operations in double precision."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -150,6 +151,29 @@ def test_triton_kernel_in_the_interpreter():
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", TRITON_CHECK], capture_output=True, text=True, env=environment)
     assert done.stdout == "checked\n", done.stderr
+
+
+def test_triton_kernels_are_launched_on_the_device_of_the_logits(monkeypatch):
+    gpu_kernels = pytest.importorskip("evomal.losses.kernels_gpu", reason="Triton has no wheel for this platform")
+    current, launched = [None], []
+
+    @contextlib.contextmanager
+    def on_device_of(tensor):
+        current.append(tensor.device)
+        yield
+        current.pop()
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments, **options: launched.append(current[-1])
+
+    monkeypatch.setattr(gpu_kernels, "on_device_of", on_device_of)
+    monkeypatch.setattr(gpu_kernels, "_losses_kernel", Kernel())
+    monkeypatch.setattr(gpu_kernels, "_gradient_kernel", Kernel())
+    logits, target = case(4, 3, 1, torch.float32)
+    found = gpu_kernels.losses(logits, target, None, -100, Coefficients())
+    gpu_kernels.gradient(logits, target, found.tops, found.logs, found.slopes)
+    assert launched == [logits.device] * 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
