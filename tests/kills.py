@@ -19,7 +19,7 @@ import torch
 import evomal
 from evomal.randomness import generator
 from tests.fuzzing.corpus import MODEL, settings_words
-from tests.searches import commanded
+from tests.searches import commanded, die_at_a_sync_or_replacement, forked
 
 WAYS = ("in a write", "at a sync or replacement", "at a random moment")
 LOG = "trainings.jsonl"
@@ -84,7 +84,7 @@ class Killer:
         self._whole = _contents(self._work.outputs)
         self._begin_anew()
         begin = time.monotonic()
-        self._wait_for(self._forked(lambda: None))
+        self._wait_for(forked(lambda: None, self._work.do))
         self._length = time.monotonic() - begin
         # A figure may name the moment at which it was drawn; such a file is only looked at for its end.
         again = _contents(self._work.outputs)
@@ -109,7 +109,7 @@ class Killer:
                 self._look()
             else:
                 self._require_whole()
-        self._wait_for(self._forked(lambda: None))
+        self._wait_for(forked(lambda: None, self._work.do))
         self._require_whole()
 
     def _is_killed(self, way: str, rng: np.random.Generator) -> bool:
@@ -117,27 +117,16 @@ class Killer:
         size, calls = int(longest * rng.uniform() ** 2), int(rng.integers(6))
         prepare: dict[str, Callable[[], None]] = {
             "in a write": lambda: _die_in_a_write(size),
-            "at a sync or replacement": lambda: _die_at_a_sync_or_replacement(calls),
+            "at a sync or replacement": lambda: die_at_a_sync_or_replacement(calls),
             "at a random moment": lambda: None,
         }
-        child = self._forked(prepare[way])
+        child = forked(prepare[way], self._work.do)
         if way == "at a random moment":
             time.sleep(rng.uniform(0.0, self._length))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert status in (0, signal.SIGKILL, signal.SIGXFSZ), f"killed {way}, it ended with status {status}"
         return status != 0
-
-    def _forked(self, prepare: Callable[[], None]) -> int:
-        child = os.fork()
-        if child:
-            return child
-        code = 1
-        try:
-            prepare()
-            code = self._work.do()
-        finally:
-            os._exit(code)
 
     def _wait_for(self, child: int) -> None:
         _, status = os.waitpid(child, 0)
@@ -190,20 +179,6 @@ def _die_in_a_write(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-
-
-def _die_at_a_sync_or_replacement(calls: int) -> None:
-    left = iter(range(calls))
-
-    def dying(function):
-        def called(*arguments, **options):
-            if next(left, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return called
-
-    os.fsync, os.replace = dying(os.fsync), dying(os.replace)
 
 
 if __name__ == "__main__":

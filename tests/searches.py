@@ -88,6 +88,19 @@ def beginning(whole: str, generations: int, trials: int) -> str:
     )
 
 
+def forked(prepare: Callable[[], None], do: Callable[[], int]) -> int:
+    """Do something in a child that exits with its code; the number of the process."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        prepare()
+        code = do()
+    finally:
+        os._exit(code)
+
+
 class Killer:
     """Forks a search, kills it, looks at what is left, and resumes it until it is complete.
 
@@ -148,7 +161,7 @@ class Killer:
             return lambda: _die_in_an_insert(rows, is_of_the_final), lambda: False
         if way == "at a sync or replacement":
             calls = int(rng.integers(4))
-            return lambda: _die_at_a_sync_or_replacement(calls), lambda: False
+            return lambda: die_at_a_sync_or_replacement(calls), lambda: False
         moment = time.monotonic() + rng.uniform(0.0, self._length)
         if way == "at a random moment":
             return lambda: None, lambda: time.monotonic() >= moment
@@ -157,17 +170,9 @@ class Killer:
         return lambda: None, lambda: time.monotonic() >= moment and not before >= _traces(folder, prefix)
 
     def _forked(self, folder: Path, prepare: Callable[[], None]) -> int:
-        child = os.fork()
-        if child:
-            return child
-        code = 1
-        try:
-            prepare()
-            is_begun = (folder / "run.sqlite").exists()
-            begin = search_arguments(folder, *SEARCHES[self._number])
-            code = commanded(["resume", str(folder)] if is_begun else begin)
-        finally:
-            os._exit(code)
+        is_begun = (folder / "run.sqlite").exists()
+        begin = search_arguments(folder, *SEARCHES[self._number])
+        return forked(prepare, lambda: commanded(["resume", str(folder)] if is_begun else begin))
 
     def _complete(self, folder: Path) -> None:
         _, status = os.waitpid(self._forked(folder, lambda: None), 0)
@@ -224,7 +229,8 @@ def _die_in_an_insert(rows_before: int, is_counted: Callable[..., bool]) -> None
     store.connect, store.insert = connecting, inserting
 
 
-def _die_at_a_sync_or_replacement(calls_before: int) -> None:
+def die_at_a_sync_or_replacement(calls_before: int) -> None:
+    """Kill this process at one of the next calls that make a file last."""
     left = iter(range(calls_before))
     os.fsync, os.replace = _dying(os.fsync, left), _dying(os.replace, left)
 
@@ -232,10 +238,10 @@ def _die_at_a_sync_or_replacement(calls_before: int) -> None:
 def _dying(function, left):
     """The function, until nothing is left."""
 
-    def called(*arguments):
+    def called(*arguments, **options):
         if next(left, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments)
+        return function(*arguments, **options)
 
     return called
 
