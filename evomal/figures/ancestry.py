@@ -47,7 +47,8 @@ class Change:
 class Ancestry:
     """The ancestors of the best candidate, oldest first, the best itself last.
 
-    A candidate with the genome of one of its parents, such as an elite or a copy, is left out in favour of that parent.
+    A candidate with the genome and the weights of one of its parents, such as an elite or a copy, is left out in favour
+    of that parent.
     """
 
     run: Run
@@ -77,7 +78,7 @@ class Ancestry:
         line = [self.ancestors[position] for position in self.main_line]
         first = [Change(row, "", row.candidate.genome) for row in line[:1]]
         pairs = itertools.pairwise(line)
-        return (*first, *(Change(row, *changed(old.candidate.genome, row.candidate.genome)) for old, row in pairs))
+        return (*first, *(Change(row, *_step(old.candidate, row.candidate)) for old, row in pairs))
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per ancestor; parents are given by generation and place."""
@@ -130,6 +131,18 @@ def changed(before: str, after: str) -> tuple[str, str]:
     return str(old.subtree(place_in_old)), str(new.subtree(place_in_new))
 
 
+def _step(before: Candidate, after: Candidate) -> tuple[str, str]:
+    """What was replaced by what between a parent and its child: a part of the expression, or weights."""
+    if before.genome != after.genome:
+        return changed(before.genome, after.genome)
+    count = sum(old != new for old, new in zip(before.weights, after.weights, strict=False))
+    return f"{count} of {plural(len(after.weights), 'weight')}", "others"
+
+
+def _loss_of(candidate: Candidate) -> tuple[str, tuple[float, ...]]:
+    return candidate.genome, candidate.weights
+
+
 def _arguments(tree: Expression, position: int) -> list[int]:
     """Positions of the arguments of the operator at this position."""
     found, place = [], position + 1
@@ -149,8 +162,8 @@ def _traced(run: Run, best: Candidate) -> tuple[tuple[Ancestor, ...], int]:
         return [at for index in candidate.parents if (at := (candidate.generation - 1, index)) in by_place]
 
     def original(place: _Place) -> _Place:
-        """The first candidate with the genome that was copied to this place."""
-        while givers := [at for at in parents_of(place) if by_place[at].genome == by_place[place].genome]:
+        """The first candidate with the loss that was copied to this place."""
+        while givers := [at for at in parents_of(place) if _loss_of(by_place[at]) == _loss_of(by_place[place])]:
             left_out.add(place)
             place = givers[0]
         return place

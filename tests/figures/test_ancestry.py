@@ -41,6 +41,23 @@ def test_the_family_of_the_best_is_found_and_copies_are_left_out(tmp_path):
     assert changes == [("", A), ("y", "square(f)"), ("square(f)", "tanh(sub(f, y))")]
 
 
+def test_elites_and_migrants_are_left_out_and_other_weights_are_a_step(tmp_path):
+    rows = [
+        row(0, 0, 4.0, genome=A, weights=[1, 1, 1]), row(0, 1, 5.0, genome=C, weights=[1, 1, 1]),
+        row(1, 0, 4.0, genome=A, weights=[1, 1, 1], origin="elite", parents=[0]),
+        row(1, 1, 5.0, genome=C, weights=[1, 1, 1], origin="elite", parents=[1]),
+        row(1, 2, 4.0, genome=A, weights=[1, 1, 1], origin="migrant", parents=[0]),
+        row(2, 0, 3.0, genome=A, weights=[2, 1, 3], origin="weight mutation", parents=[2]),
+        row(3, 0, 3.0, genome=A, weights=[2, 1, 3], origin="elite", parents=[0]),
+        row(4, 0, 1.0, genome="tanh(f)", weights=[2], origin="deletion", parents=[0]),
+    ]  # fmt: skip
+    data = family(tmp_path, rows)
+    assert [row.candidate.place for row in data.ancestors] == ["0:0", "2:0", "4:0"]
+    assert data.left_out == 2
+    changes = [(change.replaced, change.replacement) for change in data.changes()]
+    assert changes == [("", A), ("2 of 3 weights", "others"), (A, "tanh(f)")]
+
+
 def test_the_table_names_parents_by_generation_and_place(tmp_path):
     columns = family(tmp_path, FAMILY).columns()
     assert columns["parents"] == ["", "", "", "1/0 1/1", "2/1 1/2"]

@@ -74,3 +74,11 @@ def test_nothing_to_draw_is_a_sentence(tmp_path):
     assert [text.get_text() for text in drawn(family(tmp_path, [row(0, 0)])).texts] == [
         "nothing was trained in this run"
     ]
+
+
+def test_the_names_of_mutations_are_shown_whole(tmp_path):
+    rows = [row(0, 0, 2.0), row(1, 0, 1.0, genome="abs(sub(f, 1))", origin="subtree mutation", parents=[0])]
+    assert change_lines(family(tmp_path, rows).changes(), most=6, length=70) == [
+        "   1 initial                  2  abs(sub(f, y))",
+        "   2 subtree mutation         1  y → 1",
+    ]
