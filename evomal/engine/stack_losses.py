@@ -46,7 +46,8 @@ class ModuleLosses:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._batches: list[tuple[nn.Module, Tensor, bool]] = []
+        self._batches: list[tuple[nn.Module, Tensor, Loss | None]] = []
+        """Each module with its places, and the loss without its reduction if the places are one batch."""
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
         """Load the modules among these losses, one loss per place."""
@@ -59,20 +60,24 @@ class ModuleLosses:
             twin = _without_reduction(module)
             parts = [own] if twin is not None else [[place] for place in own]
             for part in parts:
-                self._batches.append((twin or module, torch.tensor(part, device=self._device), twin is not None))
+                self._batches.append((module, torch.tensor(part, device=self._device), twin))
 
     def write_gradients(self, outputs: Tensor, targets: Tensor, losses: Tensor, gradients: Tensor) -> None:
         """Put the losses and gradients of the modules into their places."""
         per_group = len(outputs) // len(targets)
-        for module, places, is_separable in self._batches:
+        for module, places, twin in self._batches:
             with torch.enable_grad():
                 free = outputs.index_select(0, places).requires_grad_()
                 target = targets.index_select(0, places // per_group)
-                if is_separable:
-                    costs = module(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
+                if twin is not None:
+                    costs = twin(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
                     # The gradient of the sum is each sample's own; the mean over a batch divides it afterwards.
                     (found,) = torch.autograd.grad(costs.sum(), free)
-                    values, found = costs.detach().mean(1), found / costs.shape[1]
+                    if twin.weight is None or target.is_floating_point():
+                        values, found = costs.detach().mean(1), found / costs.shape[1]
+                    else:  # as in torch, by the weights of the targets
+                        weights = twin.weight[target].flatten(1).sum(1).to(found.dtype)
+                        values, found = costs.detach().sum(1) / weights, found / weights[:, None, None]
                 else:
                     value = module(free[0], target[0])
                     (found,) = torch.autograd.grad(value, free)
@@ -81,12 +86,14 @@ class ModuleLosses:
             gradients.index_copy_(0, places, found)
 
 
-def _without_reduction(module: nn.Module) -> nn.Module | None:
+def _without_reduction(module: nn.Module) -> Loss | None:
     """Returns the loss without its reduction, if it is the mean over the samples of a batch, else None."""
     if not isinstance(module, Loss) or module.reduction != "mean":
         return None
-    if module.weight is not None or (module.kind != "regression" and module.ignore_index >= 0):
-        return None  # a mean divides by the weights, or by the number of samples that are not ignored
+    if module.kind != "regression" and module.ignore_index >= 0:
+        return None  # a mean divides by the number of samples that are not ignored
+    if module.kind == "multilabel" and module.weight is not None:
+        return None
     twin = copy.copy(module)
     twin.reduction = "none"
     return twin

@@ -114,13 +114,17 @@ class DistributionLoss(ClassificationLoss):
     """
 
     @abstractmethod
-    def of_log_probabilities(self, log_p: Tensor) -> Tensor:
-        """Returns (samples, classes) losses of every class as the target, from the logarithms of its probability."""
+    def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:
+        """Returns the losses of targets with these log-probabilities, several per row, from those of all classes."""
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Returns the log-probabilities that `of_targets` takes."""
+        return logits.log_softmax(1)
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, indices: Tensor) -> Tensor:
-            losses = self.of_log_probabilities(rows.to(compute_dtype(rows)).log_softmax(1))
-            return losses.gather(1, indices.unsqueeze(1)).squeeze(1)
+            of_all = self.log_probabilities(rows.to(compute_dtype(rows)))
+            return self.of_targets(of_all.gather(1, indices.unsqueeze(1)), of_all).squeeze(1)
 
         losses = by_blocks(of_rows, logits, target)
         return losses if weight is None else losses * weight[target]
@@ -128,7 +132,8 @@ class DistributionLoss(ClassificationLoss):
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
             rows, shares = to_compute_dtype(rows, shares)
-            losses = self.of_log_probabilities(rows.log_softmax(1)) * shares
+            of_all = self.log_probabilities(rows)
+            losses = self.of_targets(of_all, of_all) * shares
             return losses.sum(1) if weight is None else losses @ weight
 
         return by_blocks(of_rows, logits, target)
@@ -136,8 +141,8 @@ class DistributionLoss(ClassificationLoss):
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
             rows, shares = to_compute_dtype(rows, shares)
-            pairs = torch.cat((torch.zeros_like(rows), rows), 1)
-            losses = self.of_log_probabilities(pairs.log_softmax(1))
+            of_all = self.log_probabilities(torch.cat((torch.zeros_like(rows), rows), 1))
+            losses = self.of_targets(of_all, of_all)
             return shares * losses[:, 1:] + (1 - shares) * losses[:, :1]
 
         return by_blocks(of_rows, logits.reshape(-1, 1), target.reshape(-1, 1)).reshape(logits.shape)

@@ -175,12 +175,15 @@ class BalancedSoftmaxLoss(PriorLoss, DistributionLoss):
         # In single precision like other buffers of a module: not every device supports double.
         self._shares = None if self.priors is None else torch.tensor(self.priors, dtype=torch.float32)
 
-    def of_log_probabilities(self, log_p: Tensor) -> Tensor:
+    def log_probabilities(self, logits: Tensor) -> Tensor:
         if self._shares is None:
-            return -log_p
-        if (classes := log_p.shape[1]) != len(self._shares):
+            return super().log_probabilities(logits)
+        if (classes := logits.shape[1]) != len(self._shares):
             raise InputError(f"priors must have one entry for each of {classes} classes but got {len(self._shares)}")
-        return -(log_p + self.tau * self._shares.to(log_p.dtype).log()).log_softmax(1)
+        return super().log_probabilities(logits + self.tau * self._shares.to(logits.dtype).log())
+
+    def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:
+        return -log_p
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         # With priors, what one output costs depends on the others.

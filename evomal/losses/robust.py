@@ -128,12 +128,11 @@ class NormalizedCrossEntropyLoss(DistributionLoss):
         self.beta = finite_number("beta", beta, at_least=0)
         self.log_zero = finite_number("log_zero", log_zero, below=0)
 
-    def of_log_probabilities(self, log_p: Tensor) -> Tensor:
+    def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:
         # A class with a logit of −∞ is masked out: it has no part in the sum, and as the target it costs the limit 1.
+        total = of_all.masked_fill(of_all == -math.inf, 0).sum(1, keepdim=True).clamp(max=_LARGEST_SUM)
         masked = log_p == -math.inf
-        possible = log_p.masked_fill(masked, 0)
-        total = possible.sum(1, keepdim=True).clamp(max=_LARGEST_SUM)
-        normalised = (possible / total).masked_fill(masked, 1)
+        normalised = (log_p.masked_fill(masked, 0) / total).masked_fill(masked, 1)
         return self.alpha * normalised + self.beta * self.log_zero * log_p.expm1()
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
