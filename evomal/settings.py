@@ -29,8 +29,11 @@ from evomal.errors import InputError
 from evomal.files import read_foreign
 from evomal.text import short_repr
 
-Filter = Literal["symbolic", "dead", "rejection", "gradient"]
+Filter = Literal["symbolic", "admissible", "dead", "rejection", "gradient"]
 """In the order in which they are applied."""
+
+PAPER_FILTERS: tuple[Filter, ...] = ("symbolic", "dead", "rejection", "gradient")
+"""The paper's filters and that for dead gradients."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {
@@ -205,7 +208,7 @@ class SearchSettings(BaseModel):
 
     filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
     filter_samples: _Many = Field(100, description="Samples on which the filters look at a candidate.")
-    filters: _Filters = Field(get_args(Filter), description="Filters that are applied; any of them can be left out.")
+    filters: _Filters = Field(PAPER_FILTERS, description="Filters that are applied; any of them can be left out.")
     activation: Literal["identity", "softplus"] = Field(
         "identity", description="Function that is applied to the output of an expression."
     )

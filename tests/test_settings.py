@@ -16,7 +16,7 @@ from evomal.errors import InputError
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE
 from evomal.forest.programs import ACTIVATIONS
 from evomal.methods import FILTERS
-from evomal.settings import PRESETS, Filter, SearchSettings, describe
+from evomal.settings import PAPER_FILTERS, PRESETS, Filter, SearchSettings, describe
 
 PAPER = {
     "population": 25, "generations": 50, "tournament": 4, "crossover": 0.7, "mutation": 0.25, "elitism": 0.05,
@@ -198,7 +198,10 @@ def test_only_optional_settings_may_be_none(name):
         ({"address": "auto"}, "address is for executor ray, but executor is local"),
         ({"device": "gpu"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'gpu'"),
         ({"device": "cuda:1\n"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'cuda:1\\n'"),
-        ({"filters": ["dead", "live"]}, "filters must be some of symbolic, dead, rejection, gradient but got 'live'"),
+        (
+            {"filters": ["dead", "live"]},
+            "filters must be some of symbolic, admissible, dead, rejection, gradient but got 'live'",
+        ),
         ({"filters": "dead"}, "filters must be a list but got 'dead'"),
         ({"filters": {"dead"}}, "filters must be a list but got {'dead'}"),
         ({"seed_with": "ce"}, "seed_with must be a list but got 'ce'"),
@@ -327,7 +330,7 @@ def test_texts_count_together_and_the_last_of_a_key_counts():
         ("nesterov=yes", "nesterov must be true or false but got 'yes'"),
         ("initial_height=2", "initial_height must be a lowest and a highest height but got (2,)"),
         ("initial_height=low,high", "initial_height must be a whole number but got 'low'"),
-        ("filters=dead,", "filters must be some of symbolic, dead, rejection, gradient but got ''"),
+        ("filters=dead,", "filters must be some of symbolic, admissible, dead, rejection, gradient but got ''"),
         ("max_time=soon", "max_time must be seconds, or a text such as 90s, 15m, 2h, but got 'soon'"),
     ],
 )
@@ -410,7 +413,7 @@ def test_settings_stay_as_they_are():
 
 
 def test_equal_settings_are_one_key():
-    first, second = SearchSettings(lr=1), SearchSettings(lr=1.0, filters=list(reversed(FILTERS)))
+    first, second = SearchSettings(lr=1), SearchSettings(lr=1.0, filters=list(reversed(PAPER_FILTERS)))
     assert first == second
     assert len({first, second, SearchSettings()}) == 2
 
@@ -513,5 +516,5 @@ def test_every_setting_is_described():
     names = ("population", "lr", "nesterov", "optimizer", "filters", "initial_height")
     assert [found[name].type for name in names] == [
         "whole number", "number or none", "true or false or none", "one of sgd, adam, adamw",
-        "some of symbolic, dead, rejection, gradient", "list of whole numbers",
+        "some of symbolic, admissible, dead, rejection, gradient", "list of whole numbers",
     ]  # fmt: skip

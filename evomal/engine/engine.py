@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from evomal.engine.admissibility import Admissibility
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.plans import Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
@@ -83,6 +84,13 @@ class Engine:
             self.plans = [self._plan(data) for data in self._data]
             self.threads = self._suitable_threads([plan.training_chunk for plan in self.plans])
             samples = self.settings.filter_samples
+            self._admissibility = [
+                Admissibility(
+                    self.tasks[0].kind, outputs, activation=self.settings.activation, device=self.device,
+                    dtype=self.settings.dtype,
+                )
+                for outputs in dict.fromkeys(data.capabilities.outputs for data in self._data)
+            ]  # fmt: skip
             self._screens = [Screening(data, samples=samples, seed=seed) for data in self._data]
             self._workspace = Workspace(self._data, self.plans, seed=seed, settings=self.settings, device=self.device)
 
@@ -107,6 +115,15 @@ class Engine:
                     report=_of_stage(report, "optimise"),
                 )
         return results
+
+    def inadmissible(self, expressions: Sequence[Expression], weights: Weights) -> list[str]:
+        """Returns why each expression is no loss of the tasks' kind, in a sentence; empty for those that are."""
+        _check(expressions, weights)
+        if not expressions:
+            return []
+        with self._context():
+            columns = [check.reasons(expressions, weights) for check in self._admissibility]
+        return [next(filter(None, reasons), "") for reasons in zip(*columns, strict=True)]
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
         """Returns each sample's gradient norm at the untrained outputs, of all tasks in a row."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from evomal.figures import style
 from evomal.figures.data import NOTHING_RECORDED, table
-from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, Axes, Figure, FloatArray
+from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, Axes, Figure, FloatArray
 from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
@@ -107,6 +107,7 @@ OUTCOME_COLOURS = {
     State.CACHED: SKY,
     State.EQUIVALENT: GREEN,
     State.REJECTED: ORANGE,
+    State.INADMISSIBLE: YELLOW,
     State.DEAD: GREY,
     State.DIVERGED: VERMILLION,
     State.FAILED: PURPLE,

@@ -39,9 +39,10 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 
 INK, GREY = "#1b1f24", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+YELLOW = "#f0e442"  # for areas: too pale for lines
 COLOUR_NAMES = {
     BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple", ORANGE: "orange", SKY: "sky",
-    GREY: "grey",
+    YELLOW: "yellow", GREY: "grey",
 }  # fmt: skip
 """The names under which a page can replace the colours, for a dark theme."""
 LINE_STYLES: tuple[tuple[str, Any], ...] = (

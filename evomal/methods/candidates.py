@@ -29,6 +29,7 @@ class State(StrEnum):
 
     EVALUATED = "evaluated"
     CACHED = "cached"
+    INADMISSIBLE = "inadmissible"
     DEAD = "dead gradient"
     REJECTED = "rejected"
     EQUIVALENT = "gradient-equivalent"

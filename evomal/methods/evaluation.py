@@ -15,10 +15,13 @@ from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone
 from evomal.settings import SearchSettings
 
-Stage = Literal["optimise", "gradient_norms", "gains", "evaluate", "optimise_networks", "evaluate_losses"]
+Stage = Literal[
+    "inadmissible", "optimise", "gradient_norms", "gains", "evaluate", "optimise_networks", "evaluate_losses"
+]
 """The methods of an `Engine` that work on a list of candidates."""
 
 TIMED_AS = {
+    "inadmissible": "filter",
     "gradient_norms": "filter",
     "gains": "filter",
     "optimise": "optimise",

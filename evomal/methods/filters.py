@@ -1,6 +1,10 @@
 """The filters that save trainings (EvoMAL, section 3.5), and the evaluator that applies them.
 
-In this order: symbolic equivalence (3.5.1), dead gradients, rejection (3.5.2) and gradient equivalence (3.5.3).
+In this order: symbolic equivalence (3.5.1), admissibility, dead gradients, rejection (3.5.2) and gradient equivalence
+(3.5.3).
+
+The filter for admissible losses is an addition, which the paper's settings leave out: it ends a candidate whose
+minimum, with its starting weights, is in the wrong place or has no lower bound (see `evomal.engine.admissibility`).
 
 The filter for dead gradients is an addition: it ends a candidate whose gradient is zero on every sample, with its
 starting weights and at the untrained outputs. The paper spends all meta steps on such trees. A quarter of the initial
@@ -64,6 +68,10 @@ class FilteringEvaluator(Evaluator):
         computed = [place for place in still_open(candidates) if place not in repeated]
         for place in computed:
             candidates[place] = replace(candidates[place], weights=self._start(candidates[place].tree))
+        if "admissible" in self._filters:
+            for place, reason in self._stage("inadmissible", candidates, computed):
+                if reason:
+                    candidates[place] = candidates[place].ended(State.INADMISSIBLE, reason)
         if "dead" in self._filters:
             for place, norms in self._stage("gradient_norms", candidates, computed):
                 if is_dead(norms):

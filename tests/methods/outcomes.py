@@ -28,7 +28,9 @@ REJECTED = outcome(State.REJECTED)
 def outcomes() -> st.SearchStrategy[Candidate]:
     """Any result that a strategy can be told."""
     finite = st.floats(-1e300, 1e300)
-    without = st.sampled_from([State.DEAD, State.REJECTED, State.DIVERGED, State.FAILED, State.CACHED])
+    without = st.sampled_from(
+        [State.INADMISSIBLE, State.DEAD, State.REJECTED, State.DIVERGED, State.FAILED, State.CACHED]
+    )
     return st.one_of(
         finite.map(evaluated),
         finite.map(lambda fitness: outcome(State.CACHED, fitness)),

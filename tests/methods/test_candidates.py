@@ -10,7 +10,7 @@ from evomal.expression import Expression
 from evomal.methods.candidates import State, genome_from, genome_text, proposed
 from tests.methods.outcomes import DIVERGED, evaluated, outcome
 
-WITHOUT_FITNESS = [State.DEAD, State.REJECTED, State.DIVERGED, State.FAILED]
+WITHOUT_FITNESS = [State.INADMISSIBLE, State.DEAD, State.REJECTED, State.DIVERGED, State.FAILED]
 
 
 @pytest.mark.parametrize("state", list(State))

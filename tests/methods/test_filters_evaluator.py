@@ -13,7 +13,7 @@ from evomal.methods.candidates import State, proposed
 from evomal.methods.filters import FilteringEvaluator
 from evomal.methods.genetic import GeneticSearch
 from evomal.runs.executors import LocalExecutor
-from evomal.settings import SearchSettings
+from evomal.settings import PAPER_FILTERS, SearchSettings
 from tests.engine.populations import EXPLOSIVE, regression
 from tests.methods.outcomes import make
 
@@ -25,7 +25,7 @@ WRONG = Expression.parse("mul(-1, square(sub(y, f)))")
 SETTINGS = {"device": "cpu", "meta_steps": 3, "training_steps": 10, "filter_steps": 50, "population_mode": "looped"}
 
 
-def evaluator(*, optimise=True, filters=FILTERS):
+def evaluator(*, optimise=True, filters=PAPER_FILTERS):
     engine = Engine(regression(), seed=0, settings=EngineSettings(**SETTINGS))
     context = SearchContext(SearchSettings(filters=tuple(filters)), 0, "regression")
     return FilteringEvaluator(context, LocalExecutor(engine), optimise=optimise)
@@ -74,9 +74,9 @@ def test_a_rejection_is_remembered_too():
     assert [candidate.fitness for candidate in found] == [math.inf, math.inf]
 
 
-@pytest.mark.parametrize("left_out", FILTERS)
+@pytest.mark.parametrize("left_out", PAPER_FILTERS)
 def test_each_filter_can_be_left_out(left_out):
-    subject = evaluator(optimise=False, filters=[name for name in FILTERS if name != left_out])
+    subject = evaluator(optimise=False, filters=[name for name in PAPER_FILTERS if name != left_out])
     found = states(subject.evaluate(proposals(SQUARE, DEAD, WRONG, SQUARE, FLIPPED)))
     expected = {
         "symbolic": [State.EVALUATED, State.DEAD, State.REJECTED, State.EQUIVALENT, State.EQUIVALENT],
@@ -87,11 +87,32 @@ def test_each_filter_can_be_left_out(left_out):
     assert found == expected[left_out]
 
 
+def test_inadmissible_candidates_are_not_tuned():
+    subject = evaluator(filters=FILTERS)
+    found = subject.evaluate(proposals(SQUARE, WRONG, DEAD, ABSOLUTE, WRONG))
+    assert states(found) == [
+        State.EVALUATED, State.INADMISSIBLE, State.INADMISSIBLE, State.EVALUATED, State.CACHED,
+    ]  # fmt: skip
+    assert found[1].sentence == "for the target -2.3 it is no higher at the output 10000 than near the target"
+    assert set(found[1].seconds) == {"filter"}
+    assert found[4].sentence == f"seen before: {found[1].sentence}"
+    (plain,) = evaluator().evaluate(proposals(SQUARE))
+    assert plain == found[0]
+
+
+def test_admissibility_is_judged_by_the_starting_weights(monkeypatch):
+    subject = evaluator(filters=FILTERS)
+    seen = []
+    monkeypatch.setattr(engine_of(subject), "inadmissible", lambda trees, weights: seen.extend(weights) or [""])
+    subject.evaluate(proposals(SQUARE))
+    assert seen == [list(subject._start(SQUARE))]
+
+
 def test_for_elites_nothing_is_computed(monkeypatch):
-    subject = evaluator()
+    subject = evaluator(filters=FILTERS)
     (first,) = subject.evaluate(proposals(SQUARE))
     elite = replace(first, origin="elite", parents=(0,), generation=1)
-    for stage in ("gradient_norms", "optimise", "gains", "evaluate"):
+    for stage in ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate"):
         monkeypatch.setattr(engine_of(subject), stage, lambda *_, **__: pytest.fail("nothing is to be computed"))
     assert subject.evaluate([elite]) == [elite]
 
@@ -104,9 +125,9 @@ def test_an_outcome_does_not_depend_on_company_or_time():
     assert alone == among
 
 
-@pytest.mark.parametrize("stage", ["gradient_norms", "optimise", "gains", "evaluate"])
+@pytest.mark.parametrize("stage", ["inadmissible", "gradient_norms", "optimise", "gains", "evaluate"])
 def test_a_candidate_that_fails_is_recorded_and_the_others_continue(stage, monkeypatch):
-    subject = evaluator()
+    subject = evaluator(filters=FILTERS if stage == "inadmissible" else PAPER_FILTERS)
     usual = getattr(engine_of(subject), stage)
 
     def fragile(expressions, weights, **options):
@@ -116,7 +137,8 @@ def test_a_candidate_that_fails_is_recorded_and_the_others_continue(stage, monke
 
     monkeypatch.setattr(engine_of(subject), stage, fragile)
     found = subject.evaluate(proposals(SQUARE, ABSOLUTE, WRONG))
-    assert states(found) == [State.EVALUATED, State.FAILED, State.REJECTED]
+    wrong = State.INADMISSIBLE if stage == "inadmissible" else State.REJECTED
+    assert states(found) == [State.EVALUATED, State.FAILED, wrong]
     assert found[1].sentence.endswith("failed: no memory left")
 
 

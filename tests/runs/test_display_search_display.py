@@ -269,6 +269,7 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
         "best formula  [0.25,-1.5,0.75,2.25,-0.5…",
         "candidates    evaluated 1000",
         "              cached 1000",
+        "              inadmissible 1000",
         "              dead gradient 1000",
         "              rejected 1000",
         "              gradient-equivalent 1000",

@@ -25,7 +25,7 @@ from evomal.users_code import place_of_error
 # unless it was raised in the user's own code.
 _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
 _REPORTED_AS: dict[str, str] = {"optimise_networks": "optimise", "evaluate_losses": "evaluate"}
-_STAGES_OF_EXPRESSIONS: tuple[Stage, ...] = ("gradient_norms", "optimise", "gains", "evaluate")
+_STAGES_OF_EXPRESSIONS: tuple[Stage, ...] = ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate")
 _SIMPLE = Expression.parse("square(sub(y, f))")
 
 
@@ -53,8 +53,8 @@ def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
     trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
     filtered = 1 if device == "cpu" else 0
     return {
-        "optimise": optimised, "evaluate": trained, "gradient_norms": filtered, "gains": filtered,
-        "optimise_networks": 1, "evaluate_losses": 1,
+        "optimise": optimised, "evaluate": trained, "inadmissible": filtered, "gradient_norms": filtered,
+        "gains": filtered, "optimise_networks": 1, "evaluate_losses": 1,
     }  # fmt: skip
 
 

@@ -369,6 +369,7 @@ def test_chunks_are_single_candidates_or_those_of_the_engine(mode, unit):
     plans = Engine(regression(), seed=0, settings=settings).plans
     found = chunk_sizes(plans, "cpu")
     assert (found["optimise"], found["evaluate"], found["gains"], found["gradient_norms"]) == (unit, unit, 1, 1)
+    assert (found["inadmissible"], chunk_sizes(plans, "cuda")["inadmissible"]) == (1, 0)
     assert (found["optimise_networks"], found["evaluate_losses"]) == (1, 1)
     assert chunk_sizes(plans, "cuda")["gains"] == 0
 
@@ -387,7 +388,7 @@ def test_filters_give_each_candidate_the_same_bits_alone_and_among_others(mode):
     trees, weights = SMOOTH * 3, weights_of(SMOOTH * 3)
     settings = EngineSettings(population=15, filter_steps=20, population_mode=mode, device="cpu")
     engine = Engine(regression(), seed=0, settings=settings)
-    for stage in (engine.gains, engine.gradient_norms):
+    for stage in (engine.inadmissible, engine.gains, engine.gradient_norms):
         together = stage(trees, weights)
         assert together == [stage([tree], [row])[0] for tree, row in zip(trees, weights, strict=True)]
 
