@@ -5,7 +5,9 @@ child computes what its parents computed wherever it kept their nodes. Every chi
 f. The mutations are collected in Poli, Langdon and McPhee, A Field Guide to Genetic Programming, 2008, section 5.2.2.
 """
 
+import bisect
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,8 +123,9 @@ def mutate(
         ('insertion', 'square(sub(y, tanh(f)))', (2.0, 3.0, 1.0, 4.0))
     """
     names, probabilities = list(MUTATIONS), [probability for _, probability in MUTATIONS.values()]
+    ends = list(itertools.accumulate(probabilities))[:-1]
     for _ in range(_DRAWS):
-        name = names[generator.choice(len(names), p=probabilities)]
+        name = names[bisect.bisect(ends, generator.random())]  # NumPy's `choice` takes ten times as long
         child = MUTATIONS[name][0](parent, max_height=max_height, space=space, generator=generator)
         if child != parent:
             break
