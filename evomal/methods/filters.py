@@ -3,8 +3,9 @@
 In this order: symbolic equivalence (3.5.1), admissibility, dead gradients, rejection (3.5.2) and gradient equivalence
 (3.5.3).
 
-The filter for admissible losses is an addition, which the paper's settings leave out: it ends a candidate whose
-minimum, with its starting weights, is in the wrong place or has no lower bound (see `evomal.engine.admissibility`).
+The filter for admissible losses is an addition, which the paper's settings leave out: it ends a candidate whose minimum
+is in the wrong place, or which has no lower bound (see `evomal.engine.admissibility`). If weights are optimised, which
+can put such a candidate right, a few others near the starting weights must fail, too.
 
 The filter for dead gradients is an addition: it ends a candidate whose gradient is zero on every sample, with its
 starting weights and at the untrained outputs. The paper spends all meta steps on such trees. A quarter of the initial
@@ -18,6 +19,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, get_args
 
 from evomal.expression import Expression
@@ -31,6 +33,8 @@ from evomal.settings import Filter
 FILTERS: tuple[Filter, ...] = get_args(Filter)
 """In the order in which they are applied; each can be left out."""
 _DIGITS = 2
+_REACH = 0.2  # about what 250 meta steps of 0.001 change a weight by
+_TRIED_IN_REACH = 6
 
 
 def is_dead(norms: Sequence[float]) -> bool:
@@ -69,9 +73,7 @@ class FilteringEvaluator(Evaluator):
         for place in computed:
             candidates[place] = replace(candidates[place], weights=self._start(candidates[place].tree))
         if "admissible" in self._filters:
-            for place, reason in self._stage("inadmissible", candidates, computed):
-                if reason:
-                    candidates[place] = candidates[place].ended(State.INADMISSIBLE, reason)
+            self._apply_admissible(candidates, computed)
         if "dead" in self._filters:
             for place, norms in self._stage("gradient_norms", candidates, computed):
                 if is_dead(norms):
@@ -101,6 +103,27 @@ class FilteringEvaluator(Evaluator):
             else:
                 first_of[candidate.genome] = place
         return repeated
+
+    def _apply_admissible(self, candidates: list[Candidate], computed: list[int]) -> None:
+        """End candidates that are inadmissible with all weights that are tried."""
+        weights = {place: self._weights_in_reach(candidates[place]) for place in self._open(candidates, computed)}
+        places = [place for place, rows in weights.items() for _ in rows]
+        trees, rows = [candidates[place].tree for place in places], list(chain.from_iterable(weights.values()))
+        reasons: dict[int, list[str]] = {}
+        for place, reason in self._run("inadmissible", candidates, places, trees, rows):
+            reasons.setdefault(place, []).append(reason)
+        for place, found in reasons.items():
+            if candidates[place].state is None and all(found):
+                candidates[place] = candidates[place].ended(State.INADMISSIBLE, found[0])
+
+    def _weights_in_reach(self, candidate: Candidate) -> list[list[float]]:
+        """The candidate's weights, and some of those that optimising them may lead to."""
+        start = list(candidate.weights)
+        if not self._optimise:
+            return [start]
+        randomness = generator(self._context.seed, "weights in reach", candidate.tree.key)
+        factors = randomness.normal(1.0, _REACH, (_TRIED_IN_REACH, len(start)))
+        return [start, *(factors * start).tolist()]
 
     def _start(self, tree: Expression) -> tuple[float, ...]:
         if not self._optimise:

@@ -93,19 +93,29 @@ def test_inadmissible_candidates_are_not_tuned():
     assert states(found) == [
         State.EVALUATED, State.INADMISSIBLE, State.INADMISSIBLE, State.EVALUATED, State.CACHED,
     ]  # fmt: skip
-    assert found[1].sentence == "for the target -2.3 it is no higher at the output 10000 than near the target"
+    assert found[1].sentence == "for targets around -2.3 it is no higher at the output 10000 than near them"
     assert set(found[1].seconds) == {"filter"}
     assert found[4].sentence == f"seen before: {found[1].sentence}"
     (plain,) = evaluator().evaluate(proposals(SQUARE))
     assert plain == found[0]
 
 
-def test_admissibility_is_judged_by_the_starting_weights(monkeypatch):
-    subject = evaluator(filters=FILTERS)
-    seen = []
-    monkeypatch.setattr(engine_of(subject), "inadmissible", lambda trees, weights: seen.extend(weights) or [""])
-    subject.evaluate(proposals(SQUARE))
-    assert seen == [list(subject._start(SQUARE))]
+@pytest.mark.parametrize("optimise", [True, False])
+def test_weights_that_optimisation_may_reach_count_only_if_they_are_optimised(optimise, monkeypatch):
+    subject = evaluator(optimise=optimise, filters=FILTERS)
+    asked = []
+
+    def inadmissible(trees, weights):
+        asked.extend(zip(trees, weights, strict=True))
+        return ["" if tree == ABSOLUTE and own != list(subject._start(tree)) else "no loss" for tree, own in asked]
+
+    monkeypatch.setattr(engine_of(subject), "inadmissible", inadmissible)
+    found = subject.evaluate(proposals(SQUARE, ABSOLUTE))
+    assert states(found) == [State.INADMISSIBLE, State.EVALUATED if optimise else State.INADMISSIBLE]
+    assert len(asked) == (14 if optimise else 2)
+    assert asked[0] == (SQUARE, list(subject._start(SQUARE)))
+    assert all(0.2 < weight < 1.8 for _, own in asked for weight in own)
+    assert len({tuple(own) for _, own in asked}) == len(asked) if optimise else found[1].weights == (1.0,) * 3
 
 
 def test_for_elites_nothing_is_computed(monkeypatch):
