@@ -9,8 +9,8 @@ from torch import Tensor
 from evomal.checks import finite_number
 from evomal.errors import InputError
 from evomal.losses.classification_base import ClassificationLoss, FusedTargetLoss
-from evomal.losses.contract import compute_dtype, to_compute_dtype
-from evomal.losses.fused import Coefficients, by_blocks
+from evomal.losses.contract import compute_dtype, is_eager, to_compute_dtype
+from evomal.losses.fused import Coefficients, by_blocks, is_one_block
 from evomal.losses.loss import Source
 
 
@@ -29,11 +29,7 @@ class CrossEntropyLoss(ClassificationLoss):
     name, definition, purpose = "ce", "-log p", "cross-entropy, the standard for classification"
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        dtype = compute_dtype(logits)
-        weight = None if self.weight is None else self.weight.to(dtype)
-        return F.cross_entropy(
-            logits.to(dtype), target, weight=weight, ignore_index=self.ignore_index, reduction=self.reduction
-        )
+        return _cross_entropy(self, logits, target)
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
@@ -257,17 +253,27 @@ class LabelSmoothingLoss(ClassificationLoss):
         super().__init__(**contract)
         self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
 
+    def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        return (
+            _cross_entropy(self, logits, target, self.smoothing) if is_eager(logits) and is_one_block(logits) else None
+        )
+
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, indices: Tensor) -> Tensor:
-            costs = -rows.to(compute_dtype(rows)).log_softmax(1)
+            gains = rows.to(compute_dtype(rows)).log_softmax(1)
             if weight is not None:
-                costs = costs * weight
-            of_target = costs.gather(1, indices.unsqueeze(1)).squeeze(1)
+                gains = gains * weight
+            of_target = -gains.gather(1, indices.unsqueeze(1)).squeeze(1)
             if self.smoothing == 0:  # then an excluded class, whose cost is infinite, must not contribute
                 return of_target
-            return (1 - self.smoothing) * of_target + self.smoothing * costs.mean(1)
+            return (1 - self.smoothing) * of_target - self.smoothing * gains.mean(1)
 
-        return by_blocks(of_rows, logits, target)
+        def gradient(rows: Tensor, indices: Tensor) -> Tensor:
+            found = rows.to(compute_dtype(rows)).softmax(1)
+            hard = found.new_full((1, 1), self.smoothing - 1).expand(len(rows), 1)
+            return found.sub_(self.smoothing / rows.shape[1]).scatter_add_(1, indices.unsqueeze(1), hard)
+
+        return by_blocks(of_rows, logits, target, gradient if weight is None else None)
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, shares: Tensor) -> Tensor:
@@ -299,3 +305,13 @@ class LabelSmoothingLoss(ClassificationLoss):
     def source(self, xp: str) -> Source:
         line = f"return -(y * (1 - {self.smoothing}) + {self.smoothing} / classes) * log_p"
         return Source("log_probabilities", [line])
+
+
+def _cross_entropy(loss: ClassificationLoss, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The reduced loss by torch's own kernels."""
+    dtype = compute_dtype(logits)
+    weight = None if loss.weight is None else loss.weight.to(dtype)
+    return F.cross_entropy(
+        logits.to(dtype), target, weight=weight, ignore_index=loss.ignore_index, reduction=loss.reduction,
+        label_smoothing=smoothing,
+    )  # fmt: skip

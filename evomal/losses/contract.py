@@ -91,6 +91,10 @@ class BatchLoss(nn.Module, ABC):
         """Returns the reduced loss of a batch, computed in float32 or float64, in the dtype that torch would return."""
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
+        if self.kind == "classification" and self._is_usual(output, target):
+            fused = self.fused(output, target)
+            if fused is not None:
+                return fused
         with _without_autocast(output):
             if self.kind == "regression":
                 loss = self._regression(output, target)
@@ -101,6 +105,19 @@ class BatchLoss(nn.Module, ABC):
             else:
                 loss = self._classification(output, target)
         return loss.to(_result_dtype(output, target))
+
+    def _is_usual(self, output: Tensor, target: Tensor) -> bool:
+        """Whether nothing need be converted, nor refused: for small batches that takes longer than the loss."""
+        shape, weight = output.shape, self.weight
+        return (
+            len(shape) == 2
+            and shape[1] > 1
+            and target.shape == shape[:1]
+            and target.dtype == torch.int64
+            and output.dtype in (torch.float32, torch.float64)
+            and (weight is None or weight.shape == shape[1:])
+            and not torch.is_autocast_enabled(output.device.type)
+        )
 
     # What samples cost. Logits are (samples, classes). Arguments have any dtype, as converting them here would copy
     # all of them; results have `compute_dtype`.
@@ -250,7 +267,7 @@ class BatchLoss(nn.Module, ABC):
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
     """Returns float64 if any of the tensors has it, else float32: half precision is never enough inside a loss."""
-    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+    return torch.float64 if torch.float64 in [tensor.dtype for tensor in tensors] else torch.float32
 
 
 def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,12 +92,11 @@ class TargetLosses:
     """ℓ times the weight of the target's class, 0 where the sample is ignored."""
     slopes: Tensor
     """The derivative of that by the log-odds."""
-    tops: Tensor
-    """The largest of the logits of the other classes."""
-    logs: Tensor
-    """Logarithm of the sum of their exponentials relative to it."""
     shares: Tensor
     """The weight of the target's class, 0 where the sample is ignored."""
+    kept: Any
+    """What the gradient takes: for each sample the largest of the logits of the other classes, the logarithm of the sum
+    of their exponentials relative to it, and the target."""
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
@@ -137,30 +136,36 @@ class _Fused(torch.autograd.Function):
         ignore_index, reduction, coefficients, ctx.composed = settings
         found: TargetLosses = _backend(logits.device.type).losses(logits, target, weight, ignore_index, coefficients)
         divisor = found.shares.sum() if reduction == "mean" else None
-        ctx.save_for_backward(logits, target, found.slopes, found.tops, found.logs, divisor)
+        ctx.save_for_backward(logits, divisor)
+        ctx.slopes, ctx.kept = found.slopes, found.kept  # nobody else has them
         if reduction == "none":
             return found.losses
         return found.losses.sum() if divisor is None else found.losses.sum() / divisor
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, slopes, tops, logs, divisor = ctx.saved_tensors
+        logits, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
             return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], None, None, None
         (gradient,) = gradients
         scale = gradient if divisor is None else gradient / divisor
-        factors = slopes * scale
+        factors = ctx.slopes * scale
         # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN. One number on the CPU is
         # read sooner than the mask is made, which counts with few classes.
         if scale.is_cuda or scale.dim() or not math.isfinite(scale):
-            factors = factors.masked_fill_(slopes == 0, 0)
-        return _backend(logits.device.type).gradient(logits, target, tops, logs, factors), None, None, None
+            factors = factors.masked_fill_(ctx.slopes == 0, 0)
+        return _backend(logits.device.type).gradient(logits, ctx.kept, factors), None, None, None
 
 
 @functools.cache
 def _backend(device: str) -> ModuleType:
     # Imported on first use, so that only the compiler of the device in use is loaded.
     return importlib.import_module(_BACKENDS[device])
+
+
+def is_one_block(rows: Tensor) -> bool:
+    """Returns whether the rows are so few that torch's operations are at least as fast as anything made of blocks."""
+    return rows.numel() <= _BLOCK_ELEMENTS.get(rows.device.type, _DEVICE_BLOCK_ELEMENTS)
 
 
 def blocks(rows: Tensor) -> Iterator[slice]:
@@ -171,28 +176,31 @@ def blocks(rows: Tensor) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def by_blocks(function: RowFunction, logits: Tensor, target: Tensor) -> Tensor:
+def by_blocks(function: RowFunction, logits: Tensor, target: Tensor, gradient: RowFunction | None = None) -> Tensor:
     """Returns `function(logits, target)`, whose row i depends only on row i of its arguments, in little memory.
 
-    The backward pass computes each block again instead of keeping its intermediate results.
+    The backward pass computes each block again instead of keeping its intermediate results. `gradient` returns the
+    gradient of the sum of the rows by the logits, where that is cheaper than differentiating the function.
     """
-    if not is_eager(logits):
+    if not is_eager(logits) or is_one_block(logits):
         return function(logits, target)
-    return cast(Tensor, _ByBlocks.apply(function, logits, target))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _ByBlocks.apply(function, logits, target, gradient))  # type: ignore[no-untyped-call]
 
 
 class _ByBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, function: RowFunction, logits: Tensor, target: Tensor) -> Tensor:
-        ctx.function = function
+    def forward(
+        ctx: Any, function: RowFunction, logits: Tensor, target: Tensor, gradient: RowFunction | None
+    ) -> Tensor:
+        ctx.function, ctx.gradient = function, gradient
         ctx.save_for_backward(logits, target)
         results = [function(logits[block], target[block]) for block in blocks(logits)]
         return torch.cat(results) if results else function(logits, target)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
         (gradient,) = gradients
-        tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:3]
         places = [place for place, want in enumerate(wanted) if want]
         results: list[Any] = [None, None]
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
@@ -200,14 +208,19 @@ class _ByBlocks(torch.autograd.Function):
             found = torch.autograd.grad(ctx.function(*tensors), chosen, gradient, create_graph=True)
             for place, result in zip(places, found, strict=True):
                 results[place] = result
-            return None, results[0], results[1]
+            return None, results[0], results[1], None
         for place in places:
             results[place] = torch.empty_like(tensors[place])
         for block in blocks(tensors[0]):
+            if ctx.gradient is not None and not wanted[1]:
+                results[0][block] = ctx.gradient(tensors[0][block], tensors[1][block]).mul_(
+                    gradient[block].unsqueeze(1)
+                )
+                continue
             pieces = [tensor[block].detach().requires_grad_(want) for tensor, want in zip(tensors, wanted, strict=True)]
             with torch.enable_grad():
                 value = ctx.function(*pieces)
             found = torch.autograd.grad(value, [pieces[place] for place in places], gradient[block])
             for place, piece in zip(places, found, strict=True):
                 results[place][block] = piece
-        return None, results[0], results[1]
+        return None, results[0], results[1], None

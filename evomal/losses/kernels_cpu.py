@@ -130,40 +130,43 @@ def losses(
     """The losses of a batch of class indices, weighted, and what their gradient needs."""
     dtype = compute_dtype(logits)
     results = torch.empty(5, len(target), dtype=dtype)
-    numbers = (ignore_index, *coefficients.numbers)
     weights = _NO_WEIGHTS[dtype] if weight is None else weight.detach().to(dtype).numpy()
+    constants = (weights, ignore_index, *coefficients.numbers)
+    # Arrays from here to the gradient: making them of tensors takes as long as a small batch.
+    indices, found = _array(target), results.numpy()
     if logits.dtype == dtype:
-        bad = [_over_rows(_losses, (logits, target), results, weights, *numbers)]
+        bad = [_over_rows(_losses, (_array(logits), indices, *found), constants)]
     else:
         bad = [
-            _over_rows(_losses, (logits[block].to(dtype), target[block]), results[:, block], weights, *numbers)
+            _over_rows(_losses, (_array(logits[block].to(dtype)), indices[block], *found[:, block]), constants)
             for block in blocks(logits)
         ]
     if max(bad, default=-1) >= 0:
         outside = (target != ignore_index) & ((target < 0) | (target >= logits.shape[1]))
         raise IndexError(f"Target {target[outside][0].item()} is out of bounds.")
-    return TargetLosses(*results.unbind())
+    return TargetLosses(results[0], results[1], results[4], (indices, found[2], found[3]))
 
 
-def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors: Tensor) -> Tensor:
+def gradient(logits: Tensor, kept: tuple[Any, Any, Any], factors: Tensor) -> Tensor:
     """The gradient of Σ factors · log-odds with respect to the logits."""
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    if logits.dtype == tops.dtype:
-        _over_rows(_gradient, (logits, target, tops, logs, factors, result), None)
+    per_row = (*kept, _array(factors))
+    if logits.dtype == factors.dtype:
+        _over_rows(_gradient, (_array(logits), *per_row, result.numpy()))
     else:
         for block in blocks(logits):
-            rows = logits[block].to(tops.dtype, memory_format=torch.contiguous_format)
-            found = (target[block], tops[block], logs[block], factors[block])
-            _over_rows(_gradient, (rows, *found, rows), None)
+            rows = logits[block].to(factors.dtype, memory_format=torch.contiguous_format)
+            _over_rows(_gradient, (rows.numpy(), *(array[block] for array in per_row), rows.numpy()))
             result[block] = rows
     return result
 
 
-def _over_rows(function: Any, tensors: tuple[Tensor, ...], results: Tensor | None, *constants: Any) -> Any:
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy()
+
+
+def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...] = ()) -> Any:
     """Call the kernel on all rows, by several threads if there is enough work; return its largest result."""
-    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
-    if results is not None:
-        arrays.extend(results.numpy())
     rows, elements = len(arrays[0]), arrays[0].size
     threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_PER_THREAD)
     if threads < 2:

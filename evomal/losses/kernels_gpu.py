@@ -90,28 +90,31 @@ def losses(
 ) -> TargetLosses:
     """The losses of a batch of class indices, weighted, and what their gradient needs."""
     samples, classes = logits.shape
-    found = TargetLosses(*torch.empty(5, samples, dtype=compute_dtype(logits), device=logits.device).unbind())
+    losses, slopes, tops, logs, shares = torch.empty(
+        5, samples, dtype=compute_dtype(logits), device=logits.device
+    ).unbind()
+    target = target.contiguous()
     if samples:
         rows, tile = _rows(logits), _tile(classes)
         with on_device_of(logits):
             _losses_kernel[(samples,)](
-                rows, target.contiguous(), rows if weight is None else weight.contiguous(),
-                found.losses, found.slopes, found.tops, found.logs, found.shares,
+                rows, target, rows if weight is None else weight.contiguous(), losses, slopes, tops, logs, shares,
                 classes, rows.stride(0), ignore_index, *coefficients.numbers,
                 WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
             )  # fmt: skip
-    return found
+    return TargetLosses(losses, slopes, shares, (target, tops, logs))
 
 
-def gradient(logits: Tensor, target: Tensor, tops: Tensor, logs: Tensor, factors: Tensor) -> Tensor:
+def gradient(logits: Tensor, kept: tuple[Tensor, Tensor, Tensor], factors: Tensor) -> Tensor:
     """The gradient of Σ factors · log-odds with respect to the logits."""
+    target, tops, logs = kept
     samples, classes = logits.shape
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if samples:
         rows, tile = _rows(logits), _tile(classes)
         with on_device_of(logits):
             _gradient_kernel[(samples, triton.cdiv(classes, tile))](
-                rows, target.contiguous(), tops, logs, factors.contiguous(), result,
+                rows, target, tops, logs, factors.contiguous(), result,
                 classes, rows.stride(0), TILE=tile, num_warps=_warps(tile),
             )  # fmt: skip
     return result

@@ -15,6 +15,7 @@ from evomal.losses import (
     LabelSmoothingLoss,
     NormalizedCrossEntropyLoss,
     SparseLabelSmoothingLoss,
+    fused,
 )
 
 DEVICES = ("cpu", *(["cuda"] if torch.cuda.is_available() else []))
@@ -181,3 +182,41 @@ def test_the_counter_notices_a_temporary():
     with _LargeTensors(600 * 1000) as forward:
         torch.nn.functional.cross_entropy(logits, torch.arange(600), label_smoothing=0.1)
     assert forward.made >= 1
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_logits_are_smoothed_by_torch_s_own_kernel(reduction, weighted):
+    weight = torch.rand(10, generator=torch.Generator().manual_seed(1)) if weighted else None
+    ours = LabelSmoothingLoss(0.1, reduction=reduction, weight=weight)
+    theirs = torch.nn.CrossEntropyLoss(label_smoothing=0.1, reduction=reduction, weight=weight)
+    logits, target = torch.randn(32, 10, requires_grad=True), torch.arange(32) % 10
+    target[3] = -100
+    found, expected = ours(logits, target), theirs(logits, target)
+    assert torch.equal(found, expected)
+    gradients = [torch.autograd.grad(value.sum(), logits)[0] for value in (found, expected)]
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, *BY_BLOCKS])
+@pytest.mark.parametrize("form", ["indices", "probabilities", "multilabel"])
+def test_what_fits_one_block_is_not_computed_again_for_its_gradient(monkeypatch, name, form):
+    monkeypatch.setattr(fused._ByBlocks, "apply", None)
+    logits = torch.randn(32, 10, requires_grad=True)
+    target = torch.arange(32) % 10 if form == "indices" else torch.rand(32, 10).softmax(1)
+    kind = "multilabel" if form == "multilabel" else "classification"
+    {**LOSSES, **BY_BLOCKS}[name](kind=kind)(logits, target).backward()
+    assert logits.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_the_gradient_of_label_smoothing_by_blocks(smoothing, dtype):
+    logits = (5 * torch.randn(200, 1000, generator=torch.Generator().manual_seed(0))).to(dtype).requires_grad_()
+    target = torch.arange(200)
+    target[7] = -100
+    (found,) = torch.autograd.grad(LabelSmoothingLoss(smoothing)(logits, target), logits)
+    exact = logits.detach().double().requires_grad_()
+    torch.nn.functional.cross_entropy(exact, target, label_smoothing=smoothing).backward()
+    tolerance = {torch.float64: 1e-15, torch.float32: 1e-8, torch.bfloat16: 2e-5}[dtype]
+    torch.testing.assert_close(found.double(), exact.grad, rtol=0, atol=tolerance)

@@ -172,7 +172,7 @@ def test_triton_kernels_are_launched_on_the_device_of_the_logits(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "_gradient_kernel", Kernel())
     logits, target = case(4, 3, 1, torch.float32)
     found = gpu_kernels.losses(logits, target, None, -100, Coefficients())
-    gpu_kernels.gradient(logits, target, found.tops, found.logs, found.slopes)
+    gpu_kernels.gradient(logits, found.kept, found.slopes)
     assert launched == [logits.device] * 2
 
 
