@@ -72,6 +72,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_smoothing.py
 	$(BIN)/python benchmarks/training_loop.py
 	$(BIN)/python benchmarks/forest.py
+	$(BIN)/python benchmarks/admissibility.py
 	$(BIN)/python benchmarks/trials.py
 	$(BIN)/python benchmarks/convnets.py
 	$(BIN)/python benchmarks/engine.py

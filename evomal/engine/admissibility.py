@@ -100,8 +100,12 @@ class Admissibility:
         is_finite = ((values + gradients.sum(2)).isfinite() | ~self._must_be_finite).all(1)
         # Where it is not a number, far out, nothing is known; it must not be taken for the minimum.
         costs = values.nan_to_num(_LARGEST, _LARGEST, -_LARGEST)[:, self._place]
-        # Batched, so that the bits of one candidate do not depend on the number of others.
-        return torch.bmm(self._distributions.expand(len(costs), -1, -1), costs.mT), is_finite
+        # Not a matrix product, which may round to half precision, and by the number of candidates.
+        shares = self._distributions[:, :, None]
+        expected = costs.new_zeros(len(costs), *self._right.shape)
+        for target in range(shares.shape[1]):
+            expected.addcmul_(costs[:, None, :, target], shares[:, target])
+        return expected, is_finite
 
     def _reasons(self, expressions: Sequence[Expression], weights: Sequence[Sequence[float]]) -> list[str]:
         expected, is_finite = self.expected(expressions, weights)
