@@ -29,6 +29,7 @@ SHORT = {"population": 6, "generations": 4, "meta_steps": 5, "training_steps": 3
 SEARCHES = (
     *(("--method", method, "--seed", str(seed)) for seed, method in enumerate(METHODS, 1)),
     ("--seed", "4", "--set", "population_mode=looped", "--set", "chunk=2", "--set", "inner_steps=2"),
+    ("--seed", "5", "--set", "islands=2", "--set", "first_trees=20", "--set", "surplus=1.5", "--set", "migration=2"),
     # Trees of more than 64 nodes make the engine widen its programs, which it does not when resumed behind them.
     ("--seed", "13", "--set", "initial_height=6,7", "--set", "filters=symbolic,dead"),
 )

@@ -63,18 +63,21 @@ class StoppedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("generations_done", [1, 2])
-def test_interrupted_and_resumed_it_is_the_same(tmp_path, generations_done):
-    whole = run(tmp_path / "whole")
+ISLANDS = {"islands": 2, "first_trees": 12, "surplus": 1.5, "migration": 2}
+
+
+@pytest.mark.parametrize(("generations_done", "changes"), [(1, {}), (2, {}), (1, ISLANDS), (2, ISLANDS)])
+def test_interrupted_and_resumed_it_is_the_same(tmp_path, generations_done, changes):
+    whole = run(tmp_path / "whole", **changes)
 
     def stop(generation):
         if generation.number == generations_done - 1:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        run(tmp_path / "parts", callback=stop)
+        run(tmp_path / "parts", callback=stop, **changes)
     (tmp_path / "parts" / "best.json").unlink(missing_ok=True)
-    resumed = run(tmp_path / "parts")
+    resumed = run(tmp_path / "parts", **changes)
     with RunStore.read(tmp_path / "whole") as one, RunStore.read(tmp_path / "parts") as other:
         assert one.dump() == other.dump()
     assert resumed.best == whole.best
