@@ -17,7 +17,7 @@ from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.forest.programs import Link
 
-_LEAST_LEAD = 1e-6  # relative: a smaller difference of two losses is rounding
+_LEAST_LEAD = 1e-6  # of two losses, relative and absolute: a smaller difference is rounding, as of terms that cancel
 _ELEMENTS = 1 << 22  # of the gradients that are in memory at once
 _LARGEST = 1e30  # stands for infinity, which times a probability of zero would be NaN
 
@@ -111,7 +111,7 @@ class Admissibility:
         expected, is_finite = self.expected(expressions, weights)
         at_right = expected.masked_fill(~self._right, math.inf).amin(2)
         at_wrong, place = expected.masked_fill(~self._wrong, math.inf).min(2)
-        is_broken = at_wrong <= at_right + _LEAST_LEAD * (at_right.abs() + at_wrong.abs())
+        is_broken = at_wrong <= at_right + _LEAST_LEAD * (1 + at_right.abs() + at_wrong.abs())
         first = is_broken.byte().argmax(1)
         found = is_finite, is_broken.any(1), first, place.gather(1, first[:, None])[:, 0]
         return [self._reason(*row) for row in torch.stack(found, 1).tolist()]

@@ -66,6 +66,7 @@ UNSOUND_CLASSIFICATION = {
     "upside down": "mul(-1, square(sub(y, f)))",
     "blind to y": "add(log(f), sub(y, y))",
     "blind to f": "add(y, sub(f, f))",
+    "a sum that is zero": "sub(f, y)",
 }
 
 
@@ -135,6 +136,19 @@ def test_weights_decide():
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [  # what four of five searches on planted outliers in docs/results.md found; the fifth is the runaway above
+        ("square(log(aq(aq(tanh(y), sub(f, y)), -1)))", [1.0] * 8),
+        ("aq(abs(sub(f, y)), sub(f, y))", [1, 1, 1.19, 1.09, 0.714, 0.73, 0.84]),
+        ("add(abs(sub(f, y)), min(1, f))", [1, 1, 1.26, 1.12, 1, 1, 0.97]),
+        ("sqrt(sub(f, y))", [1, 0.98, 1.1]),
+    ],
+)
+def test_recorded_winners_are_admissible_with_the_weights_they_ended_with(text, weights):
+    assert reason(of("regression", 1), text, [float(weight) for weight in weights]) == ""
+
+
 def test_values_that_are_not_finite_are_inadmissible_near_and_ignored_far_out():
     assert reason(of("regression", 1), str(EXPLOSIVE), [1e30] * EXPLOSIVE.edges) == (
         "its values or gradients are not finite"
@@ -156,8 +170,8 @@ def test_a_reason_does_not_depend_on_company(kind, outputs, device, monkeypatch)
     assert [check.reasons([tree], [own])[0] for tree, own in zip(trees, weights, strict=True)] == together
     monkeypatch.setattr(admissibility, "_ELEMENTS", 7 * 1000)
     assert check.reasons(trees, weights) == together
-    if device == "cuda":
-        assert of(kind, outputs).reasons(trees, weights) == together
+    if device == "cuda":  # where ties may be found at another prediction
+        assert [bool(found) for found in of(kind, outputs).reasons(trees, weights)] == list(map(bool, together))
 
 
 @pytest.mark.parametrize("classes", CLASSES)
