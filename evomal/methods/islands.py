@@ -12,13 +12,14 @@ import numpy as np
 
 from evomal.expression import Expression, variation
 from evomal.expression.variation import Weighted
-from evomal.methods.candidates import Candidate, Carried, proposed
+from evomal.methods.candidates import Candidate, Carried, State, proposed
 from evomal.methods.evaluation import SearchContext
 from evomal.methods.random_search import draw_tree, fitting
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 
 _CROSSOVER = 0.4  # of the children: within an island parents are related, and a mutation explores more
+_UNTRIED = (State.FAILED,)
 _DRAWS = 4  # of a new candidate until it may be one that was proposed before
 
 
@@ -70,8 +71,10 @@ class IslandSearch(Strategy):
         return [member.candidate for member in self._proposals]
 
     def _learn(self, candidates: list[Candidate]) -> None:
-        told = zip(self._proposals, candidates, strict=True)
+        told = list(zip(self._proposals, candidates, strict=True))
         fit = [replace(member, candidate=candidate) for member, candidate in told if candidate.has_fitness]
+        # What was not tried may be proposed again.
+        self._known -= {_identity(member.candidate) for member, candidate in told if candidate.state in _UNTRIED}
         self._members = []
         for island in range(self._settings.islands):
             self._members += self._survivors([member for member in fit if member.island == island], island)

@@ -243,6 +243,16 @@ def test_nothing_is_proposed_twice():
     assert sum(count - 1 for count in seen.values()) < 0.01 * sum(seen.values())
 
 
+@pytest.mark.parametrize(("state", "again"), [(State.FAILED, True), (State.REJECTED, False)])
+def test_what_was_not_tried_may_be_proposed_again(state, again):
+    # Trees of height one: a few draws find one that was not proposed before if there is any.
+    strategy = search(islands=2, population=8, max_height=1, initial_height=(1, 1))
+    first = {one.genome for one in told_by(strategy, lambda _: outcome(state))}
+    assert len(first) == 8
+    second = {one.genome for one in strategy.ask()}
+    assert (len(first & second) >= 4) == again
+
+
 def test_the_best_is_never_lost():
     strategy, best = search(generations=30, max_age=2), math.inf
     while not strategy.finished:
