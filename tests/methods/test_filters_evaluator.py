@@ -152,7 +152,8 @@ def test_a_candidate_that_fails_is_recorded_and_the_others_continue(stage, monke
     assert found[1].sentence.endswith("failed: no memory left")
 
 
-def test_an_evaluator_with_a_replayed_record_continues_identically():
+@pytest.mark.parametrize("filters", [PAPER_FILTERS, FILTERS])
+def test_an_evaluator_with_a_replayed_record_continues_identically(filters):
     def search(subject, generations, record=()):
         strategy = make(GeneticSearch, seed=3, population=6, generations=3)
         told = []
@@ -167,8 +168,8 @@ def test_an_evaluator_with_a_replayed_record_continues_identically():
             told.append(candidates)
         return told, subject.archive.best
 
-    whole, best = search(evaluator(), 3)
-    resumed, same = search(evaluator(), 3, whole[:2])
+    whole, best = search(evaluator(filters=filters), 3)
+    resumed, same = search(evaluator(filters=filters), 3, whole[:2])
     assert resumed == whole
     assert same == best
 
