@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import stat
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,14 @@ class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
         # The kernels of other modules are compiled with functions of this file.
         self._version = f"{numba.__version__} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"
 
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (key, data))
+
+    def load(self, key: Any) -> Any:
+        """Two processes that begin with an empty cache may give one name to the code of two signatures."""
+        found = super().load(key)
+        return found[1] if found is not None and found[0] == key else None
+
     def _dump(self, content: Any) -> bytes:
         pickled = super()._dump(content)
         return bytes(pickled + hashlib.sha256(pickled).digest())  # what follows a pickle is not read
@@ -100,12 +109,14 @@ class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
 
 
 def _require_own(path: str) -> None:
-    """Raise if another user owns the file: reading a cache runs code that its owner chose."""
+    """Raise if it is no regular file, or another user owns it: reading a cache runs code that its owner chose."""
     try:
-        owner = os.stat(path).st_uid
+        found = os.stat(path)
     except FileNotFoundError:
         return
-    if owner not in (os.getuid(), 0, os.stat(__file__).st_uid):  # who owns this module can run code here anyway
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{os.path.basename(path)} is not a regular file")
+    if found.st_uid not in (os.getuid(), 0, os.stat(__file__).st_uid):  # who owns this module can run code here anyway
         raise PermissionError(f"{os.path.basename(path)} belongs to another user")
 
 

@@ -83,6 +83,28 @@ def test_what_cannot_be_replaced_is_done_without(folder, ending):
     assert any("is compiled anew in each process" in sentence for sentence in said)
 
 
+def test_the_code_of_another_signature_is_not_run(folder):
+    _used()
+    one, other = folder.rglob("*.nbc")
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert _used() == (0, [])
+    assert _used() == (2, [])
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_what_is_no_file_is_not_read(folder, ending):
+    _used()
+    for path in folder.rglob(f"*.{ending}"):
+        path.unlink()
+        os.mkfifo(path)
+    hits, (sentence,) = _used()
+    assert hits == 0
+    assert sentence.endswith("is not a regular file")
+    assert _used() == (2, [])
+
+
 def test_a_full_disk_is_said_once(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
