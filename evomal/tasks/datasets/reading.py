@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from evomal.errors import InputError
 from evomal.files import open_foreign, read_foreign
 
+_LARGEST_FILE = 2**30  # bytes: several times the largest file of a dataset
+
 _LONGEST_TABLE = 256 * 1024 * 1024  # bytes
 
 
@@ -86,6 +88,8 @@ def verify(path: Path, checksum: str) -> None:
     """Raise unless the file has the checksum, given as "algorithm:hexadecimal digest"."""
     algorithm, expected = checksum.split(":")
     with open_foreign(path, follow_links=True) as file:
+        if (size := os.fstat(file.fileno()).st_size) > _LARGEST_FILE:
+            raise InputError(f"{path}: must have at most {_LARGEST_FILE:,} bytes but has {size:,}")
         received = hashlib.file_digest(file, algorithm).hexdigest()
     if received != expected:
         raise InputError(

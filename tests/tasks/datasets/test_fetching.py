@@ -216,6 +216,15 @@ def test_a_damaged_file_that_is_there_is_named_and_kept(tmp_path, server):
     assert (tmp_path / WHOLE).read_bytes() == b"mine"
 
 
+def test_a_huge_file_that_is_there_is_refused_without_reading_it(tmp_path, server):
+    path = tmp_path / WHOLE
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    sentence = refused(tmp_path, source(server.url("/file")))
+    assert sentence == f"{path}: must have at most 1,073,741,824 bytes but has 1,099,511,627,776"
+
+
 def test_two_at_once_download_once(tmp_path, server):
     threads = [threading.Thread(target=get, args=(tmp_path, source(server.url("/file")))) for _ in range(4)]
     for thread in threads:
