@@ -14,7 +14,7 @@ import typer
 
 from evomal import cli
 from evomal.errors import InputError
-from tests.fuzzing import arguments, command_lines, json_edits, oracle, values
+from tests.fuzzing import arguments, campaign, command_lines, json_edits, oracle, values
 from tests.fuzzing.campaign import run_case
 from tests.fuzzing.oracle import Box, Command, Function, Watch, judge
 from tests.processes import finished
@@ -124,6 +124,17 @@ def test_a_failing_case_is_reduced_to_the_edits_it_needs():
     assert "planted:0:0: traceback: ZeroDivisionError" in str(finding)
 
 
+def test_a_text_that_no_case_has_is_looked_for_in_a_limited_time(monkeypatch):
+    class Target:
+        def draw(self, rng):
+            return ["edit"]
+
+    monkeypatch.setattr(campaign, "SEARCHED", 0.1)
+    said = []
+    assert campaign.run_campaign(Target(), "planted", 1, 0, 1, said.append, only="other") == (0, [])
+    assert said[0].startswith("planted: 'other' is not among the edits of cases up to ")
+
+
 def test_edits_do_what_they_say():
     document = {"a": [1, 2], "b": {"c": 3}}
     assert json_edits.edited(document, [("replace", ("a", 0), "x"), ("delete", ("b", "c"))]) == {"a": ["x", 2], "b": {}}
@@ -155,7 +166,8 @@ def test_every_required_argument_of_a_public_function_has_a_usual_value():
 
 def test_a_short_run_finds_nothing(tmp_path):
     counts = ["files:200", "folders:8", "comparisons:8", "settings:60", "commands:10", "arguments:200"]
+    counts += ["caches:10", "downloads:20"]
     command = [sys.executable, "-m", "tests.fuzzing", *counts, "--jobs", "1", "--limit", "120"]
     done = finished(command, 600, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "8 folders, 8 comparisons, 60 settings, 10 commands, 200 arguments: 0 findings" in done.stdout
+    assert "10 commands, 200 arguments, 10 caches, 20 downloads: 0 findings" in done.stdout

@@ -12,6 +12,8 @@ from tests.fuzzing.arguments import Arguments
 from tests.fuzzing.command_lines import CommandLines
 from tests.fuzzing.comparison_files import ComparisonFiles
 from tests.fuzzing.corpus import build_corpus
+from tests.fuzzing.downloads import Downloads
+from tests.fuzzing.kernel_caches import KernelCaches
 from tests.fuzzing.loss_files import LossFiles
 from tests.fuzzing.run_folders import RunFolders
 from tests.fuzzing.settings_files import SettingsFiles
@@ -23,8 +25,13 @@ TARGETS = {
     "settings": SettingsFiles,
     "commands": CommandLines,
     "arguments": Arguments,
+    "caches": KernelCaches,
+    "downloads": Downloads,
 }
-MINUTES = {"files": 20_000, "folders": 500, "comparisons": 300, "settings": 5_000, "commands": 500, "arguments": 5_000}
+MINUTES = {
+    "files": 20_000, "folders": 500, "comparisons": 300, "settings": 5_000, "commands": 500, "arguments": 5_000,
+    "caches": 500, "downloads": 500,
+}  # fmt: skip
 """The counts of `make fuzz`, which take minutes on two cores."""
 
 

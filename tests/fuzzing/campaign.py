@@ -22,6 +22,8 @@ import torch
 
 from tests.fuzzing.oracle import Box, Fault, Watch, judge
 
+SEARCHED = 30.0
+"""Seconds in which a case with a given text is looked for."""
 _MEMORY = 4 * 2**30
 """Bytes that a process may take beyond what it has after its imports."""
 
@@ -120,10 +122,7 @@ def run_campaign(
     With `only`, just cases among whose edits the text occurs are counted and run.
     """
     context = multiprocessing.get_context("fork")
-    matching = (
-        number for number in itertools.count() if only in repr(target.draw(random.Random(_case(name, seed, number))))
-    )
-    numbers = itertools.islice(matching if only else itertools.count(), count)
+    numbers = itertools.islice(_matching(target, name, seed, only, say), count)
     deadline, done = time.monotonic() + seconds, 0
     findings: dict[Fault, Finding] = {}
     workers: dict[Any, Any] = {}
@@ -169,6 +168,18 @@ def run_campaign(
                     note(Finding(case, fault, target.draw(random.Random(case)), "the process ended"))
                     begin()
     return done, list(findings.values())
+
+
+def _matching(target: Target, name: str, seed: int, only: str, say: Callable[[str], None]) -> Iterator[int]:
+    """The numbers of the cases with the text among their edits, until none is drawn for a while."""
+    deadline = time.monotonic() + SEARCHED
+    for number in itertools.count():
+        if not only or only in repr(target.draw(random.Random(_case(name, seed, number)))):
+            yield number
+            deadline = time.monotonic() + SEARCHED
+        elif time.monotonic() > deadline:
+            say(f"{name}: {only!r} is not among the edits of cases up to {number:,}, after {SEARCHED:g} s\n")
+            return
 
 
 def _case(name: str, seed: int, number: int) -> str:

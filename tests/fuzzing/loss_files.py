@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 import evomal
+from evomal.losses.exporting.formats import MAX_ONNX_NODES
 from tests.fuzzing import json_edits
 from tests.fuzzing.oracle import Box, Command, Function
 from tests.fuzzing.values import KINDS_OF_FILE, json_value, replace_file, text
 
 _UNARY, _BINARY = ("abs", "log", "sqrt", "square", "tanh", "sign"), ("add", "sub", "mul", "aq", "min", "max")
 _LEAVES = ("y", "f", "1", "-1", "0", "forged", "", "é", "f.__class__", "2")
+_ONNX = ("export", "loss.json", "--to", "onnx", "--out", "made.onnx")
 _COMMANDS = (
     ("card", "loss.json"), ("card", "loss.json", "--json"), ("card", "loss.json", "--out", "made"),
     ("export", "loss.json"), ("export", "loss.json", "--to", "latex"), ("export", "loss.json", "--to", "sympy"),
@@ -31,6 +33,10 @@ class LossFiles:
 
     def draw(self, rng: random.Random) -> list[Any]:
         """Which file, edits of it as JSON, then as bytes, then of the kind of file."""
+        if rng.random() < 0.001:  # trees on both sides of the largest that is exported, each of which takes seconds
+            tree = _chain(rng, MAX_ONNX_NODES + rng.choice([-300, -1, 0, 1, 2, 500]))
+            edits = [("replace", ("expression",), tree), ("replace", ("weights",), None)]
+            return [("file", 0), *(("json", edit) for edit in edits), ("command", _ONNX)]
         number = rng.randrange(len(self._files))
         document = json.loads(self._files[number])
         edits: list[Any] = [("file", number)]
@@ -84,6 +90,16 @@ def _used(path: Path) -> None:
     evomal.save_loss(loss, again)
     evomal.save_loss(evomal.load_loss(again), path.with_name("twice.json"))
     assert again.read_bytes() == path.with_name("twice.json").read_bytes()
+
+
+def _chain(rng: random.Random, size: int) -> str:
+    """A tree of so many nodes, no higher than it must be."""
+    if size == 1:
+        return rng.choice(("y", "f"))
+    if size == 2:
+        return f"{rng.choice(_UNARY)}({_chain(rng, 1)})"
+    first = (size - 1) // 2
+    return f"{rng.choice(_BINARY)}({_chain(rng, first)}, {_chain(rng, size - 1 - first)})"
 
 
 def _tree(rng: random.Random, height: int) -> str:

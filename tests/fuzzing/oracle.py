@@ -112,6 +112,7 @@ class Function:
 
     call: Any
     said: str
+    may_connect: bool = False
 
     def __str__(self) -> str:
         return self.said
@@ -145,7 +146,7 @@ class Watch:
         self.faults = []
         words = call.words if isinstance(call, Command) else ()
         self._may_run = task_files.NAME if any(word.startswith(task_files.NAME) for word in words) else ""
-        self._may_connect = bool({"data", "fetch"} & set(words[:2]))
+        self._may_connect = bool({"data", "fetch"} & set(words[:2])) or getattr(call, "may_connect", False)
         self._is_paused = isinstance(call, Command) and call.is_process
         self._work = Path(os.path.realpath(box.work))
         try:
@@ -416,7 +417,8 @@ def _caches() -> tuple[str, ...]:
     cache = os.environ.get("XDG_CACHE_HOME", f"{home}/.cache")
     own = os.environ.get("MPLCONFIGDIR", f"{os.environ.get('XDG_CONFIG_HOME', f'{home}/.config')}/matplotlib")
     inductor = f"{tempfile.gettempdir()}/torchinductor_"
-    return (f"{cache}/", f"{own}/", inductor, f"{Path(__file__).parents[2] / 'evomal'}/")
+    kernels = os.environ.get("NUMBA_CACHE_DIR", cache)
+    return (f"{cache}/", f"{own}/", inductor, f"{kernels}/", f"{Path(__file__).parents[2] / 'evomal'}/")
 
 
 def _short(word: str) -> str:

@@ -29,6 +29,12 @@ READERS = (
     ("analyse", "runtime", "run", "--out", "made"), ("analyse", "front", "run", "--out", "made"),
     ("analyse", "ancestry", "run", "--out", "made", "--json"),
 )  # fmt: skip
+_WRITERS = {
+    "report.html": ("report", "run"), "best.json": ("resume", "run"), RECORD: ("resume", "run"),
+    ".run.lock": ("resume", "run"), "comparison.md": ("card", "run/best.json", "--out", "made"),
+}  # fmt: skip
+"""What writes a file, or shows it to others."""
+_LINKS = tuple(kind for kind in KINDS_OF_FILE if "link" in kind)
 _SCHEMA = (
     "DROP TABLE trials", "DROP TABLE settings", "DROP TABLE candidates", "DROP TABLE ending", "DELETE FROM settings",
     "DELETE FROM chunks", "DELETE FROM candidates", "DELETE FROM trials", "DELETE FROM ending",
@@ -58,6 +64,9 @@ class RunFolders:
 
     def draw(self, rng: random.Random) -> list[Any]:
         """Edits of the record, of files, and the commands."""
+        if rng.random() < 0.1:
+            name = rng.choice(sorted(_WRITERS))
+            return [("file", name, rng.choice(_LINKS)), ("command", _WRITERS[name])]
         edits: list[Any] = []
         way = rng.random()
         if way < 0.4:
