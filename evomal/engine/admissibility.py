@@ -33,6 +33,7 @@ _FINITE_WITHIN = 10.0
 
 # Probabilities of a class, or of a 1.
 _SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 1.0)
+_FIRST_OF_TWO = (0.1, 0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9)  # as some losses are least just above 0.5
 _TIE = 1e-6
 _LEAST_LOGIT = -40.0  # of a probability that counts as zero
 
@@ -170,10 +171,10 @@ def of_classes(classes: int) -> Grid:
     """
     uniform = torch.full((classes,), 1 / classes)
     vertices = torch.eye(classes)[: min(3, classes)]
-    pairs = [share * vertices[0] + (1 - share) * vertices[1] for share in _SHARES[1:-2]]
+    pairs = [share * vertices[0] + (1 - share) * vertices[1] for share in _FIRST_OF_TWO]
     likely = [
         *(_blended(vertices[0], uniform, noise) for noise in (0.0, 0.2, 0.4, 0.6)),
-        *(_blended(pair, uniform, noise) for pair in pairs if pair[0] > 0.55 for noise in (0.0, 0.2)),
+        *(_blended(pair, uniform, noise) for pair in pairs[-4:] for noise in (0.0, 0.2)),
     ]
     if classes > 2:
         likely.append(torch.einsum("c,cd->d", torch.tensor([0.4, 0.3, 0.3]), vertices))
@@ -184,7 +185,7 @@ def of_classes(classes: int) -> Grid:
             *(_blended(vertex, uniform, 1 - share) for vertex in vertices[1:] for share in (0.1, 0.3, 0.6, 1.0)),
             *((1 - vertex) / (classes - 1) for vertex in vertices),
             *pairs,
-            *(_blended(pair, uniform, 0.2) for pair in pairs[2:7]),
+            *(_blended(pair, uniform, 0.2) for pair in pairs[2:9]),
             *likely,
         ]
     )

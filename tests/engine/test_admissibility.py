@@ -58,6 +58,7 @@ SOUND_CLASSIFICATION = {
     "unhinged": "mul(-1, mul(y, f))",
     "focal, g = 2": "mul(mul(mul(-1, y), square(sub(1, f))), log(f))",
     "found on planted labels": "abs(square(sub(log(1), aq(y, mul(f, y)))))",
+    "least just above one half": "abs(add(f, log(mul(mul(f, y), y))))",
     "both sides": "mul(-1, log(sub(1, abs(sub(y, f)))))",
 }
 UNSOUND_CLASSIFICATION = {
