@@ -1,10 +1,10 @@
 """Loss functions learned from data, after EvoMAL (Raymond, Chen, Xue and Zhang, TPAMI 2023)."""
 
-import importlib
 from importlib.metadata import version as _version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import evomal.reproducible  # noqa: F401  # before torch multiplies its first matrices
+from evomal.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from evomal import losses
@@ -69,22 +69,15 @@ _MODULES = {
     "export": "evomal.losses.exporting",
     "load_loss": "evomal.losses",
     "load_task": "evomal.tasks",
+    "losses": "evomal.losses",
     "save_loss": "evomal.losses",
     "search": "evomal.runs.run_loop",
     "train": "evomal.engine",
     "transfer": "evomal.verdict.comparing",
 }
 
-if not TYPE_CHECKING:  # a type checker would otherwise accept every name
-
-    def __getattr__(name: str) -> Any:
-        """Imports a public name when it is first used: most of them need torch, which takes seconds to import."""
-        if name == "losses":
-            return importlib.import_module("evomal.losses")
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
-        return globals()[name]
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _MODULES)
 
     def __dir__() -> list[str]:
         return __all__

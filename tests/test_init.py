@@ -11,12 +11,16 @@ import pytest
 import evomal
 
 
+def is_for_type_checkers(node):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 def declared_names():
     """The public names with their modules, as type checkers read them."""
     found = {}
-    for node in ast.walk(ast.parse(Path(evomal.__file__).read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evomal"):
-            found |= {alias.name: node.module for alias in node.names}
+    (shown,) = (node for node in ast.parse(Path(evomal.__file__).read_text()).body if is_for_type_checkers(node))
+    for node in shown.body:
+        found |= {alias.name: node.module for alias in node.names}
     return found
 
 

@@ -1,11 +1,33 @@
 """Tasks: data, models and metrics."""
 
-from evomal.tasks.hardships import Hardships
-from evomal.tasks.loading import TASKS, load_task, task_from_file
-from evomal.tasks.metrics import Metric
-from evomal.tasks.models import MODELS, make_model
-from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from typing import TYPE_CHECKING
+
+from evomal.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from evomal.tasks.built_in import TASKS
+    from evomal.tasks.hardships import Hardships
+    from evomal.tasks.loading import load_task, task_from_file
+    from evomal.tasks.metrics import Metric
+    from evomal.tasks.models import MODELS, make_model
+    from evomal.tasks.parts import Part
+    from evomal.tasks.task import Recipe, Task
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "MODELS": "evomal.tasks.models",
+            "TASKS": "evomal.tasks.built_in",
+            "Hardships": "evomal.tasks.hardships",
+            "Metric": "evomal.tasks.metrics",
+            "Part": "evomal.tasks.parts",
+            "Recipe": "evomal.tasks.task",
+            "Task": "evomal.tasks.task",
+            "load_task": "evomal.tasks.loading",
+            "make_model": "evomal.tasks.models",
+            "task_from_file": "evomal.tasks.loading",
+        },
+    )
 
 __all__ = [
     "MODELS",

@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from evomal.checks import named
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
+from evomal.tasks.built_in import TASKS, BuiltIn
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
@@ -26,58 +26,6 @@ from evomal.text import short_repr
 from evomal.users_code import users_code
 
 _VALIDATION_SHARE = 0.1  # of the training images
-_TABLES = Recipe()
-# One district has hundreds of inmates per household, a hundred deviations off: with lr 0.01 most trainings diverge.
-_TABLE_WITH_EXTREMES = Recipe(lr=0.001)
-_PLAIN_SGD = Recipe(momentum=0.0, nesterov=False, weight_decay=0.0)  # MNIST in the public settings
-_LONG = Recipe(steps=150_000, milestones=(100_000, 135_000))
-
-
-@dataclass(frozen=True)
-class BuiltIn:
-    """A row of the table of tasks."""
-
-    name: str
-    models: tuple[str, ...]
-    """The paper's models; "paper" means the first."""
-    recipe: Recipe
-    mean: tuple[float, ...] = ()
-    deviation: tuple[float, ...] = ()
-    augmentation: Augmentation | None = None
-    small: str = ""
-    """A small model for a first look; empty where the paper's own is the default."""
-
-    @property
-    def default(self) -> str:
-        """The model that is used if none is named."""
-        return self.small or self.models[0]
-
-
-_SMALL = "mlp:hidden=64"
-_CIFAR_MODELS = ("allcnnc", "alexnet", "vgg16", "resnet18", "preresnet101", "wrn28-10", "squeezenet")
-_ROWS = (
-    BuiltIn("diabetes", ("mlp",), _TABLES, small=_SMALL),
-    BuiltIn("boston", ("mlp",), _TABLES, small=_SMALL),
-    BuiltIn("california", ("mlp",), _TABLE_WITH_EXTREMES, small=_SMALL),
-    BuiltIn("mnist", ("lenet5", "mlp", "logistic"), _PLAIN_SGD, (0.1307,), (0.3081,), small=_SMALL),
-    BuiltIn(
-        "cifar10", _CIFAR_MODELS, _LONG, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), Augmentation(4, flip=True)
-    ),
-    BuiltIn(
-        "cifar100",
-        ("wrn28-10", "pyramidnet", *_CIFAR_MODELS[:5], "squeezenet"),
-        _LONG,
-        (0.5071, 0.4867, 0.4408),
-        (0.2675, 0.2565, 0.2761),
-        Augmentation(4, flip=True),
-    ),
-    # A mirrored digit is another sign: crops only.
-    BuiltIn(
-        "svhn", ("wrn28-10",), _LONG, (0.4380, 0.4440, 0.4730), (0.1751, 0.1771, 0.1744), Augmentation(4, flip=False)
-    ),
-)
-
-TASKS: dict[str, BuiltIn] = {row.name: row for row in _ROWS}
 
 
 def load_task(
@@ -117,7 +65,7 @@ def load_task(
     if not isinstance(hardships, Hardships | None):
         raise InputError(f"hardships must be an evomal.Hardships but got a {type(hardships).__name__}")
     spec = row.models[0] if model == "paper" else model or row.default
-    info = DATASETS[name]
+    info, recipe = DATASETS[name], Recipe(**row.recipe)
     factory = _factory(spec, info.shape, info.classes or 1)
     factory()  # so that a wrong model is noticed before the data are read
     raw = load(name, data)
@@ -129,7 +77,7 @@ def load_task(
             kind="regression",
             seed=seed,
             metric=metric,
-            recipe=row.recipe,
+            recipe=recipe,
             hardships=hardships,
             name=name,
         )
@@ -137,7 +85,8 @@ def load_task(
         assert info.classes is not None  # images have classes
         parts, record = _image_parts(raw, row, info.classes, hardships or Hardships(), seed)
         chosen = chosen_metric(metric, "classification")
-        task = Task("classification", *parts, factory, chosen, info.classes, name, row.augmentation, row.recipe, record)
+        augmentation = Augmentation(row.padding, flip=row.flip) if row.padding else None
+        task = Task("classification", *parts, factory, chosen, info.classes, name, augmentation, recipe, record)
     return dataclasses.replace(task, record={**task.record, "dataset": name, "model": spec})
 
 

@@ -218,12 +218,12 @@ def test_the_help_of_search_ends_with_the_settings(run):
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("words", [[], ["search"], ["compare"], ["analyse"], ["analyse", "landscape"]])
-def test_help_does_not_import_torch(words):
+def without_torch(*words):
+    """Run a command that must not import what takes long; what it prints."""
     code = f"""
 import sys
 from evomal.cli import main
-sys.argv = ["evomal", *{words}, "--help"]
+sys.argv = ["evomal", *{words}]
 try:
     main()
 finally:
@@ -231,7 +231,18 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "set()\n")
-    assert "Usage: evomal" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["search"], ["compare"], ["analyse"], ["analyse", "landscape"]])
+def test_help_does_not_import_torch(words):
+    assert "Usage: evomal" in without_torch(*words, "--help")
+
+
+def test_tasks_and_the_folders_of_their_data_are_listed_without_torch():
+    assert "diabetes  regression, 442 rows of 10" in without_torch("tasks")
+    assert without_torch("data", "path", "mnist").endswith("mnist\n")
+    assert without_torch("data", "fetch", "diabetes").startswith("diabetes is in ")
 
 
 def test_as_a_module_and_as_a_command(loss_file):

@@ -64,8 +64,8 @@ def test_the_default_model_is_small_and_the_papers_is_named():
 
 
 def test_digits_are_never_mirrored():
-    assert not TASKS["svhn"].augmentation.flip
-    assert TASKS["mnist"].augmentation is None
+    assert (TASKS["svhn"].padding, TASKS["svhn"].flip) == (4, False)
+    assert (TASKS["mnist"].padding, TASKS["mnist"].flip) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,28 @@
+"""Names of a package that are imported when they are first used: importing torch takes seconds."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a package, from the module that defines each name.
+
+    Type checkers must be shown the imports instead, as they would otherwise accept every name.
+
+    Example:
+        >>> found = lazy_names("evomal", {"Units": "evomal.units"})
+        >>> found("Units").__name__
+        'Units'
+    """
+
+    def imported(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(modules[name])
+        found = module if module.__name__ == f"{package}.{name}" else getattr(module, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return imported
