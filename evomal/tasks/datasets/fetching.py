@@ -193,7 +193,10 @@ def _obtain(source: Source, home: Path, progress: bool) -> None:
 def _workspace(home: Path) -> Iterator[Path]:
     """A folder for unfinished files inside the dataset's folder; what a killed process left there is removed."""
     folder = home / ".unfinished"
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:  # rmtree would wait for the other end of a pipe
+        folder.unlink(missing_ok=True)
     folder.mkdir()
     try:
         yield folder

@@ -225,6 +225,14 @@ def test_a_huge_file_that_is_there_is_refused_without_reading_it(tmp_path, serve
     assert sentence == f"{path}: must have at most 1,073,741,824 bytes but has 1,099,511,627,776"
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: path.symlink_to("/")])
+def test_what_stands_in_the_place_of_unfinished_files_is_removed(tmp_path, server, make):
+    (tmp_path / "boston").mkdir()
+    make(tmp_path / "boston" / ".unfinished")
+    get(tmp_path, source(server.url("/file")))
+    assert files_in(tmp_path) == [WHOLE]
+
+
 def test_two_at_once_download_once(tmp_path, server):
     threads = [threading.Thread(target=get, args=(tmp_path, source(server.url("/file")))) for _ in range(4)]
     for thread in threads:
