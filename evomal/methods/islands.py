@@ -144,13 +144,14 @@ def _by_rank(members: list[_Member]) -> list[_Member]:
 
 
 def _distinct(members: list[_Member]) -> list[_Member]:
-    """The best of those with equal gradients, or with equal genomes and weights, by rank.
+    """One of those with equal gradients, or with equal genomes and weights, by rank; one that was trained if there is.
 
     It is as old as the oldest of them: a loss does not become young by being found again.
     """
     found: list[_Member] = []
     first_of: dict[Hashable, _Member] = {}
-    for member in _by_rank(members):
+    # A fitness that was taken over is an estimate: a smaller twin must not replace the loss that was trained.
+    for member in sorted(_by_rank(members), key=lambda member: member.candidate.state is not State.EVALUATED):
         keys = [_identity(member.candidate), member.candidate.fingerprint or _identity(member.candidate)]
         first = next((first_of[key] for key in keys if key in first_of), None)
         if first is None:
@@ -158,7 +159,7 @@ def _distinct(members: list[_Member]) -> list[_Member]:
             found.append(member)
         first.age = max(first.age, member.age)
         first_of.update(dict.fromkeys(keys, first))
-    return found
+    return _by_rank(found)
 
 
 def _identity(candidate: Candidate) -> Hashable:

@@ -173,6 +173,15 @@ def test_a_loss_that_is_found_again_does_not_become_young():
     assert first.age == 1
 
 
+def test_a_smaller_twin_does_not_replace_the_loss_that_was_trained():
+    large = Expression.parse("abs(abs(square(sub(y, f))))")
+    strategy = search(islands=2, population=4, seeds=[large, Expression.parse("square(sub(y, f))")])
+    strategy.ask()
+    twin = outcome(State.EQUIVALENT, 1.0, fingerprint="same")
+    tell(strategy, [evaluated(1.0, fingerprint="same"), twin, REJECTED, REJECTED])
+    assert [one.tree for one in strategy.ask() if one.origin == "elite"] == [large]
+
+
 def test_the_best_of_every_island_goes_to_the_next():
     strategy = search(islands=3, population=9, migration=3, generations=20)
     moved = []
