@@ -94,6 +94,9 @@ def show_shapes(
         return
     if family and len(set(family)) < len(family):
         raise InputError(f"{next(name for name in family if family.count(name) > 1)} is given twice")
+    for name, loss in chosen.items():
+        if loss.kind == "regression" and given_options(context, "classes"):
+            raise InputError(f"--classes is for classification losses, but {name} is for regression")
     shapes = shape_panels(chosen, family or (() if chosen else tuple(FAMILIES)), classes=classes)
     show("shapes", shapes, draw_shape_panels(shapes), summaries.shape_lines(shapes), out=out, as_json=as_json)
 

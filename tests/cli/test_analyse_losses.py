@@ -173,6 +173,7 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
          "nor --classes"),
         (["shapes", "mse", "--surface", "--classes", "10"], "--surface needs the names or files of regression losses, "
          "and takes neither --family nor --classes"),
+        (["shapes", "mse", "--classes", "10"], "--classes is for classification losses, but mse is for regression"),
         (["shapes", "ce", "--surface"], "a surface over y and f needs a regression loss, but ce is for classification"),
         (["shapes", "{folder}"], "{folder}: must be a regular file but is a folder"),
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
