@@ -52,7 +52,9 @@ class _KernelCache(_FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         source = self._impl.locator.get_source_stamp()
-        self._cache_file = _CheckedFile(self._cache_path, self._impl.filename_base, source)
+        self._cache_file = _CheckedFile(
+            self._cache_path, self._impl.filename_base, source, _sources(Path(function.__code__.co_filename).parent)
+        )
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
@@ -77,10 +79,9 @@ class _KernelCache(_FunctionCache):  # type: ignore[misc]
 class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
     """Entries that end with a checksum: damaged machine code could compute wrong numbers or end the process."""
 
-    def __init__(self, folder: str, name: str, source: Any) -> None:
+    def __init__(self, folder: str, name: str, source: Any, others: bytes) -> None:
         super().__init__(folder, name, source)
-        # The kernels of other modules are compiled with functions of this file.
-        self._version = f"{numba.__version__} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"
+        self._version = f"{numba.__version__} {hashlib.sha256(others).hexdigest()}"
 
     def save(self, key: Any, data: Any) -> None:
         super().save(key, (key, data))
@@ -106,6 +107,11 @@ class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
         if hashlib.sha256(content[:-size]).digest() != content[-size:]:
             raise ValueError(f"{name} has another checksum than when it was written")
         return super()._load_data(name)
+
+
+def _sources(folder: Path) -> bytes:
+    """The files, besides its own, with functions that a kernel may be compiled with: this one and the numba_… ones."""
+    return b"".join(path.read_bytes() for path in (Path(__file__), *sorted(folder.glob("numba_*.py"))))
 
 
 def _require_own(path: str) -> None:

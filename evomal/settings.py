@@ -83,6 +83,10 @@ def _tuple_of_list(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _names(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else _tuple_of_list(value)
+
+
 def _in_order(filters: tuple[Filter, ...]) -> tuple[Filter, ...]:
     # The order given means nothing, so settings that mean the same are equal.
     return tuple(name for name in get_args(Filter) if name in filters)
@@ -165,6 +169,11 @@ class SearchSettings(BaseModel):
     max_height: Annotated[int, Field(ge=1, le=_HIGHEST_TREE)] = Field(10, description="Maximum height of a tree.")
     initial_height: Annotated[tuple[_Height, _Height], BeforeValidator(_tuple_of_list)] = Field(
         (2, 4), description="Lowest and highest height of the trees of the first generation."
+    )
+    space: Annotated[tuple[_Text, ...], BeforeValidator(_names)] = Field(
+        ("paper",),
+        description="Operators and terminals of the trees: paper, extended (also exp, pow, t, and for classification "
+        "logp, blogp, margin, prior), or a list of these names and of single operators and terminals.",
     )
     parsimony: _NotNegative = Field(
         0.0, description="Added to the fitness for every node of a tree when parents are selected. For one island."

@@ -132,6 +132,13 @@ def test_other_functions_to_compile_with_make_the_cache_stale(folder, monkeypatc
     assert _used() == (0, [])
 
 
+def test_the_files_beside_a_kernel_are_part_of_its_version(tmp_path):
+    """A kernel is compiled with functions of other files, whose changes numba does not see."""
+    before = compiled._sources(tmp_path)
+    (tmp_path / "numba_helpers.py").write_text("one = 1")
+    assert compiled._sources(tmp_path) == before + b"one = 1"
+
+
 def test_the_cache_of_another_user_is_not_read(folder, monkeypatch):
     path = folder / "entry.nbi"
     path.touch()

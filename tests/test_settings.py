@@ -21,6 +21,7 @@ from evomal.settings import PAPER_FILTERS, PRESETS, Filter, SearchSettings, desc
 PAPER = {
     "population": 25, "generations": 50, "tournament": 4, "crossover": 0.7, "mutation": 0.25, "elitism": 0.05,
     "max_height": 10, "initial_height": (2, 4), "parsimony": 0.0, "meta_steps": 250, "meta_lr": 1e-3, "inner_steps": 1,
+    "space": ("paper",),
     "training_steps": 500, "optimizer": "sgd", "lr": None, "momentum": None, "nesterov": None, "weight_decay": None,
     "batch_size": None, "filter_steps": 1000, "filter_samples": 100,
     "filters": ("symbolic", "dead", "rejection", "gradient"), "activation": "identity", "metric": None, "seed_with": (),
@@ -205,6 +206,7 @@ def test_only_optional_settings_may_be_none(name):
         ({"filters": "dead"}, "filters must be a list but got 'dead'"),
         ({"filters": {"dead"}}, "filters must be a list but got {'dead'}"),
         ({"seed_with": "ce"}, "seed_with must be a list but got 'ce'"),
+        ({"space": 3}, "space must be a list but got 3"),
         ({"seed_with": ["ce", 3]}, "seed_with must be a text but got 3"),
         ({"seed_with": [""]}, "seed_with must be a text that is not empty but got ''"),
         ({"metric": 3}, "metric must be a text but got 3"),
@@ -444,6 +446,7 @@ def drawn(name):
             "activation": st.sampled_from(list(ACTIVATIONS)),
             "metric": st.text(min_size=1),
             "seed_with": st.lists(st.text(min_size=1)).map(tuple),
+            "space": st.lists(st.text(min_size=1)).map(tuple),
             "finalists": st.integers(0, MOST["finalists"]),
             "device": st.sampled_from(["auto", "cpu", "cuda:3"]),
             "precision": st.sampled_from(get_args(Precision)),

@@ -247,9 +247,12 @@ class Engine:
         return sum(data.bytes_kept(meta_steps) for data in self._data)
 
     def record(self) -> dict[str, Any]:
-        """Returns what was decided by rule, and settings that could change a float: for the run's record."""
+        """Returns what was decided by rule, and settings that could change a float: for the run's record.
+
+        The space is a setting of the search, which records it.
+        """
         return {
-            **dataclasses.asdict(self.settings),
+            **{name: value for name, value in dataclasses.asdict(self.settings).items() if name != "space"},
             "device": str(self.device),
             "dtype": str(self.settings.dtype),
             "threads": self.threads,

@@ -23,6 +23,8 @@ class EngineSettings:
     filter_steps: int = 1000
     filter_samples: int = 100
     activation: str = "identity"
+    space: tuple[str, ...] = ("paper",)
+    """Names of the operators and terminals that expressions may have: see `Space.of`."""
     recipe: dict[str, Any] = field(default_factory=dict)
     """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size, milestones."""
     device: str = "auto"
@@ -38,3 +40,8 @@ class EngineSettings:
     """Threads of torch and of compiled kernels; None: by a fixed rule on the work of a training step."""
     deterministic: bool = False
     """Whether CUDA must repeat its bits, which takes time; a CPU always does."""
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether expressions may have other tokens than the paper's; the kernels for those are compiled apart."""
+        return self.space != ("paper",)

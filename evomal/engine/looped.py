@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from evomal.engine.training import Snapshot, Training, TrainingSetup
 from evomal.engine.trial import Reached, Trial
+from evomal.expression.operators import PROGRESS
 from evomal.forest import Forest
+from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
 from evomal.tasks.parts import Part
@@ -40,6 +42,8 @@ class TrialLoss(nn.Module):
         super().__init__()
         self._forest = forest
         self._module: nn.Module | None = None
+        self.is_moving = False
+        """Whether the loss depends on the progress of the training."""
         device = forest.programs.device
         self._weights = torch.ones(1, forest.width, dtype=dtype, device=device)
         self._factor = torch.ones((), dtype=dtype, device=device)
@@ -49,8 +53,18 @@ class TrialLoss(nn.Module):
         self._factor.fill_(factor)
         self._module = None if isinstance(loss, WeightedTree) else loss
         if isinstance(loss, WeightedTree):
+            self.is_moving = PROGRESS in loss.expression.tokens
+        else:
+            self.is_moving = isinstance(loss, ExpressionLoss) and loss.is_moving
+        if isinstance(loss, WeightedTree):
             self._forest.replace([loss.expression])
             self._weights.copy_(self._forest.programs.packed([loss.edge_weights], dtype=self._weights.dtype))
+
+    def set_progress(self, progress: float) -> None:
+        """Set the share of the training that is done, in the memory that a captured step reads."""
+        self._forest.set_progress(progress)
+        if isinstance(self._module, ExpressionLoss):
+            self._module.progress = progress
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         if self._module is not None:
@@ -63,8 +77,9 @@ class TrialLoss(nn.Module):
 class LoopedTrials:
     """A batch of trials that are trained one after the other, each as `evomal.train` would."""
 
-    def __init__(self, setup: TrainingSetup, trials: Sequence[Trial], forest: Forest) -> None:
-        """`forest`: room for one expression."""
+    def __init__(self, setup: TrainingSetup, trials: Sequence[Trial], forest: Forest, *, steps: int) -> None:
+        """`forest`: room for one expression; `steps`: those of a whole training, by which progress is measured."""
+        self._steps = steps
         self._setup, self._trials = setup, list(trials)
         self._loss = TrialLoss(forest, dtype=setup.dtype)
         self._training: tuple[tuple[int, int, nn.Module | None], Training] | None = None
@@ -78,11 +93,15 @@ class LoopedTrials:
                 training.start(trial.lr)
             else:
                 training.restore(snapshot)
-            training.advance(steps, report)
+            before_step = self._set_progress if self._loss.is_moving else None
+            training.advance(steps, report, before_step=before_step)
             fitness = training.fitness()
             found.append(Reached(fitness, training.test_outputs() if test and not fitness.diverged else None))
             self._snapshots[place] = None if is_last else training.snapshot()
         return found
+
+    def _set_progress(self, done: int) -> None:
+        self._loss.set_progress(done / self._steps)
 
     def keep(self, places: Sequence[int]) -> None:
         self._trials = [self._trials[place] for place in places]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
+from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.base import ZooModel
@@ -71,13 +72,20 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
 def loss_for_task(loss: nn.Module, task: Task) -> nn.Module:
     """Returns the loss for use on the task: with the task's class priors where it needs some and has none of its own,
     and without units of its own where the task has standardised the targets."""
-    if isinstance(loss, PriorLoss) and task.kind == "classification":
+    if isinstance(loss, PriorLoss | ExpressionLoss) and task.kind != "regression":
         return loss.on_task(class_priors(task))
     return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
 
 
 def class_priors(task: Task) -> Tensor:
-    """Returns the share of each class in the training part; a class without samples counts as if it had one."""
+    """Returns the share of each class in the training part; a class without samples counts as if it had one.
+
+    For multilabel tasks, the share of the samples that have each label; one that all or none have counts as if half a
+    sample were different.
+    """
+    if task.kind == "multilabel":
+        rows = len(task.train.targets)
+        return task.train.targets.cpu().double().sum(0).clamp(0.5, rows - 0.5) / rows
     counts = task.train.targets.cpu().bincount(minlength=max(2, task.outputs)).clamp(min=1).double()
     return counts / counts.sum()
 

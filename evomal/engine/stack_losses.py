@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from evomal.expression.operators import PROGRESS
 from evomal.forest import FILLER, Forest
-from evomal.losses import Loss
+from evomal.losses import ExpressionLoss, Loss
 from evomal.losses.loss import WeightedTree
 
 AnyTrialLoss = nn.Module | WeightedTree
@@ -20,6 +21,9 @@ class StackLosses:
         self._forest, self._modules = forest, ModuleLosses(forest.programs.device)
         self._weights = torch.ones(forest.count, forest.width, dtype=dtype, device=forest.programs.device)
         self._has_trees = True
+        self._moving: list[ExpressionLoss] = []
+        self.is_moving = False
+        """Whether any of the losses depends on the progress of the training."""
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
         """Load a loss into each place, None into unused ones. Expressions are copied to where the last ones were."""
@@ -29,6 +33,14 @@ class StackLosses:
         self._forest.replace([tree.expression for tree in trees])
         packed = self._forest.programs.packed([tree.edge_weights for tree in trees], dtype=self._weights.dtype)
         self._weights.copy_(packed)
+        self._moving = [loss for loss in losses if isinstance(loss, ExpressionLoss) and loss.is_moving]
+        self.is_moving = bool(self._moving) or any(PROGRESS in tree.expression.tokens for tree in trees)
+
+    def set_progress(self, progress: float) -> None:
+        """Set the share of the training that is done, in the memory that a captured step reads."""
+        self._forest.set_progress(progress)
+        for loss in self._moving:
+            loss.progress = progress
 
     def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""

@@ -78,7 +78,7 @@ class TrialStack:
         self._groups: Sequence[Group] = ()
         self._batches: list[Batches] = []
         self._random_state: list[Tensor] = []
-        self.steps_done = 0
+        self.steps_done = self._steps = 0
         self._orders: dict[str, list[int]] = {}
         self._allocate(1, FEWEST_MEMBERS)
         self._orders = self._orders_of_gradients()
@@ -124,10 +124,13 @@ class TrialStack:
                 orders[name] = order
         return orders
 
-    def start(self, groups: Sequence[Group]) -> None:
-        """Load trials, and put models, optimizers and generators into their initial states, in the same memory."""
+    def start(self, groups: Sequence[Group], *, steps: int) -> None:
+        """Load trials, and put models, optimizers and generators into their initial states, in the same memory.
+
+        `steps`: the number of steps that a whole training takes, which is what progress is measured by.
+        """
         setup, device = self.setup, self.setup.device
-        self.steps_done = 0
+        self.steps_done, self._steps = 0, steps
         self._load(groups)
         with torch.no_grad():
             for place, group in enumerate(groups):
@@ -213,6 +216,8 @@ class TrialStack:
             for place, (batches, group) in enumerate(zip(self._batches, self._groups, strict=True)):
                 rows = batches[index]
                 self._rows[place].copy_(rows if group.rows is None else group.rows[0].index_select(0, rows))
+            if self._losses.is_moving:
+                self._losses.set_progress(index / self._steps)
             self.step()
             report_steps(report, index + 1, steps)
         self.steps_done = steps

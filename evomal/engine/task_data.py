@@ -14,7 +14,7 @@ from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
-from evomal.engine.resolve import check_outputs, check_targets, initial_model
+from evomal.engine.resolve import check_outputs, check_targets, class_priors, initial_model
 from evomal.engine.work import step_multiply_adds
 from evomal.errors import InputError
 from evomal.expression import Expression
@@ -95,7 +95,8 @@ class TaskData:
         self.multiply_adds = self._multiply_adds()
         """Multiply-adds of a training step."""
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
-        self._activation = settings.activation
+        self._activation, self.is_extended = settings.activation, settings.is_extended
+        self._priors = class_priors(task) if self.is_extended and task.kind != "regression" else None
 
     def _multiply_adds(self) -> int:
         model, batch = self.model, min(self.recipe.batch_size, len(self.train))
@@ -133,7 +134,7 @@ class TaskData:
         """Returns the expressions as losses of this task's outputs."""
         return Forest(
             expressions, kind=self.task.kind, outputs=self.capabilities.outputs, activation=self._activation,
-            device=self.model.device, width=width,
+            device=self.model.device, width=width, extended=self.is_extended, priors=self._priors,
         )  # fmt: skip
 
 

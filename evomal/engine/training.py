@@ -25,6 +25,7 @@ from evomal.engine.scores import (
     score_of,
 )
 from evomal.engine.work import step_multiply_adds
+from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
@@ -68,7 +69,7 @@ class Training:
         if setup.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         check_model(model, task, device, dtype)
-        self.setup, self.model, self._criterion = setup, model, criterion
+        self.setup, self.model, self.criterion = setup, model, criterion
         self._data, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         size, seed = setup.recipe.batch_size, setup.seed
         self._batches = Batches(len(self._data), size, seed=seed, purpose="training", device=device)
@@ -99,9 +100,12 @@ class Training:
 
     def advance(
         self, steps: int, report: StepsDone | None = None, *, on_step: Callable[[int], None] | None = None,
-        progress: bool = False,
+        before_step: Callable[[int], None] | None = None, progress: bool = False,
     ) -> None:  # fmt: skip
-        """Train until that number of steps is done, or until the training is found to have diverged."""
+        """Train until that number of steps is done, or until the training is found to have diverged.
+
+        `before_step` is called with the number of steps done before each step, `on_step` with that after it.
+        """
         if self._diverged:
             return
         self.model.train()
@@ -110,6 +114,8 @@ class Training:
             if set_learning_rate(self._optimizer, self._lr * rate_factor(self.setup.recipe, index)):
                 self.step.forget()
             self._rows.copy_(self._batches[index])
+            if before_step is not None:
+                before_step(index)
             self.step()
             self.steps_done = done = index + 1
             if on_step is not None:
@@ -194,7 +200,7 @@ class Training:
         with autocast(self.setup.precision, self.setup.device):
             outputs = self.model(inputs)
         targets = self._data.targets.index_select(0, self._rows)
-        loss = self._criterion(outputs.to(self.setup.dtype), targets)
+        loss = self.criterion(outputs.to(self.setup.dtype), targets)
         self._optimizer.zero_grad(set_to_none=True)
         # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
         torch.autograd.backward(loss, inputs=self._trained)
@@ -356,7 +362,13 @@ def _train_and_score(
         if done % spacing == 0 or done == steps:
             curve.append(CurvePoint(done, training.loss.item(), training.validation_metric()))
 
-    fitness = training.run(report, on_step=add_point, progress=progress)
+    def set_progress(done: int) -> None:
+        assert isinstance(criterion, ExpressionLoss)
+        criterion.progress = done / steps
+
+    criterion = training.criterion
+    before_step = set_progress if isinstance(criterion, ExpressionLoss) and criterion.is_moving else None
+    fitness = training.run(report, on_step=add_point, before_step=before_step, progress=progress)
     tested = training.test_outputs() if test and not fitness.diverged else None
     return score_of(
         setup.task, fitness, tested, seed=setup.seed, steps=training.steps_done, milestones=setup.recipe.milestones,

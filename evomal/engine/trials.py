@@ -14,7 +14,7 @@ from typing import Protocol
 from torch import nn
 
 from evomal.engine.looped import LoopedTrials
-from evomal.engine.resolve import loss_for_task
+from evomal.engine.resolve import class_priors, loss_for_task
 from evomal.engine.scores import Fitness, diverged_fitness
 from evomal.engine.stack_losses import StackLosses
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
@@ -22,6 +22,8 @@ from evomal.engine.training import TrainingSetup
 from evomal.engine.trial import Reached, Trial
 from evomal.forest import FILLER, Forest
 from evomal.forest.programs import fitting_width
+from evomal.forest.programs import is_extended as has_extensions
+from evomal.forest.terminals import uses_priors
 from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
@@ -51,6 +53,8 @@ class TrialPlan:
     """Whether the model draws random numbers, so that only trials of one seed can be stacked."""
     activation: str = "identity"
     """The output activation that the forest applies to every expression."""
+    is_extended: bool = False
+    """Whether the forest takes other tokens than the paper's."""
 
 
 class TrialBatch(Protocol):
@@ -114,7 +118,7 @@ class TrialRunner:
         self, parts: Sequence[list[list[int]]], trials: Sequence[Trial], horizons: Sequence[int], choose: Choose | None,
         results: list[list[Reached]], *, test: bool, report: StepsDone | None,
     ) -> None:  # fmt: skip
-        running = [([*itertools.chain(*groups)], self._batch(groups, trials)) for groups in parts]
+        running = [([*itertools.chain(*groups)], self._batch(groups, trials, horizons[-1])) for groups in parts]
         for horizon in horizons:
             is_last = horizon == horizons[-1]
             for places, batch in running:
@@ -139,8 +143,12 @@ class TrialRunner:
         """Returns the loss for use on the task and its device, as a tree where it is one."""
         if isinstance(loss, WeightedTree):
             return loss
-        module = loss_for_task(loss, self._setup.task)
-        return tree_of(module, self._plan.activation) or module.to(self._setup.device)
+        task, plan = self._setup.task, self._plan
+        module = loss_for_task(loss, task)
+        tree = tree_of(module, plan.activation, is_extended=plan.is_extended)
+        if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
+            tree = None  # the forest has the priors of the task
+        return tree or module.to(self._setup.device)
 
     def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
         """Returns the batches: the places of their trials, in groups of one seed and split.
@@ -177,12 +185,13 @@ class TrialRunner:
         step = self._plan.step
         return max(FEWEST_MEMBERS, min(self._plan.chunk, step * math.ceil(count / step)))
 
-    def _batch(self, groups: Sequence[Sequence[int]], trials: Sequence[Trial]) -> TrialBatch:
+    def _batch(self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], steps: int) -> TrialBatch:
+        """Returns the trials of one batch, which are to be trained for that number of steps in the end."""
         grouped = [[trials[place] for place in places] for places in groups]
         if self._plan.is_stacked:
-            return StackedTrials(self, grouped, members=self._members(max(map(len, groups))))
+            return StackedTrials(self, grouped, members=self._members(max(map(len, groups))), steps=steps)
         flat = [*itertools.chain(*grouped)]
-        return LoopedTrials(self._setup, flat, self._forest([FILLER], width=self._width(flat)))
+        return LoopedTrials(self._setup, flat, self._forest([FILLER], width=self._width(flat)), steps=steps)
 
     def _width(self, trials: Sequence[Trial]) -> int:
         sizes = (trial.loss.expression.size for trial in trials if isinstance(trial.loss, WeightedTree))
@@ -215,7 +224,7 @@ def _are_trees(trials: Sequence[Trial]) -> bool:
 class StackedTrials:
     """A batch of trials in one stack; trials that diverge leave it when they are half of it."""
 
-    def __init__(self, runner: TrialRunner, groups: Sequence[Sequence[Trial]], *, members: int) -> None:
+    def __init__(self, runner: TrialRunner, groups: Sequence[Sequence[Trial]], *, members: int, steps: int) -> None:
         self._runner, self._trials = runner, [*itertools.chain(*groups)]
         self._stack = runner.take_stack(self._trials, groups=len(groups), members=members)
         numbers = itertools.count()
@@ -224,7 +233,7 @@ class StackedTrials:
         self._order = [*itertools.chain(*self._places)]
         """The places in the batch of the trials that continue, in order."""
         self._ended: dict[int, Fitness] = {}
-        self._stack.start([_group(trials, self._stack.setup) for trials in groups])
+        self._stack.start([_group(trials, self._stack.setup) for trials in groups], steps=steps)
         self._is_whole = True
 
     def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
@@ -287,14 +296,17 @@ def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
     return Group(trials[0].seed, members, (train, validation))
 
 
-def tree_of(loss: nn.Module, activation: str = "identity") -> WeightedTree | None:
+def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:
     """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own.
 
     `activation`: what a forest will apply to the expression; a loss with another one cannot be computed by it.
+    `is_extended`: whether the forest takes other tokens than the paper's.
     """
     if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
         return None
     if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
         return None
     found = loss.tree()
+    if found is not None and not is_extended and has_extensions(found.expression):
+        return None
     return found if found is not None and found.activation == activation else None

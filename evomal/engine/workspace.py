@@ -80,7 +80,7 @@ class Workspace:
                 is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
                 step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded, is_recurring=captured,
                 evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
-                activation=self._settings.activation,
+                activation=self._settings.activation, is_extended=self._settings.is_extended,
             )  # fmt: skip
             self._runners[index, of_population] = TrialRunner(self._training_setup(index), trial_plan, data.forest)
         return self._runners[index, of_population]

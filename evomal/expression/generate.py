@@ -9,7 +9,7 @@ import numpy as np
 
 from evomal.checks import whole_number
 from evomal.errors import InputError
-from evomal.expression.operators import PAPER, VARIABLES, Space, arity
+from evomal.expression.operators import PAPER, TARGET, Space, arity
 from evomal.expression.prefix import MAX_HEIGHT
 from evomal.expression.tree import Expression
 
@@ -153,10 +153,12 @@ def repair(
 ) -> Expression | None:
     """Returns the tree if it is a loss, else the tree with one leaf replaced by a binary operator over y and f.
 
+    In a space with other terminals that depend on the model's outputs, one of them may stand in place of f.
+
     Args:
         tree: The tree.
         max_height: Greatest height of the result.
-        space: The operators to draw from.
+        space: The operators and terminals to draw from.
         generator: The source of randomness.
 
     Returns:
@@ -173,7 +175,9 @@ def repair(
         return None
     place = candidates[generator.integers(len(candidates))]
     operator = space.binary[generator.integers(len(space.binary))]
-    arguments = VARIABLES if generator.random() < 0.5 else VARIABLES[::-1]
+    choices = space.predictions
+    prediction = choices[generator.integers(len(choices))] if len(choices) > 1 else choices[0]
+    arguments = (TARGET, prediction) if generator.random() < 0.5 else (prediction, TARGET)
     return tree.replaced(place, Expression((operator, *arguments)))
 
 

@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from evomal.expression.operators import CONSTANTS, EPSILON, PREDICTION, TARGET
+from evomal.expression.operators import (
+    CONSTANTS,
+    EPSILON,
+    EXTRA_TERMINALS,
+    LARGEST_EXPONENT,
+    PREDICTION,
+    PRIOR,
+    PROGRESS,
+    TARGET,
+)
 from evomal.expression.prefix import Tokens, fold
 
 _HALF = Fraction(1, 2)
+_LARGEST_TWICE = 16  # of an exponent times two, for which powers are products
 # Below it, beside ε = 1e-7, leaving ε out of log and sqrt would show another function.
 _LARGE_BESIDE_EPSILON = 1e-4
 
@@ -78,7 +88,8 @@ class Form:
 def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Form:
     """The normal form of a tree, with each edge's weight as a factor when weights are given.
 
-    `epsilon` protects log and sqrt; 0 gives the limit without protection, or UndefinedLimitError. An operator without a
+    `epsilon` protects log and sqrt; 0 gives the limit without protection, or UndefinedLimitError. It also leaves out
+    the bounds of exp and pow, which matter only beyond numbers that a loss ever has. An operator without a
     rule stays as it is.
     """
     rules: dict[str, Callable[..., Form]] = {
@@ -94,8 +105,10 @@ def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsil
         "log": lambda a: _logarithm(_protected(a, epsilon)),
         "sqrt": lambda a: _power(_protected(a, epsilon), _HALF),
         "tanh": _tanh,
+        "exp": lambda a: _exponential(a, is_limited=epsilon != 0),
+        "pow": lambda a, b: _limited_power(a, b) if epsilon != 0 or (a.is_number and b.is_number) else _any_power(a, b),
     }
-    leaves = {name: _of_atom(Atom(name)) for name in (TARGET, PREDICTION)}
+    leaves = {name: _of_atom(Atom(name)) for name in (TARGET, PREDICTION, *EXTRA_TERMINALS)}
     leaves |= {token: Form(value) for token, value in CONSTANTS.items()}
 
     def visit(position: int, token: str, arguments: Sequence[Form]) -> Form:
@@ -188,7 +201,7 @@ def _common_powers(monomials: Sequence[Monomial]) -> Monomial:
 
 
 def _power(form: Form, exponent: Fraction) -> Form:
-    """To the power of 2 or of ±½; for the latter the form is known not to be negative."""
+    """To the power of 2, or of any other if the form is known not to be negative."""
     if form.is_number:
         return Form(_raised(form.constant, exponent))
     coefficient, monomial = form.factors()
@@ -259,6 +272,31 @@ def _tanh(form: Form) -> Form:
     return _scaled(_of_atom(Atom("tanh", (_scaled(form, sign),))), sign)
 
 
+def _exponential(form: Form, *, is_limited: bool) -> Form:
+    if form.is_number:
+        return Form(math.exp(min(form.constant, LARGEST_EXPONENT)))
+    limited = _extremum("min", min, form, Form(LARGEST_EXPONENT)) if is_limited else form
+    return _of_atom(Atom("exp", (limited,)))
+
+
+def _limited_power(form: Form, exponent: Form) -> Form:
+    """The rule of pow as the table has it."""
+    size = _extremum("max", max, _absolute(form), Form(EPSILON))
+    return _exponential(_multiplied(exponent, _logarithm(size)), is_limited=True)
+
+
+def _any_power(form: Form, exponent: Form) -> Form:
+    """|a|^b; a product of powers if b is a small whole number or half of one."""
+    size = _absolute(form)
+    if exponent.is_number:
+        twice = 2 * exponent.constant
+        if twice == 0:
+            return Form(1.0)
+        if twice.is_integer() and abs(twice) <= _LARGEST_TWICE and not size.is_number:
+            return _power(size, Fraction(int(twice), 2))
+    return _of_atom(Atom("pow", (size, exponent)))
+
+
 def _sign(form: Form) -> Form:
     coefficient, monomial = form.factors()
     sign = math.copysign(1.0, coefficient) if coefficient else 0.0
@@ -322,8 +360,12 @@ def _is_nonnegative_base(base: Atom | Form) -> bool:
         return _is_nonnegative(base)
     if base.name in ("tanh", "sign", "min"):
         return all(_is_nonnegative(argument) for argument in base.arguments)
-    return base.name == "abs" or (base.name == "max" and any(_is_nonnegative(argument) for argument in base.arguments))
+    if base.name == "max":
+        return any(_is_nonnegative(argument) for argument in base.arguments)
+    return base.name in ("abs", "exp", "pow", PRIOR, PROGRESS)
 
 
 def _is_positive_base(base: Atom | Form) -> bool:
-    return isinstance(base, Form) and base.constant > 0 and _is_nonnegative(base)
+    if isinstance(base, Atom):
+        return base.name in ("exp", PRIOR)
+    return base.constant > 0 and _is_nonnegative(base)

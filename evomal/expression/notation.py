@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evomal.expression.operators import ATOM, CONSTANTS, OPERATORS, PREDICTION, PRODUCT, SUM, Written
+from evomal.expression.operators import ATOM, CONSTANTS, EXTRA_TERMINALS, OPERATORS, PREDICTION, PRODUCT, SUM, Written
 from evomal.expression.prefix import Tokens, fold
 
 PREDICTION_LATEX = r"f_{\theta}(x)"
@@ -16,6 +16,8 @@ def to_latex(tokens: Tokens, weights: Sequence[float] | None = None, digits: int
     def visit(position: int, token: str, arguments: Sequence[Written]) -> Written:
         if token in OPERATORS:
             written = OPERATORS[token].latex.write(*arguments)
+        elif token in EXTRA_TERMINALS:
+            written = EXTRA_TERMINALS[token].latex
         else:
             written = _leaf(_LATEX_VARIABLES.get(token, token))
         factor = latex_number(_weight(position, weights), digits)
@@ -36,9 +38,10 @@ def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int 
 
 
 def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str) -> list[str]:
-    """Returns lines of Python that compute a tree from `y` and `f`; the last one is the return statement.
+    """Returns lines of Python that compute a tree from variables with the names of its terminals.
 
-    Uses the helpers `aq`, `log` and `sqrt` (protected) and the module named by `xp` for the rest. A subexpression that
+    The last line is the return statement. Uses the helpers `aq`, `log`, `sqrt`, `exp` and `power` (protected) and the
+    module named by `xp` for the rest. A subexpression that
     would make a line too long gets a name of its own.
     """
     lines: list[str] = []

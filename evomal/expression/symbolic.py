@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 import sympy
 
 from evomal.expression.normal_form import Atom, Form, Monomial, OutOfRangeError, UndefinedLimitError, normal_form
-from evomal.expression.operators import CONSTANTS, EPSILON, OPERATORS, PREDICTION, TARGET
+from evomal.expression.operators import (
+    CONSTANTS,
+    EPSILON,
+    EXTRA_TERMINALS,
+    LARGEST_EXPONENT,
+    OPERATORS,
+    PREDICTION,
+    PREDICTIONS,
+    TARGET,
+)
 from evomal.expression.prefix import Tokens, depths, fold
 
 TARGET_SYMBOL = sympy.Symbol(TARGET, real=True)
@@ -36,6 +45,7 @@ class _Unevaluated:
 
 _NODES = _Unevaluated()
 _LEAVES = {TARGET: TARGET_SYMBOL, PREDICTION: PREDICTION_SYMBOL}
+_LEAVES |= {token: sympy.Symbol(token, real=True) for token in EXTRA_TERMINALS}
 
 
 def is_readable(tokens: Tokens) -> bool:
@@ -90,7 +100,8 @@ def shown_form(tokens: Tokens, weights: Sequence[float] | None = None, digits: i
             form = normal_form(tokens, weights)
         shown = _in_sympy(form, lambda number: _rounded_number(number, digits))
         # log(|−1| + ε) is ε, not 0: where the limit does not depend on f, all of the gradient comes from ε.
-        if PREDICTION in tokens and PREDICTION_SYMBOL not in shown.free_symbols:
+        predictions = {_LEAVES[token] for token in PREDICTIONS if token in tokens}
+        if predictions and not predictions & shown.free_symbols:
             shown = _in_sympy(normal_form(tokens, weights), lambda number: _rounded_number(number, digits))
     except OutOfRangeError:
         return None
@@ -129,8 +140,8 @@ def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
     if not atom.arguments:
         return _LEAVES[atom.name]
     arguments = [_in_sympy(argument, number) for argument in atom.arguments]
-    # The form of log holds ε already, and nested extrema were joined.
-    joined = {"log": _NODES.log, "min": _NODES.minimum, "max": _NODES.maximum}
+    # The forms of log, exp and pow hold their bounds already, and nested extrema were joined.
+    joined = {"log": _NODES.log, "min": _NODES.minimum, "max": _NODES.maximum, "exp": _NODES.exp, "pow": _NODES.Pow}
     return joined[atom.name](*arguments) if atom.name in joined else OPERATORS[atom.name].value(_NODES, *arguments)
 
 
@@ -157,6 +168,11 @@ def _node_by_node(tokens: Tokens, weights: Sequence[float] | None, epsilon: floa
         size = _NODES.abs(a)
         return add(size, sympy.Float(epsilon)) if epsilon else size
 
+    least, largest = sympy.Float(EPSILON), sympy.Integer(int(LARGEST_EXPONENT))
+
+    def limited(a: Any) -> Any:
+        return _NODES.minimum(a, largest)
+
     rules: dict[str, Callable[..., Any]] = {
         "add": add,
         "sub": lambda a, b: add(a, multiply(sympy.Integer(-1), b)),
@@ -165,6 +181,8 @@ def _node_by_node(tokens: Tokens, weights: Sequence[float] | None, epsilon: floa
         "square": lambda a: power(a, two),
         "log": lambda a: _NODES.log(protected(a)),
         "sqrt": lambda a: power(protected(a), half),
+        "exp": lambda a: _NODES.exp(limited(a)),
+        "pow": lambda a, b: _NODES.exp(limited(multiply(b, _NODES.log(_NODES.maximum(_NODES.abs(a), least))))),
     }
     leaves = _LEAVES | {token: sympy.Integer(int(value)) for token, value in CONSTANTS.items()}
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
 from evomal.expression import notation, prefix, text
-from evomal.expression.operators import EPSILON, VARIABLES, arity
+from evomal.expression.operators import EPSILON, EXTRA_TERMINALS, PREDICTION, PREDICTIONS, TARGET, arity
 from evomal.text import short_repr, shorten
 
 Value = TypeVar("Value")
@@ -20,6 +20,8 @@ _LONGEST_SHOWN = 200  # characters
 @dataclass(frozen=True)
 class Expression:
     """A symbolic loss, or a part of one: operators over the target `y`, the prediction `f`, `1` and `-1`.
+
+    Further terminals are those of `EXTRA_TERMINALS`: `logp`, `blogp`, `margin`, `prior` and `t`.
 
     Expressions are immutable, and equal if their trees are equal, so that they can be keys of a dictionary. Every node
     but the root has an edge to its parent. Weights are one number per edge in prefix order, `weights[i - 1]` for node
@@ -111,14 +113,19 @@ class Expression:
 
     @property
     def is_loss(self) -> bool:
-        """Whether the expression uses both y and f."""
-        return all(variable in self.tokens for variable in VARIABLES)
+        """Whether the expression uses both y and f, or another terminal that depends on the model's outputs."""
+        return TARGET in self.tokens and any(prediction in self.tokens for prediction in PREDICTIONS)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The terminals that the paper does not have, each once, in the order of their table."""
+        return tuple(token for token in EXTRA_TERMINALS if token in self.tokens)
 
     def require_loss(self) -> "Expression":
         """Returns this expression; raises InputError with the missing variable if it is not a loss."""
-        for variable in VARIABLES:
-            if variable not in self.tokens:
-                raise InputError(f"a loss must use both y and f, but {shorten(str(self), 60)} does not use {variable}")
+        if not self.is_loss:
+            missing = TARGET if TARGET not in self.tokens else PREDICTION
+            raise InputError(f"a loss must use both y and f, but {shorten(str(self), 60)} does not use {missing}")
         return self
 
     def subtree(self, start: int) -> "Expression":

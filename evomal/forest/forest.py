@@ -12,6 +12,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import torch_backend
 from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale
+from evomal.forest.terminals import check_terminals, output_priors
 
 BACKENDS = ("auto", "torch", "numba", "triton")
 """torch: plain operations anywhere; numba: kernels on the CPU; triton: kernels on CUDA; auto: what fits the tensors."""
@@ -25,6 +26,10 @@ class Forest:
     Every expression costs what `ExpressionLoss` of the same kind and activation does, reduced by `mean`. Weights are
     `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point. Losses and
     gradients also take `[G, B, K]`, the targets of G groups of expressions that follow each other and are equally many.
+
+    `priors` are those of `ExpressionLoss`: the share of each class in the training rows, two for a single logit; None
+    for equal shares.
+    `extended`: whether expressions with other tokens than the paper's may replace these; None if these have some.
     """
 
     def __init__(
@@ -37,6 +42,8 @@ class Forest:
         device: torch.device | str = "cpu",
         backend: str = "auto",
         width: int | None = None,
+        extended: bool | None = None,
+        priors: Sequence[float] | Tensor | None = None,
     ) -> None:
         if kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
@@ -48,7 +55,9 @@ class Forest:
         self.outputs = outputs
         self.activation = activation
         self.link = Link.of(kind, outputs)
-        self.programs = Programs.of(expressions, width=width, device=device)
+        self._check_tokens(expressions)
+        shares = output_priors(priors, self.link, kind, outputs)
+        self.programs = Programs.of(expressions, width=width, device=device, extended=extended, priors=shares)
         self.backend = _checked_backend(backend, self.programs.device)
 
     @property
@@ -68,9 +77,17 @@ class Forest:
         """
         if len(expressions) > self.count:
             raise InputError(f"a forest of {self.count} expressions has no room for {len(expressions)}")
+        self._check_tokens(expressions)
         others = Programs.of([*expressions, *[FILLER] * (self.count - len(expressions))], width=self.width)
+        if others.extended and not self.programs.extended:
+            raise InputError("a forest that is not extended takes expressions of the paper's tokens only")
         self.programs.nodes.copy_(others.nodes)
         self.programs.sizes.copy_(others.sizes)
+        self.programs.uses.copy_(others.uses)
+
+    def set_progress(self, progress: float) -> None:
+        """Set the terminal t, the share of the training that is done, in the memory that captured graphs read."""
+        self.programs.progress.fill_(progress)
 
     def dense_targets(self, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Targets as `[B, K]`: class indices become one-hot. Nothing waits for the device."""
@@ -171,6 +188,10 @@ class Forest:
             if tensor.device != self.programs.device:
                 raise InputError(f"{name} must be on {self.programs.device} but got {tensor.device}")
         return dense
+
+    def _check_tokens(self, expressions: Sequence[Expression]) -> None:
+        for expression in expressions:
+            check_terminals(expression, self.kind)
 
     def _check_tangents(self, tangents: Tensor, outputs: Tensor) -> None:
         expected = (self.count, *outputs.shape[-2:])

@@ -14,8 +14,32 @@ import torch
 from torch import Tensor
 
 from evomal.compiled import exp_nonpositive, inner, kernel, log_positive, tanh
-from evomal.expression.operators import EPSILON, OPERATORS, PREDICTION, TARGET
-from evomal.forest.programs import CODE, CODES, FIRST, SECOND, Link, Programs, operator_codes
+from evomal.expression.operators import EPSILON, LARGEST_EXPONENT, OPERATORS
+from evomal.forest.numba_terminals import (
+    F_ROW,
+    LOOPS,
+    MINUS_ONE_ROW,
+    ONE_ROW,
+    PREDICTED,
+    PROGRESS_ROW,
+    ROWS_BEFORE,
+    SEED_ROW,
+    SEED_ROW_OF_TERMINAL,
+    SLOPES,
+    SOFTMAX,
+    Y_ROW,
+    ZERO_ROW,
+    copy,
+    copy_extras,
+    extra_layers,
+    extra_terminals,
+    log1p,
+    seeds_along,
+    through_extras,
+    unit_seeds,
+)
+from evomal.forest.programs import CODE, FIRST, SECOND, Link, Programs, operator_codes
+from evomal.forest.terminals import prior_shift
 from evomal.threads import kernel_threads
 
 _STRIP = 640  # elements: some tens of rows of them fit the first or second cache
@@ -24,23 +48,16 @@ _LANES = 16  # a block's samples are filled up to a multiple, which leaves vecto
 _GROUPS = 16  # sums of the mixed gradient kept apart, so that their order is the same for any number of threads
 _WORK_PER_THREAD = 1 << 18  # nodes times elements: two tenths of a millisecond, twice what handing it over costs
 
-_ADD, _SUB, _MUL, _AQ, _MIN, _MAX, _SIGN, _SQUARE, _ABS, _LOG, _SQRT, _ = operator_codes(
-    "numba", "add", "sub", "mul", "aq", "min", "max", "sign", "square", "abs", "log", "sqrt", "tanh"
+_ADD, _SUB, _MUL, _AQ, _MIN, _MAX, _POW, _SIGN, _SQUARE, _ABS, _LOG, _SQRT, _TANH, _ = operator_codes(
+    "numba", "add", "sub", "mul", "aq", "min", "max", "pow", "sign", "square", "abs", "log", "sqrt", "tanh", "exp"
 )
-_TARGET, _PREDICTION, _ONE = (CODES[token] for token in (TARGET, PREDICTION, "1"))
 _TERMINALS_FROM = len(OPERATORS)
-
-# Rows that every strip begins with. A leaf has no row of its own; all slopes of what does not depend on f are one row.
-_F_ROW, _Y_ROW, _ONE_ROW, _MINUS_ONE_ROW, _ROWS_BEFORE = range(5)
-_SEED_ROW, _ZERO_ROW = range(2)
 
 # Columns of a step: the operator, its node, its arguments' nodes, the rows of their values, the rows of their slopes.
 _OPERATOR, _NODE, _A, _B, _OUT, _A_ROW, _B_ROW, _A_SLOPE, _B_SLOPE, _STEP_WIDTH = range(10)
 
 _NO_DESCENT = -1  # steps: one pass for the gradients, without a step of Adam
-_SOFTMAX, _SIGMOID = int(Link.SOFTMAX), int(Link.SIGMOID)
-# No "contract": fused, w·a − w·a would leave a remainder, and its sign or logarithm would be another than torch's.
-_LOOPS: dict[str, Any] = {"fastmath": {"nsz"}, "error_model": "numpy"}
+_SIGMOID = int(Link.SIGMOID)
 _SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_model": "numpy"}
 
 
@@ -58,28 +75,28 @@ def _plan(nodes: Any, size: int, keep: Any, steps: Any, place: Any, slope: Any, 
             if argument > 0:
                 depth[argument] = depth[i] + 1
                 deepest = max(deepest, depth[i] + 1)
-                place[argument] = _ROWS_BEFORE + 2 * depth[argument] + column - FIRST
-    place[0] = _ROWS_BEFORE
-    kept = _ROWS_BEFORE + 2 * (deepest + 1)
+                place[argument] = ROWS_BEFORE + 2 * depth[argument] + column - FIRST
+    place[0] = ROWS_BEFORE
+    kept = ROWS_BEFORE + 2 * (deepest + 1)
     for i in range(size - 1, -1, -1):
         code, first, second = nodes[i, CODE], nodes[i, FIRST], nodes[i, SECOND]
         if code >= _TERMINALS_FROM:
-            place[i] = _terminal_row(code)
-            slope[i] = _SEED_ROW if code == _PREDICTION else _ZERO_ROW
+            place[i] = code - _TERMINALS_FROM
+            slope[i] = SEED_ROW_OF_TERMINAL[code - _TERMINALS_FROM]
             continue
         if keep:
-            place[i] = _ROWS_BEFORE + i
-        moving = slope[first] != _ZERO_ROW or (second > 0 and slope[second] != _ZERO_ROW)
-        slope[i] = place[i] if moving else _ZERO_ROW
+            place[i] = ROWS_BEFORE + i
+        moving = slope[first] != ZERO_ROW or (second > 0 and slope[second] != ZERO_ROW)
+        slope[i] = place[i] if moving else ZERO_ROW
         if moving and not keep:
             for argument in (first, second):
-                if argument > 0 and slope[argument] == _ZERO_ROW and place[argument] >= _ROWS_BEFORE:
+                if argument > 0 and slope[argument] == ZERO_ROW and place[argument] >= ROWS_BEFORE:
                     place[argument] = kept
                     kept += 1
     count = settled = 0
     for moving in (False, True):
         for i in range(size - 1, -1, -1):
-            if nodes[i, CODE] < _TERMINALS_FROM and (slope[i] != _ZERO_ROW) == moving:
+            if nodes[i, CODE] < _TERMINALS_FROM and (slope[i] != ZERO_ROW) == moving:
                 first, second = nodes[i, FIRST], nodes[i, SECOND]
                 steps[count, _OPERATOR], steps[count, _NODE] = nodes[i, CODE], i
                 steps[count, _A], steps[count, _B], steps[count, _OUT] = first, second, place[i]
@@ -91,32 +108,41 @@ def _plan(nodes: Any, size: int, keep: Any, steps: Any, place: Any, slope: Any, 
     return settled, count
 
 
-@inner()
-def _terminal_row(code: int) -> int:
-    if code == _PREDICTION:
-        return _F_ROW
-    if code == _TARGET:
-        return _Y_ROW
-    return _ONE_ROW if code == _ONE else _MINUS_ONE_ROW
-
-
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _sign(x: Any, one: Any) -> Any:
     zero = one - one
     return (one if x > zero else zero) - (one if x < zero else zero)
 
 
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _share_of_smaller(a: Any, b: Any, one: Any) -> Any:
     """a's share of the gradient of min(a, b); torch gives both arguments all of it where one is NaN."""
     half = one / (one + one)
     return half if a == b else (one - one if a > b else one)
 
 
-@inner(**_LOOPS)
-def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
+@inner(**LOOPS)
+def _exponential(x: Any, one: Any) -> Any:
+    """exp(x) for x up to the largest exponent."""
+    e = exp_nonpositive(-abs(x))
+    return one / e if x > one - one else e
+
+
+@inner(**LOOPS)
+def _power(x: Any, y: Any, one: Any, epsilon: Any, largest: Any) -> Any:
+    """The value of pow, log|x| protected, and the two factors of its derivatives: by the exponent, and of log|x|."""
+    size = abs(x)
+    logarithm = log_positive(epsilon if size < epsilon else size)
+    exponent = y * logarithm
+    value = _exponential(largest if exponent > largest else exponent, one)
+    growth = one - one if exponent > largest else value
+    return value, logarithm, growth, one - one if size < epsilon else _sign(x, one) / size
+
+
+@inner(**LOOPS)
+def _evaluate(steps: Any, weights: Any, values: Any, n: int, prior: Any) -> None:
     """The values of what does not depend on f."""
-    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    one, epsilon, largest = values.dtype.type(1), values.dtype.type(EPSILON), values.dtype.type(LARGEST_EXPONENT)
     for step in range(len(steps)):
         operator, out, a, b = steps[step, _OPERATOR], steps[step, _OUT], steps[step, _A_ROW], steps[step, _B_ROW]
         wa, wb = weights[steps[step, _A]], weights[steps[step, _B]]
@@ -157,15 +183,24 @@ def _evaluate(steps: Any, weights: Any, values: Any, n: int) -> None:
         elif operator == _SQRT:
             for s in range(n):
                 values[out, s] = np.sqrt(abs(wa * values[a, s]) + epsilon)
-        else:  # tanh
+        elif operator == _TANH:
             for s in range(n):
                 values[out, s] = tanh(wa * values[a, s])
+        elif prior is None:
+            pass
+        elif operator == _POW:
+            for s in range(n):
+                values[out, s] = _power(wa * values[a, s], wb * values[b, s], one, epsilon, largest)[0]
+        else:  # exp
+            for s in range(n):
+                x = wa * values[a, s]
+                values[out, s] = _exponential(largest if x > largest else x, one)
 
 
-@inner(**_LOOPS)
-def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -> None:
+@inner(**LOOPS)
+def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int, prior: Any) -> None:
     """Values, and slopes along the seed: dual numbers."""
-    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    one, epsilon, largest = values.dtype.type(1), values.dtype.type(EPSILON), values.dtype.type(LARGEST_EXPONENT)
     zero, two = one - one, one + one
     for step in range(len(steps)):
         operator, out, a, b = steps[step, _OPERATOR], steps[step, _OUT], steps[step, _A_ROW], steps[step, _B_ROW]
@@ -231,21 +266,37 @@ def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int) -
                 root = np.sqrt(abs(x) + epsilon)
                 values[out, s] = root
                 slopes[out, s] = _sign(x, one) / (two * root) * (wa * slopes[da, s])
-        else:  # tanh
+        elif operator == _TANH:
             for s in range(n):
                 t = tanh(wa * values[a, s])
                 values[out, s] = t
                 slopes[out, s] = (one - t * t) * (wa * slopes[da, s])
+        elif prior is None:
+            pass
+        elif operator == _POW:
+            for s in range(n):
+                y = wb * values[b, s]
+                v, logarithm, growth, rate = _power(wa * values[a, s], y, one, epsilon, largest)
+                values[out, s] = v
+                slopes[out, s] = growth * (y * rate * (wa * slopes[da, s]) + logarithm * (wb * slopes[db, s]))
+        else:  # exp
+            for s in range(n):
+                x = wa * values[a, s]
+                v = _exponential(largest if x > largest else x, one)
+                values[out, s] = v
+                slopes[out, s] = (zero if x > largest else v) * (wa * slopes[da, s])
 
 
-@inner(**_LOOPS)
-def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope_pulls: Any, sums: Any, n: int) -> None:
+@inner(**LOOPS)
+def _sweep(
+    steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope_pulls: Any, sums: Any, n: int, prior: Any
+) -> None:  # fmt: skip
     """From the root's down: the pull on every node's value and slope, and with them each edge's gradient.
 
     For g(a, b) with slopes ȧ, ḃ the slope is g_a ȧ + g_b ḃ, so a pull v on the value and t on the slope give
     a: v g_a + t (g_aa ȧ + g_ab ḃ), ȧ: t g_a, and likewise b and ḃ.
     """
-    one, epsilon = values.dtype.type(1), values.dtype.type(EPSILON)
+    one, epsilon, largest = values.dtype.type(1), values.dtype.type(EPSILON), values.dtype.type(LARGEST_EXPONENT)
     zero, two = one - one, one + one
     for step in range(len(steps) - 1, -1, -1):
         operator, i, j, k = steps[step, _OPERATOR], steps[step, _NODE], steps[step, _A], steps[step, _B]
@@ -312,12 +363,33 @@ def _sweep(steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope
                 x, dx, root = wa * values[a, s], wa * slopes[da, s], values[out, s]
                 g_a = _sign(x, one) / (two * root)
                 pulls[j, s], slope_pulls[j, s] = v * g_a - t * (g_a * g_a / root * dx), t * g_a
-        else:  # tanh
+        elif operator == _TANH:
             for s in range(n):
                 v, t = w * pulls[i, s], w * slope_pulls[i, s]
                 g, dx = values[out, s], wa * slopes[da, s]
                 g_a = one - g * g
                 pulls[j, s], slope_pulls[j, s] = v * g_a - t * (two * g * g_a * dx), t * g_a
+        elif prior is None:
+            pass
+        elif operator == _POW:
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                y, dx, dy = wb * values[b, s], wa * slopes[da, s], wb * slopes[db, s]
+                _, logarithm, growth, rate = _power(wa * values[a, s], y, one, epsilon, largest)
+                # With e = y·log|x|, whose derivatives are e_a = y·rate, e_aa = −y·rate², e_ab = rate, e_b = log|x|.
+                e_a = y * rate
+                along = e_a * dx + logarithm * dy
+                g_a, g_b = growth * e_a, growth * logarithm
+                g_a_slope = growth * (e_a * along + rate * (dy - e_a * dx))
+                g_b_slope = growth * (logarithm * along + rate * dx)
+                pulls[j, s], slope_pulls[j, s] = v * g_a + t * g_a_slope, t * g_a
+                pulls[k, s], slope_pulls[k, s] = v * g_b + t * g_b_slope, t * g_b
+        else:  # exp
+            for s in range(n):
+                v, t = w * pulls[i, s], w * slope_pulls[i, s]
+                x, dx = wa * values[a, s], wa * slopes[da, s]
+                g_a = zero if x > largest else values[out, s]
+                pulls[j, s], slope_pulls[j, s] = g_a * (v + t * dx), t * g_a
         sums[j] += _edge_gradient(pulls, slope_pulls, j, values, a, slopes, da, n)
         if k > 0:
             sums[k] += _edge_gradient(pulls, slope_pulls, k, values, b, slopes, db, n)
@@ -328,7 +400,7 @@ def _edge_gradient(
     pulls: Any, slope_pulls: Any, node: int, values: Any, row: int, slopes: Any, slope_row: int, n: int
 ) -> Any:
     total = values.dtype.type(0)
-    if slope_row == _ZERO_ROW:
+    if slope_row == ZERO_ROW:
         for s in range(n):
             total += pulls[node, s] * values[row, s]
     else:
@@ -350,20 +422,12 @@ def _read(matrix: Any, start: int, live: int, block: Any) -> None:
             block[k, r] = block[k, live - 1]
 
 
-@inner()
-def _copy(block: Any, begin: int, row: Any, n: int) -> None:
-    """The block's elements from `begin` on; a loop, as numba takes seconds to compile a slice's assignment."""
-    elements = block.reshape(block.size)
-    for s in range(n):
-        row[s] = elements[begin + s]
-
-
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) -> None:
     """f of a block of outputs."""
     real = outputs.dtype.type
     one = real(1)
-    if link == _SOFTMAX:
+    if link == SOFTMAX:
         # A NaN may get lost in the largest output; it reaches the total through its exponential.
         tops[:] = -np.inf
         for k in range(len(outputs)):
@@ -389,11 +453,11 @@ def _predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) 
                 predictions[k, r] = outputs[k, r]
 
 
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _through_link(link: int, predictions: Any, directions: Any, totals: Any) -> None:
     """Multiply by ∂f/∂outputs in place; it is symmetric, so this takes tangents forward and gradients back."""
     real = predictions.dtype.type
-    if link == _SOFTMAX:
+    if link == SOFTMAX:
         totals[:] = 0
         for k in range(len(predictions)):
             for r in range(len(totals)):
@@ -408,7 +472,7 @@ def _through_link(link: int, predictions: Any, directions: Any, totals: Any) -> 
                 directions[k, r] *= predictions[k, r] * (one - predictions[k, r])
 
 
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: Any) -> None:
     """The root's value and slope behind the activation."""
     if softplus:
@@ -417,18 +481,15 @@ def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: 
         for s in range(len(losses)):
             x = values[s]
             e = exp_nonpositive(-abs(x))
-            above = one + e
-            # log(1 + e) by way of what 1 + e was rounded to, which keeps the digits of a small e.
-            tail = e if above == one else log_positive(above) * (e / (above - one))
-            losses[s] = (zero if x < zero else x) + tail
-            gradients[s] = (e if x < zero else one) / above * slopes[s]
+            losses[s] = (zero if x < zero else x) + log1p(e, one)
+            gradients[s] = (e if x < zero else one) / (one + e) * slopes[s]
     else:
         for s in range(len(losses)):
             losses[s] = values[s]
             gradients[s] = slopes[s]
 
 
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, live: int, pulls: Any, t: Any) -> None:
     """The pulls on the root's value and slope, for the sum of the slopes behind the activation of the live samples."""
     one = values.dtype.type(1)
@@ -450,8 +511,8 @@ def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, liv
 def _strips(rows: int, columns: int, width: int, dtype: Any) -> Any:
     """Rows for values and for slopes, the first ones filled, and room for a plan."""
     values, slopes = np.empty((rows, columns), dtype), np.empty((rows, columns), dtype)
-    values[_ONE_ROW], values[_MINUS_ONE_ROW] = 1, -1
-    slopes[_SEED_ROW], slopes[_ZERO_ROW] = 1, 0
+    values[ONE_ROW], values[MINUS_ONE_ROW] = 1, -1
+    slopes[SEED_ROW], slopes[ZERO_ROW] = 1, 0
     steps, room = np.empty((width, _STEP_WIDTH), np.int32), np.zeros((3, width), np.int32)
     return values, slopes, steps, room
 
@@ -472,7 +533,7 @@ def _first_and_last(sizes: Any, units: int, share: int, shares: int) -> tuple[in
     return max(first, 0), last
 
 
-@inner(**_LOOPS)
+@inner(**LOOPS)
 def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, lr: float, step: int) -> None:
     """One step of Adam, its operations in torch's order."""
     real = outputs.dtype.type
@@ -487,10 +548,11 @@ def _adam(outputs: Any, gradients: Any, first: Any, second: Any, scale: float, l
             outputs[k, r] -= step_size * first[k, r] / (np.sqrt(second[k, r]) / root_correction + epsilon)
 
 
-@kernel(**_LOOPS)
+@kernel(**LOOPS)
 def _gradients(
-    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, link: int, softplus: bool,
-    samples: int, steps_down: int, lr: float, scale: float, losses: Any, results: Any, share: int, shares: int,
+    nodes: Any, sizes: Any, uses: Any, prior: Any, shifts: Any, progress: float, weights: Any, outputs: Any,
+    targets: Any, link: int, softplus: bool, samples: int, steps_down: int, lr: float, scale: float, losses: Any,
+    results: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
     """Fill in one thread's share of losses [P, B] and results [P, B, K], in blocks of `samples` samples.
 
@@ -499,7 +561,7 @@ def _gradients(
     """
     width, (_, batch, classes) = nodes.shape[1], targets.shape
     elements, blocks = classes * samples, -(-batch // samples)
-    values, slopes, steps, room = _strips(_ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
+    values, slopes, steps, room = _strips(ROWS_BEFORE + 2 * width + 2, min(_STRIP, elements), width, weights.dtype)
     block = np.empty((7, classes, samples), weights.dtype)
     logits, f, y, costs, directions, momentum, spread = (
         block[0], block[1], block[2], block[3], block[4], block[5], block[6],
@@ -507,6 +569,9 @@ def _gradients(
     tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
     settled = count = 0
     planned = -1
+    if prior is not None:
+        layers, rivals = extra_layers(classes, samples, prior, weights.dtype)
+        values[PROGRESS_ROW] = progress
     first, last = _first_and_last(sizes, blocks, share, shares)
     for unit in range(first, last):
         p, start = unit // blocks, unit % blocks * samples
@@ -515,6 +580,8 @@ def _gradients(
             # Not a literal, for which numba would compile the plan once more.
             settled, count = _plan(nodes[p], sizes[p], np.bool_(False), steps, room[0], room[1], room[2])
             planned = p
+            if prior is not None:
+                slopes[SEED_ROW] = 1  # the tree before may have had others
         _read(outputs[min(p, len(outputs) - 1)], start, live, logits)
         _read(targets[p * len(targets) // len(sizes)], start, live, y)
         if steps_down > 0:
@@ -522,45 +589,68 @@ def _gradients(
             spread[:] = 0
         for step in range(1, abs(steps_down) + 1):
             _predict(link, logits, f, tops, totals)
-            for begin in range(0, elements, _STRIP):
-                n = min(_STRIP, elements - begin)
-                _copy(f, begin, values[_F_ROW], n)
-                if step == 1 or elements > _STRIP:
-                    _copy(y, begin, values[_Y_ROW], n)
-                    _evaluate(steps[:settled], weights[p], values, n)
-                _differentiate(steps[settled:count], weights[p], values, slopes, n)
-                _activate(
-                    softplus, values[room[0, 0]], slopes[room[1, 0]],
-                    costs.reshape(-1)[begin : begin + n], directions.reshape(-1)[begin : begin + n],
-                )  # fmt: skip
-            _through_link(link, f, directions, totals)
+            passes, found = 1, directions
+            if prior is not None:
+                predicted = uses[p] & PREDICTED
+                if predicted:
+                    extra_terminals(link, predicted, logits, shifts, layers, rivals, tops, totals)
+                    directions[:] = 0
+                    passes, found = 3 if link == SOFTMAX else 1, layers[SLOPES]
+            for number in range(passes):
+                if prior is not None:  # noqa: SIM102 (numba drops a branch on this condition alone)
+                    if predicted:
+                        if link == SOFTMAX and not predicted & (1 << number):
+                            continue
+                        unit_seeds(link, 1 << number, f, layers)
+                for begin in range(0, elements, _STRIP):
+                    n = min(_STRIP, elements - begin)
+                    copy(f, begin, values[F_ROW], n)
+                    if prior is not None:
+                        copy_extras(uses[p], layers, begin, values, slopes, n)
+                    if step == 1 or elements > _STRIP:
+                        copy(y, begin, values[Y_ROW], n)
+                        _evaluate(steps[:settled], weights[p], values, n, prior)
+                    _differentiate(steps[settled:count], weights[p], values, slopes, n, prior)
+                    _activate(
+                        softplus, values[room[0, 0]], slopes[room[1, 0]],
+                        costs.reshape(-1)[begin : begin + n], found.reshape(-1)[begin : begin + n],
+                    )  # fmt: skip
+                if prior is None:
+                    _through_link(link, f, directions, totals)
+                elif predicted:
+                    through_extras(link, 1 << number, f, layers, rivals, found, directions, totals)
+                else:
+                    _through_link(link, f, directions, totals)
             if steps_down > 0:
                 _adam(logits, directions, momentum, spread, scale, lr, step)
         totals[:] = 0
         for k in range(classes):
             for r in range(samples):
                 totals[r] += costs[k, r]
-        found = directions if steps_down == _NO_DESCENT else logits
+        result = directions if steps_down == _NO_DESCENT else logits
         for r in range(live):
             losses[p, start + r] = totals[r]
             for k in range(classes):
-                results[p, start + r, k] = found[k, r]
+                results[p, start + r, k] = result[k, r]
 
 
-@kernel(**_LOOPS)
+@kernel(**LOOPS)
 def _mixed(
-    nodes: Any, sizes: Any, weights: Any, outputs: Any, targets: Any, tangents: Any, link: int, softplus: bool,
-    samples: int, sums: Any, share: int, shares: int,
+    nodes: Any, sizes: Any, uses: Any, prior: Any, shifts: Any, progress: float, weights: Any, outputs: Any,
+    targets: Any, tangents: Any, link: int, softplus: bool, samples: int, sums: Any, share: int, shares: int,
 ) -> None:  # fmt: skip
     """Add up one thread's share of the edges' gradients, sums [P, groups of blocks, N]."""
     width, (_, batch, classes), groups = nodes.shape[1], targets.shape, sums.shape[1]
     elements, blocks = classes * samples, -(-batch // samples)
     columns = min(_SWEPT_STRIP, elements)
-    values, slopes, steps, room = _strips(_ROWS_BEFORE + width, columns, width, weights.dtype)
+    values, slopes, steps, room = _strips(ROWS_BEFORE + width, columns, width, weights.dtype)
     pulls, slope_pulls = np.empty((width, columns), weights.dtype), np.empty((width, columns), weights.dtype)
     block = np.empty((4, classes, samples), weights.dtype)
     logits, f, y, directions = block[0], block[1], block[2], block[3]
     tops, totals = np.empty(samples, weights.dtype), np.empty(samples)
+    if prior is not None:
+        layers, rivals = extra_layers(classes, samples, prior, weights.dtype)
+        values[PROGRESS_ROW] = progress
     first, last = _first_and_last(sizes, groups, share, shares)
     for unit in range(first, last):
         p, group = unit // groups, unit % groups
@@ -572,18 +662,26 @@ def _mixed(
             _read(targets[p * len(targets) // len(sizes)], start, live, y)
             _read(tangents[p], start, live, directions)
             _predict(link, logits, f, tops, totals)
-            _through_link(link, f, directions, totals)
+            if prior is None:
+                _through_link(link, f, directions, totals)
+            elif uses[p] & PREDICTED:
+                extra_terminals(link, uses[p], logits, shifts, layers, rivals, tops, totals)
+                seeds_along(link, uses[p], f, directions, layers, rivals, totals)
+            else:
+                _through_link(link, f, directions, totals)
             for begin in range(0, elements, _SWEPT_STRIP):
                 n = min(_SWEPT_STRIP, elements - begin)
-                _copy(f, begin, values[_F_ROW], n)
-                _copy(y, begin, values[_Y_ROW], n)
-                _copy(directions, begin, slopes[_SEED_ROW], n)
-                _evaluate(steps[:settled], weights[p], values, n)
-                _differentiate(steps[settled:count], weights[p], values, slopes, n)
+                copy(f, begin, values[F_ROW], n)
+                copy(y, begin, values[Y_ROW], n)
+                copy(directions, begin, slopes[SEED_ROW], n)
+                if prior is not None:
+                    copy_extras(uses[p], layers, begin, values, slopes, n)
+                _evaluate(steps[:settled], weights[p], values, n, prior)
+                _differentiate(steps[settled:count], weights[p], values, slopes, n, prior)
                 _seed(
                     softplus, values[room[0, 0]], slopes[room[1, 0]], begin, samples, live, pulls[0, :n], slope_pulls[0]
                 )
-                _sweep(steps[:count], weights[p], values, slopes, pulls, slope_pulls, sums[p, group], n)
+                _sweep(steps[:count], weights[p], values, slopes, pulls, slope_pulls, sums[p, group], n, prior)
 
 
 def gradients(
@@ -598,7 +696,7 @@ def mixed(
     softplus: bool,
 ) -> Tensor:  # fmt: skip
     """[P, N]: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
-    arrays = _arrays(programs, weights, outputs, targets)
+    arrays = _arrays(programs, weights, outputs, targets, link)
     samples = _samples_per_block(*targets.shape[-2:])
     groups = max(1, min(_GROUPS, -(-targets.shape[-2] // samples)))
     sums = np.zeros((programs.count, groups, programs.width))
@@ -622,18 +720,26 @@ def _by_gradients(
     """Losses, and what `_gradients` says of the results."""
     losses = weights.new_empty(programs.count, targets.shape[-2])
     results = weights.new_empty(programs.count, *targets.shape[-2:])
-    arrays = _arrays(programs, weights, outputs, targets)
+    arrays = _arrays(programs, weights, outputs, targets, link)
     numbers = (_samples_per_block(*targets.shape[-2:]), steps, float(lr), float(scale))
     arguments = (*arrays, int(link), softplus, *numbers, losses.numpy(), results.numpy())
     _in_shares(_gradients, arguments, arrays, abs(steps))
     return losses, results
 
 
-def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor) -> tuple[Any, ...]:
-    """What every kernel begins with; shared outputs, and targets of all trees, are a single layer."""
+def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link) -> tuple[Any, ...]:
+    """What every kernel begins with; shared outputs, and targets of all trees, are a single layer.
+
+    Without a prior, numba compiles the kernels for the paper's tokens only, which leaves their speed as it was.
+    """
     layers = (tensor if tensor.dim() == 3 else tensor.unsqueeze(0) for tensor in (outputs, targets))
-    tensors = (programs.nodes, programs.sizes, weights, *layers)
-    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+    tensors = (programs.nodes, programs.sizes, programs.uses, weights, *layers)
+    nodes, sizes, uses, *others = (tensor.detach().contiguous().numpy() for tensor in tensors)
+    prior = shifts = None
+    if programs.extended:
+        shares = programs.priors
+        prior, shifts = (found.to(weights.dtype).numpy() for found in (shares, prior_shift(shares, link)))
+    return (nodes, sizes, uses, prior, shifts, float(programs.progress), *others)
 
 
 def _samples_per_block(batch: int, classes: int) -> int:
@@ -645,7 +751,7 @@ def _samples_per_block(batch: int, classes: int) -> int:
 
 def _in_shares(function: Any, arguments: Sequence[Any], arrays: Sequence[Any], passes: int) -> None:
     """Run the kernel, shared among the threads torch may use where that pays."""
-    _, sizes, _, _, targets = arrays
+    sizes, targets = arrays[1], arrays[-1]
     if targets.size == 0:
         return
     work = int(sizes.sum()) * targets[0].size * passes

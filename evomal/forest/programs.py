@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 import numpy as np
 import torch
@@ -11,7 +11,18 @@ from torch import Tensor
 
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.expression.operators import OPERATORS, TOKENS, arity
+from evomal.expression.operators import (
+    BALANCED,
+    LOG_PROBABILITY,
+    MARGIN,
+    OPERATORS,
+    PAPER,
+    PREDICTION,
+    PRIOR,
+    PROGRESS,
+    TOKENS,
+    arity,
+)
 from evomal.expression.prefix import end_of_subtree
 
 KINDS = ("classification", "regression", "multilabel")
@@ -90,6 +101,36 @@ def operator_codes(backend: str, *tokens: str) -> tuple[int, ...]:
     return tuple(CODES[token] for token in tokens)
 
 
+class Use(IntFlag):
+    """What a tree uses besides f, y and constants.
+
+    A tree that uses only f of the model's outputs has none of the first three flags. The gradients of the others are
+    the sum of one pass for each of their flags.
+    """
+
+    OWN = 1
+    """f or logp, which depend on the probability of the output itself, in a tree that has other predictions than f."""
+    BALANCED = 2
+    MARGIN = 4
+    CONSTANT = 8
+    """prior or t."""
+
+    @classmethod
+    def of(cls, expression: Expression) -> "Use":
+        """The flags of an expression."""
+        extras = expression.extras
+        if not extras:
+            return cls(0)
+        found = cls.CONSTANT if {PRIOR, PROGRESS} & set(extras) else cls(0)
+        found |= cls.BALANCED if BALANCED in extras else cls(0)
+        found |= cls.MARGIN if MARGIN in extras else cls(0)
+        if LOG_PROBABILITY in extras or (found & ~cls.CONSTANT and PREDICTION in expression.tokens):
+            found |= cls.OWN
+        return found
+
+
+PREDICTED = Use.OWN | Use.BALANCED | Use.MARGIN
+
 CODE, FIRST, SECOND = range(3)
 """Columns of a node: its token's code and the positions of its arguments (0 where there is none)."""
 
@@ -112,12 +153,29 @@ class Programs:
     """`[P, N, 3]` int32: code, first and second argument."""
     sizes: Tensor
     """`[P]` int32: nodes of each tree."""
+    uses: Tensor
+    """`[P]` int32: the `Use` of each tree."""
+    extended: bool
+    """Whether there may be other tokens than the paper's: the kernels of a GPU leave out what is not needed."""
+    priors: Tensor
+    """`[K]`: the share of each output's class in the training rows."""
+    progress: Tensor
+    """`[1]`: the share of the training that is done."""
 
     @classmethod
     def of(
-        cls, expressions: Sequence[Expression], *, width: int | None = None, device: torch.device | str = "cpu"
+        cls,
+        expressions: Sequence[Expression],
+        *,
+        width: int | None = None,
+        device: torch.device | str = "cpu",
+        extended: bool | None = None,
+        priors: Tensor | None = None,
     ) -> "Programs":
-        """Pack the expressions; the width is a power of two, so that few widths ever occur."""
+        """Pack the expressions; the width is a power of two, so that few widths ever occur.
+
+        `extended`: whether other tokens than the paper's may be copied into the same memory; None if these have some.
+        """
         if not expressions:
             raise InputError("a forest must have at least one expression but got none")
         largest = max(expression.size for expression in expressions)
@@ -131,7 +189,13 @@ class Programs:
                 second = end_of_subtree(expression.tokens, first) if arity(token) > 1 else 0
                 row[position] = CODES[token], first, second
         sizes = np.array([expression.size for expression in expressions], dtype=np.int32)
-        return cls(torch.from_numpy(nodes).to(device), torch.from_numpy(sizes).to(device))
+        uses = np.array([Use.of(expression) for expression in expressions], dtype=np.int32)
+        packed, lengths, flags = (torch.from_numpy(array).to(device) for array in (nodes, sizes, uses))
+        if extended is None:
+            extended = any(map(is_extended, expressions))
+        dtype = torch.float64 if torch.device(device).type == "cpu" else torch.float32  # of all devices
+        shares, progress = torch.ones(1) if priors is None else priors, torch.zeros(1)
+        return cls(packed, lengths, flags, extended, shares.to(device, dtype), progress.to(device, dtype))
 
     @property
     def count(self) -> int:
@@ -158,6 +222,14 @@ class Programs:
         for place, tree in enumerate(weights):
             packed[place, 1 : len(tree) + 1] = torch.as_tensor(tree, dtype=dtype)
         return packed.to(self.device)
+
+
+def is_extended(expression: Expression) -> bool:
+    """Whether the expression has tokens that the paper's set does not have."""
+    return not set(expression.tokens) <= _PAPER_TOKENS
+
+
+_PAPER_TOKENS = frozenset(PAPER.tokens)
 
 
 def fitting_width(size: int) -> int:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evomal.expression.operators import CONSTANTS, OPERATORS, TARGET, TOKENS, arity
+from evomal.expression.operators import CONSTANTS, EXTRA_TERMINALS, OPERATORS, PREDICTION, TARGET, TOKENS, arity
 from evomal.forest.programs import Link, Programs
 from evomal.forest.programs import softplus as softplus_of
+from evomal.forest.terminals import Values, terminal_values
 
 
 def gradients(
@@ -68,11 +69,16 @@ def _losses(
         zip(programs.nodes.tolist(), programs.sizes.tolist(), weights, outputs, strict=True)
     ):
         target = groups[place * len(groups) // programs.count]
-        value = _root(nodes[:size], factors.unbind(), link.predictions(own), target)
+        tokens = {TOKENS[code] for code, *_ in nodes[:size]}
+        values = terminal_values(
+            own, link, [token for token in EXTRA_TERMINALS if token in tokens],
+            priors=programs.priors, progress=programs.progress,
+        )  # fmt: skip
+        value = _root(nodes[:size], factors.unbind(), values, target)
         yield (softplus_of(value) if softplus else value).sum(1)
 
 
-def _root(nodes: list[list[int]], weights: tuple[Tensor, ...], prediction: Tensor, target: Tensor) -> Tensor:
+def _root(nodes: list[list[int]], weights: tuple[Tensor, ...], terminals: Values, target: Tensor) -> Tensor:
     """The root's value; every other node's is multiplied by its weight."""
     values: dict[int, Tensor] = {}
     for position in range(len(nodes) - 1, -1, -1):
@@ -82,9 +88,9 @@ def _root(nodes: list[list[int]], weights: tuple[Tensor, ...], prediction: Tenso
             given = (values.pop(argument) for argument in arguments[: arity(token)])
             value: Tensor = OPERATORS[token].value(torch, *given)
         elif token in CONSTANTS:
-            value = torch.full_like(prediction, CONSTANTS[token])
+            value = torch.full_like(terminals[PREDICTION], CONSTANTS[token])
         else:
-            value = target if token == TARGET else prediction
+            value = target if token == TARGET else terminals[token]
         values[position] = value * weights[position] if position else value
     return values[0]
 

@@ -54,27 +54,33 @@ def sample_losses(
     kind: str,
     activation: str,
     composed: Callable[[Tensor], Tensor],
+    priors: tuple[float, ...] | None = None,
+    progress: float = 0.0,
 ) -> Tensor:
     """Returns (samples,) losses of (samples, outputs); `composed` computes them by torch operations from the outputs.
 
     The target is that of `Forest`: class indices (samples,), or values of the shape of the outputs.
     """
-    forest = _forest(expression, kind, output.shape[1], activation, output.device)
+    forest = _forest(expression, kind, output.shape[1], activation, output.device, priors)
     packed = forest.programs.packed([[] if weights is None else weights.tolist()])
     keep = torch.is_grad_enabled() and output.requires_grad
-    return cast(Tensor, _SampleLosses.apply(output, target, (forest, packed, composed, keep)))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _SampleLosses.apply(output, target, (forest, packed, composed, keep, progress)))  # type: ignore[no-untyped-call]
 
 
 @functools.lru_cache(maxsize=32)
-def _forest(expression: Expression, kind: str, outputs: int, activation: str, device: torch.device) -> Forest:
-    return Forest([expression], kind=kind, outputs=outputs, activation=activation, device=device)
+def _forest(
+    expression: Expression, kind: str, outputs: int, activation: str, device: torch.device,
+    priors: tuple[float, ...] | None,
+) -> Forest:  # fmt: skip
+    return Forest([expression], kind=kind, outputs=outputs, activation=activation, device=device, priors=priors)
 
 
 class _SampleLosses(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, output: Tensor, target: Tensor, settings: tuple[Any, ...]) -> Tensor:
-        ctx.forest, ctx.packed, ctx.composed, keep = settings
+        ctx.forest, ctx.packed, ctx.composed, keep, ctx.progress = settings
         ctx.save_for_backward(output, target)
+        ctx.forest.set_progress(ctx.progress)
         losses, ctx.gradient = _computed(ctx.forest, ctx.packed, output, target, keep=keep)
         return losses
 
@@ -85,6 +91,7 @@ class _SampleLosses(torch.autograd.Function):
             return torch.autograd.grad(ctx.composed(output), output, gradients, create_graph=True)[0], None, None
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:  # a second backward pass: the first one wrote over it
+            ctx.forest.set_progress(ctx.progress)
             _, gradient = _computed(ctx.forest, ctx.packed, output, target, keep=True)
         return gradient.mul_(gradients[0].unsqueeze(1)), None, None
 

@@ -1,18 +1,30 @@
 """An expression as a loss: the meta-loss network of EvoMAL (section 3.3, figure 2)."""
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import finite_vector, one_of
+from evomal.checks import finite_number, finite_vector, one_of
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.notation import PREDICTION_LATEX, to_code
-from evomal.expression.operators import CONSTANTS, TARGET
-from evomal.forest.programs import ACTIVATIONS
+from evomal.expression.operators import (
+    BALANCED,
+    CONSTANTS,
+    EXTRA_TERMINALS,
+    LOG_PROBABILITY,
+    MARGIN,
+    PREDICTION,
+    PRIOR,
+    PROGRESS,
+    TARGET,
+)
+from evomal.forest.programs import ACTIVATIONS, Link
+from evomal.forest.terminals import Values, check_terminals, checked_priors, terminal_values, uses_priors
 from evomal.losses.contract import Kind, Reduction, compute_dtype
 from evomal.losses.expression_kernels import has_kernel, sample_losses
 from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
@@ -37,6 +49,9 @@ class ExpressionLoss(ElementwiseLoss):
         weight: One factor per class (per label for multilabel).
         ignore_index: Target value of samples that do not contribute.
         reduction: `mean`, `sum` or `none`.
+        priors: For the terminals `prior` and `blogp`: the share of each class in the training rows (two for a single
+            logit), of each label for multilabel. None for those of the task that the loss is used on, and for equal
+            shares where there is no task.
 
     Raises:
         InputError: The expression is not a loss, the number of weights is wrong, or another argument breaks its rule.
@@ -52,6 +67,8 @@ class ExpressionLoss(ElementwiseLoss):
     option_names = ("activation",)
     has_formula = True
     prediction_latex = PREDICTION_LATEX
+    _shares: Tensor | None
+    _progress_buffer: Tensor | None
 
     def __init__(
         self,
@@ -62,21 +79,107 @@ class ExpressionLoss(ElementwiseLoss):
         weight: Tensor | Sequence[float] | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        priors: Tensor | Sequence[float] | None = None,
     ) -> None:
         super().__init__(kind=kind, weight=weight, ignore_index=ignore_index, reduction=reduction)
         one_of("activation", activation, ACTIVATIONS)
         if not isinstance(expression, (Expression, str)):
             raise InputError(f"expression must be an Expression or its text but got {type(expression).__name__}")
         self.expression = Expression.parse(expression) if isinstance(expression, str) else expression.require_loss()
+        check_terminals(self.expression, kind)
         self.activation = activation
+        self.priors = None if priors is None else checked_priors(priors, kind)
+        self._register_shares()
+        moves = PROGRESS in self.expression.tokens
+        # A tensor, as a captured graph would keep the number that it was captured with.
+        self.register_buffer("_progress_buffer", torch.zeros(1) if moves else None, persistent=False)
         if weights is not None:
             # Double precision on the CPU, as in a loss file: as factors of one element they follow the data's dtype.
             self.expression.checked_weights(weights)  # type: ignore[arg-type]
             weights = finite_vector("weights", weights)
         self.weights = weights
 
-    def value(self, prediction: Tensor, target: Tensor) -> Tensor:
+    @property
+    def progress(self) -> float:
+        """The terminal `t`: the share of the training that is done, from 0 to 1.
+
+        evomal's own trainings set it at every step. In a training loop of yours, set `loss.progress = step / steps`;
+        it is 0 until then. Copies by `in_units` and `on_task` share it. A loss without `t` has no progress: 0.
+        """
+        return 0.0 if self._progress_buffer is None else float(self._progress_buffer)
+
+    @progress.setter
+    def progress(self, progress: float) -> None:
+        progress = finite_number("progress", progress, at_least=0.0, at_most=1.0)
+        if self._progress_buffer is not None:
+            self._progress_buffer.fill_(progress)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the loss depends on the progress of the training."""
+        return self._progress_buffer is not None
+
+    def on_task(self, priors: Tensor | Sequence[float]) -> Self:
+        """Returns the same loss for a task whose classes have these priors.
+
+        Priors of its own are kept, unless the task has another number of classes.
+        """
+        is_own = self.priors is not None and len(self.priors) == len(priors)
+        if is_own or not uses_priors(self.expression):
+            return self
+        twin = copy.copy(self)
+        twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
+        twin.priors = checked_priors(priors, self.kind)
+        twin._register_shares()
+        return twin
+
+    @property
+    def classes(self) -> int | None:
+        return super().classes if self.priors is None or self.kind != "classification" else len(self.priors)
+
+    def _register_shares(self) -> None:
+        """Keep the priors, if they are used, as a tensor that moves with the module."""
+        used = self.priors if uses_priors(self.expression) else None
+        # In single precision like other buffers of a module: not every device supports double.
+        shares = None if used is None else torch.tensor(used, dtype=torch.float32)
+        self.register_buffer("_shares", shares, persistent=False)
+
+    def value(self, prediction: Tensor | Values, target: Tensor) -> Tensor:
         return ACTIVATIONS[self.activation](evaluate(self.expression, prediction, target, self.weights))
+
+    def predicted(self, outputs: Tensor, link: Link) -> Tensor | Values:
+        extras = self.expression.extras
+        if not extras:
+            return super().predicted(outputs, link)  # type: ignore[no-any-return]
+        progress = 0.0 if self._progress_buffer is None else self._progress_buffer
+        return terminal_values(outputs, link, extras, priors=self._priors_of(outputs, link), progress=progress)
+
+    def _priors_of(self, outputs: Tensor, link: Link) -> Tensor:
+        """The priors in a shape that broadcasts to the outputs; the rarest for outputs beyond the classes."""
+        shares = self._shares
+        if shares is None:
+            return outputs.new_full((1,), 1 / outputs.shape[-1] if link is Link.SOFTMAX else 0.5)
+        if self.kind == "multilabel":  # the labels are the second dimension
+            return shares.reshape([len(shares)] + [1] * max(0, outputs.dim() - 2))
+        if link is Link.SIGMOID:
+            return shares[1:]
+        if outputs.shape[-1] < len(shares):
+            raise InputError(
+                f"priors must have one entry for each of {outputs.shape[-1]} classes but got {len(shares)}"
+            )
+        return torch.cat((shares, shares.min().expand(outputs.shape[-1] - len(shares))))
+
+    def output_cost(self, probability: Tensor, y: int, classes: int) -> Tensor:
+        """Returns what single outputs cost whose probability is this, the other classes having equal ones."""
+        if not self.expression.extras:
+            return super().output_cost(probability, y, classes)
+        tiny = torch.finfo(probability.dtype).tiny
+        log_p = probability.clamp(min=tiny).log()
+        rest = ((1 - probability) / (classes - 1)).clamp(min=tiny).log()
+        values = {PREDICTION: probability, LOG_PROBABILITY: log_p, BALANCED: log_p, MARGIN: log_p - rest}
+        constants = {PRIOR: 1 / classes, PROGRESS: self.progress}
+        values |= {token: torch.full_like(probability, number) for token, number in constants.items()}
+        return self.value(values, torch.full_like(probability, y))
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         of_classes = super().of_classes
@@ -89,7 +192,9 @@ class ExpressionLoss(ElementwiseLoss):
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         of_bits = super().of_bits
         logits = logits.to(compute_dtype(logits))
-        if target.is_floating_point() or not has_kernel(logits, target, self.weights):
+        # A kernel takes every bit as a sample of its own, which has the priors of a single label.
+        has_labels = self.kind == "multilabel" and self._shares is not None
+        if target.is_floating_point() or has_labels or not has_kernel(logits, target, self.weights):
             return of_bits(logits, target)
         return self._elements_by_kernel(logits, target, "multilabel", of_bits)
 
@@ -100,9 +205,11 @@ class ExpressionLoss(ElementwiseLoss):
         return self._elements_by_kernel(output, target, "regression", of_values)
 
     def _by_kernel(self, output: Tensor, target: Tensor, kind: Kind, composed: Callable[[Tensor], Tensor]) -> Tensor:
+        priors = None if self._shares is None else self.priors
         return sample_losses(
-            self.expression, self.weights, output, target, kind=kind, activation=self.activation, composed=composed
-        )
+            self.expression, self.weights, output, target, kind=kind, activation=self.activation, composed=composed,
+            priors=priors if priors is None or kind == "classification" else priors[1:], progress=self.progress,
+        )  # fmt: skip
 
     def _elements_by_kernel(
         self, output: Tensor, target: Tensor, kind: Kind, composed: Callable[[Tensor, Tensor], Tensor]
@@ -142,7 +249,8 @@ class ExpressionLoss(ElementwiseLoss):
         lines = to_code(self.expression.tokens, self._numbers(), xp)
         if self.activation == "softplus":
             lines[-1:] = [f"value = {lines[-1].removeprefix('return ')}", "return -logsigmoid(-value)  # softplus"]
-        return Source("outputs", lines)
+        extras = self.expression.extras
+        return Source("terminals", lines, extras, self.priors) if extras else Source("outputs", lines)
 
     def extra_repr(self) -> str:
         text = str(self.expression)
@@ -156,12 +264,29 @@ class ExpressionLoss(ElementwiseLoss):
         formula = self.expression.latex(self._numbers())
         return rf"\log\left(1 + e^{{{formula}}}\right)" if self.activation == "softplus" else formula
 
+    def _symbols(self) -> str:
+        meanings = [f"{token}: {EXTRA_TERMINALS[token].meaning}" for token in self.expression.extras]
+        return ", ".join([super()._symbols(), *meanings])
+
+    def document(self) -> dict[str, Any]:
+        found = super().document()
+        if self.priors is not None:
+            found["options"]["priors"] = list(self.priors)
+        return found
+
     def _file_fields(self) -> tuple[str, dict[str, Any]]:
         return "expression", {"expression": str(self.expression), "weights": self.tree().edge_weights}
 
 
-def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The root's value, every node's being multiplied by its edge's weight on the way to its parent."""
+def evaluate(
+    expression: Expression, prediction: Tensor | Values, target: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The root's value, every node's being multiplied by its edge's weight on the way to its parent.
+
+    The prediction is f, or all terminals by their tokens.
+    """
+    terminals = {PREDICTION: prediction} if isinstance(prediction, Tensor) else prediction
+    prediction = terminals[PREDICTION]
     edge_weights = () if weights is None else weights.to(prediction.dtype).unbind()
 
     def visit(position: int, token: str, arguments: Sequence[Tensor]) -> Tensor:
@@ -170,7 +295,7 @@ def evaluate(expression: Expression, prediction: Tensor, target: Tensor, weights
         elif token in CONSTANTS:
             value = torch.full_like(prediction, CONSTANTS[token])
         else:
-            value = target if token == TARGET else prediction
+            value = target if token == TARGET else terminals[token]
         return value * edge_weights[position - 1] if edge_weights and position else value
 
     return expression.fold(visit)

@@ -63,6 +63,7 @@ class _Options(_Strict):
 
 class _ExpressionOptions(_Options):
     activation: Literal["identity", "softplus"] = "identity"
+    priors: Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None = None
 
 
 class _NamedOptions(_Options):

@@ -10,6 +10,7 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.notation import latex_number
+from evomal.forest.programs import Link
 from evomal.losses.contract import BatchLoss, compute_dtype, to_compute_dtype
 from evomal.notebooks import Displayed
 
@@ -53,11 +54,16 @@ class Description(NamedTuple):
 class Source:
     """The body of the function `value` in an exported file, as lines of Python."""
 
-    applies_to: Literal["outputs", "log_odds", "log_probabilities", "distribution"]
-    """The arguments of `value`: every output f with its target y; the log-odds d of the target with the number of
-    classes; the log-probability of every class with its share y of the target and the number of classes; or the
-    log-probabilities of all classes, from which `value` returns the cost of each of them as the target."""
+    applies_to: Literal["outputs", "terminals", "log_odds", "log_probabilities", "distribution"]
+    """The arguments of `value`: every output f with its target y; the terminals of every output with its target y; the
+    log-odds d of the target with the number of classes; the log-probability of every class with its share y of the
+    target and the number of classes; or the log-probabilities of all classes, from which `value` returns the cost of
+    each of them as the target."""
     lines: list[str]
+    extras: tuple[str, ...] = ()
+    """Terminals of an expression besides f and y."""
+    priors: tuple[float, ...] | None = None
+    """Shares of the classes for those terminals."""
 
 
 class Loss(BatchLoss, Displayed):
@@ -244,37 +250,43 @@ class ElementwiseLoss(Loss):
     is_learned = True
 
     @abstractmethod
-    def value(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """M(f, y) elementwise, for tensors of one shape."""
+    def value(self, prediction: Any, target: Tensor) -> Tensor:
+        """M(f, y) elementwise, for tensors of one shape; the prediction is what `predicted` returns."""
+
+    def predicted(self, outputs: Tensor, link: Link) -> Any:
+        """Returns f of the outputs, whose last dimension is that of the classes, or what `value` takes in its place."""
+        return link.predictions(outputs)
 
     def output_cost(self, probability: Tensor, y: int, classes: int) -> Tensor:
         return self.value(probability, torch.full_like(probability, y))
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        prediction = logits.to(compute_dtype(logits)).softmax(1)
-        one_hot = torch.zeros_like(prediction).scatter(1, target.unsqueeze(1), 1)
+        logits = logits.to(compute_dtype(logits))
+        prediction = self.predicted(logits, Link.SOFTMAX)
+        one_hot = torch.zeros_like(logits).scatter(1, target.unsqueeze(1), 1)
         losses = self.value(prediction, one_hot).sum(1)
         return losses if weight is None else losses * weight[target]
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         logits, target = to_compute_dtype(logits, target)
         shares = target if weight is None else target * weight
+        prediction = self.predicted(logits, Link.SOFTMAX)
         # Σ_c share_c · (M(f_c, 1) + Σ_{j≠c} M(f_j, 0)), with the terms of each output collected.
-        return self._expected(logits.softmax(1), shares, shares.sum(1, keepdim=True) - shares).sum(1)
+        return self._expected(prediction, shares, shares.sum(1, keepdim=True) - shares).sum(1)
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         is_soft = target.is_floating_point()
         logits, target = to_compute_dtype(logits, target)
-        prediction = logits.sigmoid()
+        prediction = self.predicted(logits, Link.SIGMOID)
         return self._expected(prediction, target, 1 - target) if is_soft else self.value(prediction, target)
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
-        return self.value(output, target)
+        return self.value(self.predicted(output, Link.IDENTITY), target)
 
-    def _expected(self, prediction: Tensor, ones: Tensor, zeros: Tensor) -> Tensor:
+    def _expected(self, prediction: Any, ones: Tensor, zeros: Tensor) -> Tensor:
         """ones · M(f, 1) + zeros · M(f, 0): equal bit by bit to M(f, y) where the shares are 0 and 1."""
-        as_one = self.value(prediction, torch.ones_like(prediction))
-        as_zero = self.value(prediction, torch.zeros_like(prediction))
+        as_one = self.value(prediction, torch.ones_like(ones))
+        as_zero = self.value(prediction, torch.zeros_like(ones))
         return ones * as_one + zeros * as_zero
 
 

@@ -1,5 +1,6 @@
 """Evaluation of candidates: what an executor computes for them, and how an evaluator turns results into states."""
 
+import functools
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -9,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from evomal.engine import Fitness, Optimised
 from evomal.errors import EvomalError
+from evomal.expression import Space
 from evomal.losses.contract import Kind
 from evomal.methods.archive import Archive
 from evomal.methods.candidates import Candidate, State
@@ -40,6 +42,11 @@ class SearchContext:
     seed: int
     kind: Kind
     """The kind of the tasks."""
+
+    @functools.cached_property
+    def space(self) -> Space:
+        """The operators and terminals of the trees."""
+        return Space.of(self.settings.space, kind=self.kind)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class GeneticSearch(Strategy):
         super().__init__(population=settings.population, generations=settings.generations)
         self._seed = context.seed
         self._elites = _elite_count(settings.elitism, settings.population)
-        self._seeds = [fitting(tree, settings.max_height) for tree in seeds][: settings.population]
+        self._space = context.space
+        self._seeds = [fitting(tree, settings.max_height, self._space) for tree in seeds][: settings.population]
         self._parents: list[Candidate] = []
         self._trees: list[Expression] = []
         self._scores: list[float] = []
@@ -43,7 +44,8 @@ class GeneticSearch(Strategy):
     def _propose(self) -> list[Candidate]:
         if self.generation == 0:
             seeded = [proposed(tree, "seeded") for tree in self._seeds]
-            drawn = [draw_tree(self._settings, self._randomness(i)) for i in range(len(seeded), self.population)]
+            places = range(len(seeded), self.population)
+            drawn = [draw_tree(self._settings, self._randomness(place), self._space) for place in places]
             return seeded + [proposed(tree, "initial") for tree in drawn]
         elites = [self._elite(index) for index in self._best_indices()]
         return elites + [self._child(self._randomness(index)) for index in range(len(elites), self.population)]
@@ -77,11 +79,12 @@ class GeneticSearch(Strategy):
             second = self._winner(randomness)
             # The other child is left out: if both were used, an index would depend on the draws of its neighbour.
             child, _ = crossover(
-                self._trees[first], self._trees[second], max_height=settings.max_height, generator=randomness
-            )
+                self._trees[first], self._trees[second], max_height=settings.max_height, space=self._space,
+                generator=randomness,
+            )  # fmt: skip
             return proposed(child, "crossover", (first, second))
         if operator < settings.crossover + settings.mutation:
-            child = mutate(self._trees[first], max_height=settings.max_height, generator=randomness)
+            child = mutate(self._trees[first], max_height=settings.max_height, space=self._space, generator=randomness)
             return proposed(child, "mutation", (first,))
         return proposed(self._trees[first], "copy", (first,))
 

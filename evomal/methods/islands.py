@@ -45,7 +45,8 @@ class IslandSearch(Strategy):
         self._seed = context.seed
         self._first_trees = settings.first_trees or settings.population
         self._children = round(settings.surplus * settings.population)
-        self._seeds = [fitting(tree, settings.max_height) for tree in seeds][: self._first_trees]
+        self._space = context.space
+        self._seeds = [fitting(tree, settings.max_height, self._space) for tree in seeds][: self._first_trees]
         self._members: list[_Member] = []
         self._proposals: list[_Member] = []
         self._known: set[Hashable] = set()
@@ -108,15 +109,18 @@ class IslandSearch(Strategy):
     def _drawn(self, parents: list[Candidate], randomness: np.random.Generator) -> Candidate:
         settings = self._settings
         if not parents:
-            return proposed(draw_tree(settings, randomness), "initial")
+            return proposed(draw_tree(settings, randomness, self._space), "initial")
         first = self._winner(parents, randomness)
         if randomness.random() < _CROSSOVER:
             second = self._winner(parents, randomness)
             child = variation.crossover(
-                _weighted(first), _weighted(second), max_height=settings.max_height, generator=randomness
-            )
+                _weighted(first), _weighted(second), max_height=settings.max_height, space=self._space,
+                generator=randomness,
+            )  # fmt: skip
             return proposed(child.tree, "crossover", (first.index, second.index), weights=child.weights)
-        name, child = variation.mutate(_weighted(first), max_height=settings.max_height, generator=randomness)
+        name, child = variation.mutate(
+            _weighted(first), max_height=settings.max_height, space=self._space, generator=randomness
+        )
         return proposed(child.tree, name, (first.index,), weights=child.weights)
 
     def _winner(self, parents: list[Candidate], randomness: np.random.Generator) -> Candidate:

@@ -208,8 +208,8 @@ def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
     y = int(output == "target")
     tree = loss.tree()
     if tree is not None:
-        if not is_readable(tree.expression.tokens):
-            return None
+        if not is_readable(tree.expression.tokens) or tree.expression.extras:
+            return None  # other terminals than f need more than the probability of one output
         form = _tree_form(tree.expression, tree.weights, y, functions)
         return sympy.log(1 + sympy.exp(form)) if tree.activation == "softplus" else form
     values = {option: getattr(loss, option) for option in loss.option_names}
@@ -247,6 +247,11 @@ def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, 
     def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
         if token in ("log", "sqrt"):  # protected
             form = getattr(sympy, token)(functions.abs(*arguments) + EPSILON_SYMBOL)
+        elif token == "exp":
+            form = sympy.exp(*arguments)
+        elif token == "pow":
+            base, exponent = arguments
+            form = (functions.abs(base) + EPSILON_SYMBOL) ** exponent
         elif token in OPERATORS:
             form = OPERATORS[token].value(functions, *arguments)
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evomal.expression import Expression
+from evomal.losses import ExpressionLoss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
@@ -82,6 +83,8 @@ class Best(Displayed):
     activation: str
     units: Units | None = None
     """The units in which the tasks standardise their targets, if they share them."""
+    priors: tuple[float, ...] | None = None
+    """The shares of the classes in the training rows, if all tasks have the same and the loss depends on them."""
     scores: tuple[float, ...] = ()
     """The results of its trainings in the final as costs, one per fresh seed; empty without a final."""
 
@@ -113,6 +116,8 @@ class Best(Displayed):
         it has none.
         """
         loss = learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
+        if isinstance(loss, ExpressionLoss) and self.priors is not None:
+            return loss.on_task(self.priors)
         return loss.in_units(self.units)
 
 

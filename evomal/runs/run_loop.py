@@ -11,9 +11,12 @@ from typing import Any
 import torch
 
 from evomal.checks import path_to, seed_number
+from evomal.engine.resolve import class_priors
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
+from evomal.expression import Expression
 from evomal.files import remove_unfinished
+from evomal.forest.terminals import uses_priors
 from evomal.losses import save_loss
 from evomal.losses.loss import Provenance
 from evomal.methods import Method, method_named
@@ -131,7 +134,7 @@ class _Run:
             "method": self._method.name,
             "seed": self._seed,
             "task": {str(number): task_content(task) for number, task in enumerate(self._tasks)},
-            "settings": self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE}),
+            "settings": self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE, *self._unrecorded()}),
             "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
             "workplace": self._settings.model_dump(mode="json", include={*WORKPLACE}),
             "source": None if self._source is None else dict(self._source),
@@ -252,6 +255,10 @@ class _Run:
     def _history(self) -> tuple[Generation, ...]:
         return summarised(self._candidates)
 
+    def _unrecorded(self) -> set[str]:
+        """Settings that are not recorded while they have the paper's value: records had no space before."""
+        return {"space"} if self._settings.space == SearchSettings().space else set()
+
     def _best(self) -> Best | None:
         found, scores = self._evaluator.archive.best, Scores(())
         if self._final is not None:
@@ -259,6 +266,9 @@ class _Run:
         if found is None:
             return None
         units = {task.units for task in self._tasks}
+        priors: set[tuple[float, ...]] = set()
+        if isinstance(found.form, Expression) and uses_priors(found.form):
+            priors = {tuple(class_priors(task).tolist()) for task in self._tasks}
         return Best(
             genome=found.form,
             weights=found.weights,
@@ -268,6 +278,7 @@ class _Run:
             kind=self._tasks[0].kind,
             activation=self._executor.record()["activation"],
             units=units.pop() if len(units) == 1 else None,
+            priors=priors.pop() if len(priors) == 1 else None,
             scores=scores.values,
         )
 

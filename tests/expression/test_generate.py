@@ -10,7 +10,7 @@ from deap import gp
 from scipy import stats
 
 from evomal.errors import InputError
-from evomal.expression import OPERATORS, TERMINALS, Expression, full, grow, half_and_half, ramped_half_and_half
+from evomal.expression import OPERATORS, PAPER, Expression, full, grow, half_and_half, ramped_half_and_half
 from evomal.randomness import generator
 
 COUNT = 8000
@@ -20,9 +20,9 @@ COUNT = 8000
 def primitives():
     """DEAP's primitive set with the same names and arities; what they compute does not matter for generation."""
     pset = gp.PrimitiveSet("loss", 0)
-    for row in OPERATORS.values():
+    for row in (OPERATORS[token] for token in PAPER.operators):
         pset.addPrimitive(operator.add if row.arity == 2 else operator.neg, row.arity, name=row.token)
-    for position, token in enumerate(TERMINALS):
+    for position, token in enumerate(PAPER.terminals):
         pset.addTerminal(position, name={"1": "one", "-1": "minus_one"}.get(token, token))
     return pset
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from evomal.expression import Expression
+from evomal.expression.operators import PREDICTION
 from evomal.forest import Link, Programs, torch_backend
 from evomal.losses import ExpressionLoss
 
@@ -31,13 +32,18 @@ class Case:
     tangents: Tensor
     link: Link
     softplus: bool
+    priors: Sequence[float] | None = None
+    progress: float = 0.0
 
     def to(self, *, dtype: torch.dtype | None = None, device: str | None = None) -> "Case":
         moved = {
             name: getattr(self, name).to(device=device, dtype=dtype)
             for name in ("weights", "outputs", "targets", "tangents")
         }
-        programs = self.programs if device is None else Programs.of(self.trees, device=device)
+        programs = self.programs
+        if device is not None:
+            programs = Programs.of(self.trees, device=device, priors=_tensor(self.priors))
+            programs.progress.fill_(self.progress)
         return replace(self, programs=programs, **moved)
 
     def gradients(self, backend) -> tuple[Tensor, Tensor]:
@@ -61,13 +67,16 @@ class Case:
 
     def loss(self, tree: int, weights: Tensor | None = None) -> ExpressionLoss:
         """The tree's loss of every sample or output, with the edges' weights of its row or these."""
-        return ExpressionLoss(
+        found = ExpressionLoss(
             self.trees[tree],
             self.weights[tree, 1 : self.trees[tree].size] if weights is None else weights,
             kind=KINDS[self.link],
             activation="softplus" if self.softplus else "identity",
             reduction="none",
+            priors=self.priors,
         )
+        found.progress = self.progress
+        return found
 
 
 def case(
@@ -80,10 +89,20 @@ def case(
     shared: bool = False,
     seed: int = 0,
     spread: float = 0.1,
+    is_extended: bool = False,
 ) -> Case:
-    """Random outputs, tangents and weights around 1; targets as the link has them."""
+    """Random outputs, tangents and weights around 1; targets as the link has them; random priors for extended trees."""
     rng = torch.Generator().manual_seed(seed)
-    programs = Programs.of(trees)
+    priors, progress = None, 0.0
+    if is_extended:
+        progress = 0.25
+        # In single precision, as losses keep them.
+        drawn = torch.rand(outputs, generator=rng) + 0.1
+        priors = (
+            None if link is Link.IDENTITY else (drawn / drawn.sum() if link is Link.SOFTMAX else drawn / 2).tolist()
+        )
+    programs = Programs.of(trees, priors=_tensor(priors))
+    programs.progress.fill_(progress)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=rng, dtype=torch.float64)
@@ -96,8 +115,12 @@ def case(
     return Case(
         trees, programs, programs.packed(weights, dtype=torch.float64),
         normal(samples, outputs) if shared else normal(len(trees), samples, outputs),
-        targets, normal(len(trees), samples, outputs), link, softplus,
+        targets, normal(len(trees), samples, outputs), link, softplus, priors, progress,
     )  # fmt: skip
+
+
+def _tensor(priors: Sequence[float] | None) -> Tensor | None:
+    return None if priors is None else torch.tensor(priors, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -139,29 +162,36 @@ def _of_a_task(given: Case) -> Tensor:
     return given.targets.long() if given.link is Link.SIGMOID else given.targets
 
 
-def derivative(total: Tensor, variable: Tensor, *, create_graph: bool = False) -> Tensor:
+def derivative(total: Tensor, variable: Tensor, *, create_graph: bool = False, retain_graph: bool = False) -> Tensor:
     if not total.requires_grad:
         return torch.zeros_like(variable)
-    (found,) = torch.autograd.grad(total, variable, create_graph=create_graph, materialize_grads=True)
+    (found,) = torch.autograd.grad(
+        total, variable, create_graph=create_graph, retain_graph=create_graph or retain_graph, materialize_grads=True
+    )
     return found
 
 
 def _scales(given: Case, loss: ExpressionLoss, tree: int) -> dict[str, Tensor]:
     """The largest term a loss or gradient is summed from, and the sum of the terms' sizes for the mixed gradient."""
     outputs, size = given.own_outputs(tree), given.tangents[tree].abs()
+    found = loss.predicted(outputs, given.link)
+    terminals = {PREDICTION: found} if isinstance(found, Tensor) else found
+    f = terminals[PREDICTION]
     if given.link is Link.SOFTMAX:
-        f = outputs.softmax(1)
-        factor, size = f, size + (f * size).sum(1, keepdim=True)
-    else:
-        f = outputs.sigmoid() if given.link is Link.SIGMOID else outputs
-        factor = f if given.link is Link.SIGMOID else torch.ones_like(f)
-    f = f.clone().requires_grad_()
-    value = loss.value(f, given.targets)
-    slope = derivative(value.sum(), f).abs()
+        size = size + (f * size).sum(1, keepdim=True)
+    if len(terminals) > 1:  # such as the margin, along which the tangent of another output counts as a whole
+        size = size + size.max()
+    free = {token: values.clone().requires_grad_() for token, values in terminals.items()}
+    value = loss.value(free, given.targets)
+    # A power whose base is 1 has no slope but a second derivative of the size of its value.
+    slope = value.detach().abs() if {"pow", "exp"} & set(given.trees[tree].tokens) else torch.zeros_like(f)
+    for token, values in free.items():
+        factor = f if token == PREDICTION and given.link is not Link.IDENTITY else torch.ones_like(f)
+        slope = slope + factor * derivative(value.sum(), values, retain_graph=True).abs()
     return {
         "losses": value.detach().abs().max(),
-        "gradients": (factor * slope).max(),
-        "mixed": (factor * slope * size).sum(),
+        "gradients": slope.max(),
+        "mixed": (slope * size).sum(),
     }
 
 

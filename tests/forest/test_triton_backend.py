@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.expression.operators import BINARY_TOKENS, OPERATORS, TERMINALS
+from evomal.expression.operators import PAPER
 from evomal.forest.programs import ACTIVATIONS, Link, Programs
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import evaluate
@@ -21,7 +21,6 @@ triton_backend = pytest.importorskip("evomal.forest.triton_backend", reason="Tri
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-UNARY_TOKENS = tuple(token for token in OPERATORS if token not in BINARY_TOKENS)
 LINKED = {Link.IDENTITY: lambda z: z, Link.SOFTMAX: lambda z: z.softmax(-1), Link.SIGMOID: torch.sigmoid}
 SIZES = (1, 2, 3, 6, 11, 18, 29, 60)
 CASES = [  # link, outputs, softplus, shared
@@ -100,28 +99,29 @@ class Case:
         return [part.detach().double() for part in (values, gradient, mixed)]
 
 
-def random_tree(size, rng, binary=BINARY_TOKENS, unary=UNARY_TOKENS):
+def random_tree(size, rng, space=PAPER):
     """A tree of exactly so many nodes that uses f first, and y where there is a second terminal."""
+    unary = [token for token in space.operators if token not in space.binary]
     tokens, missing = [], [size]
     while missing:
         nodes = missing.pop()
         if nodes == 1:
-            tokens.append(str(rng.choice(TERMINALS)))
+            tokens.append(str(rng.choice(space.terminals)))
         elif nodes == 2 or rng.random() < 0.3:
             tokens.append(str(rng.choice(unary)))
             missing.append(nodes - 1)
         else:
-            tokens.append(str(rng.choice(binary)))
+            tokens.append(str(rng.choice(space.binary)))
             first = int(rng.integers(1, nodes - 1))
             missing += [nodes - 1 - first, first]
-    terminals = [place for place, token in enumerate(tokens) if token in TERMINALS]
+    terminals = [place for place, token in enumerate(tokens) if token in space.terminals]
     tokens[terminals[-1]], tokens[terminals[0]] = "y", "f"
     return Expression(tokens)
 
 
-def random_trees(sizes):
+def random_trees(sizes, space=PAPER):
     rng = np.random.default_rng(4)
-    return [random_tree(size, rng) for size in sizes]
+    return [random_tree(size, rng, space) for size in sizes]
 
 
 def full_tree(height):
@@ -130,7 +130,7 @@ def full_tree(height):
     missing = [height]
     while missing:
         left = missing.pop()
-        tokens.append(str(rng.choice(("aq", "min", "max", "sub") if left else TERMINALS)))
+        tokens.append(str(rng.choice(("aq", "min", "max", "sub") if left else PAPER.terminals)))
         missing += [left - 1] * (2 if left else 0)
     tokens[-1], tokens[-2] = "y", "f"
     return Expression(tokens)

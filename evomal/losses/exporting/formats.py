@@ -12,7 +12,10 @@ import torch
 
 from evomal.checks import MOST_CLASSES, whole_number
 from evomal.errors import InputError
+from evomal.expression.operators import PROGRESS
+from evomal.forest.terminals import uses_priors
 from evomal.losses.exporting.source import to_jax, to_python
+from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.loss import Loss
 from evomal.losses.priors import PriorLoss
 from evomal.text import short_repr
@@ -90,6 +93,14 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     return bytes(model.SerializeToString())
 
 
+def _check_inputs(loss: ExpressionLoss, to: str) -> None:
+    """Raise if the expression has terminals whose values are not known outside evomal."""
+    if uses_priors(loss.expression) and loss.priors is None:
+        raise InputError(f"a loss with prior or blogp must have the priors of its classes to be exported to {to}")
+    if to == "onnx" and PROGRESS in loss.expression.tokens:
+        raise InputError("a loss with t cannot be exported to onnx: a graph takes no progress of the training")
+
+
 def _strip(message: Any) -> None:
     """Remove doc strings and metadata: the exporter writes stack traces with paths of this machine there."""
     for field, value in list(message.ListFields()):
@@ -152,6 +163,8 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
     if isinstance(loss, PriorLoss) and loss.priors is None and to in ("python", "jax", "onnx"):
         # There is no task outside evomal that would give it priors, and without them it is plain cross-entropy.
         raise InputError(f"{loss.name} must have the priors of its classes to be exported: use with_priors")
+    if isinstance(loss, ExpressionLoss) and to in ("python", "jax", "onnx"):
+        _check_inputs(loss, to)
     if options and to != "onnx":
         raise InputError(f"{to} has no option {next(iter(options))!r}")
     return FORMATS[to](loss, **options)

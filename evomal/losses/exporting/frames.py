@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 
+from evomal.losses.loss import Source
+
 ARGUMENTS = {
     "outputs": "f, y",
+    "terminals": "inputs, y",
     "log_odds": "d, classes",
     "log_probabilities": "log_p, y, classes",
     "distribution": "log_p",
@@ -19,6 +22,7 @@ ARGUMENTS = {
 """The arguments of `value`, by what it applies to."""
 MEANINGS = {
     "outputs": "Cost of each output: f is the prediction, y the target.",
+    "terminals": "Cost of each output: y is its target, the inputs are what the formula has besides.",
     "log_odds": "Cost of a target with log-odds d: log p = logsigmoid(d), log(1 - p) = logsigmoid(-d).",
     "log_probabilities": "Cost of each class: log_p is its log-probability, y its share of the target.",
     "distribution": "Cost of each class as the target: log_p are the log-probabilities of all classes.",
@@ -42,6 +46,15 @@ _HELPERS = {
     return $xp.log($xp.abs(a) + 1e-7)""",
     "sqrt": """def sqrt(a):
     return $xp.sqrt($xp.abs(a) + 1e-7)""",
+    "exp": """def exp(a):
+    return $xp.exp($xp.clip(a, None, 40.0))""",
+    "power": '''def power(a, b):
+    """|a| to the power of b, finite everywhere."""
+    return exp(b * $xp.log($xp.clip($xp.abs(a), 1e-7, None)))''',
+    "expectation": '''def expectation(inputs, ones, zeros):
+    """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
+    f = inputs[0]
+    return ones * value(inputs, $xp.ones_like(f)) + zeros * value(inputs, $xp.zeros_like(f))''',
     "expected": '''def expected(f, ones, zeros):
     """Cost of a target that is 1 and 0 with these shares: linear in the target, as cross-entropy is."""
     return ones * value(f, $xp.ones_like(f)) + zeros * value(f, $xp.zeros_like(f))''',
@@ -134,6 +147,15 @@ _APPLICATIONS = {
         "probabilities": "expected($softmax, y * weight, (y @ weight)[:, None] - y * weight).sum(1)",
         "classes": "value($softmax, $one_hot).sum(1) * weight[index]",
     },
+    "terminals": {
+        "bits": "expectation(label_terminals(logits$progress), ones, zeros)",
+        "probabilities": """expectation(
+        class_terminals(logits$progress), y * weight, (y @ weight)[:, None] - y * weight
+    ).sum(1)""",
+        "classes": """value(
+        class_terminals(logits$progress), $one_hot
+    ).sum(1) * weight[index]""",
+    },
     "log_odds": {
         "bits": "ones * value(logits, 2) + zeros * value(-logits, 2)",
         "probabilities": "(y * value(log_odds(logits), classes)) @ weight",
@@ -149,6 +171,26 @@ _APPLICATIONS = {
         "probabilities": "(y * value($log_softmax)) @ weight",
         "classes": "of_class(logits, index) * weight[index]",
     },
+}
+# The terminals of expressions, from `logits` and from `priors`, the shares of the classes or labels.
+_CLASS_TERMINALS = {
+    "f": ["f = $softmax"],
+    "logp": ["logp = $log_softmax"],
+    "blogp": ["adjusted = logits + $xp.log(priors)", "blogp = adjusted - $logsumexp(adjusted, 1)[:, None]"],
+    "margin": [
+        "top = logits.argmax(1)[:, None]",
+        "is_top = top == $columns",
+        "second = $xp.where(is_top, -$xp.inf, logits).argmax(1)[:, None]",
+        "margin = logits - $take(logits, $xp.where(is_top, second, top), 1)",
+    ],
+    "prior": ["prior = $xp.zeros_like(logits) + priors"],
+    "t": ["t = $xp.full_like(logits, progress)"],
+}
+_LABEL_TERMINALS = _CLASS_TERMINALS | {
+    "f": ["f = $sigmoid"],
+    "logp": ["logp = logsigmoid(logits)"],
+    "blogp": ["blogp = logsigmoid(logits + $xp.log(priors) - $xp.log1p(-priors))"],
+    "margin": ["margin = logits"],
 }
 
 
@@ -177,12 +219,37 @@ class Frame:
         """Returns the numbers as an array like `raw`."""
         return self._translated("$constant").format(numbers=numbers)
 
-    def forward(self, kind: str, applies_to: str, *, has_units: bool) -> str:
+    def forward(self, kind: str, source: Source, *, has_units: bool) -> str:
         """Returns the code that computes the loss of a batch by `value`."""
-        places = {name: self._translated(text) for name, text in _APPLICATIONS[applies_to].items()}
-        places["values"] = "standardised(f), standardised(y)" if has_units else "f, y"
+        words = {"progress": ", ${own}progress" if "t" in source.extras else ""}
+        applications = _APPLICATIONS[source.applies_to].items()
+        places = {name: self._translated(Template(text).safe_substitute(words)) for name, text in applications}
+        f, y = ("standardised(f)", "standardised(y)") if has_units else ("f", "y")
+        # The progress of the training is the only other terminal of regression.
+        moving = f"({f}, {self._translated('$xp.full_like(f, ${own}progress)')})"
+        places["values"] = f"{moving if source.extras else f}, {y}"
         code = self._translated(_FORWARD[kind]).format(**places) + self._translated(_REDUCTION)
         return indent(code, self.indent)
+
+    def terminals(self, kind: str, source: Source) -> list[str]:
+        """Returns the functions that compute the inputs of `value` from logits."""
+        if not source.extras or kind == "regression":
+            return []
+        tables = {"class_terminals": _CLASS_TERMINALS, "label_terminals": _LABEL_TERMINALS}
+        if kind == "multilabel":
+            del tables["class_terminals"]
+        found = []
+        for name, table in tables.items():
+            lines = [f"def {name}(logits{', progress' if 't' in source.extras else ''}):"]
+            if source.priors is not None and {"prior", "blogp"} & set(source.extras):
+                # A single logit decides between two classes.
+                is_single = kind == "classification" and table is _LABEL_TERMINALS
+                shares = self.constant(list(source.priors[1:2] if is_single else source.priors))
+                lines.append(f"    priors = {shares.replace('raw', 'logits')}")
+            for token in ("f", *source.extras):
+                lines += [f"    {self._translated(line)}" for line in table[token]]
+            found.append("\n".join([*lines, f"    return {', '.join(('f', *source.extras))}"]))
+        return found
 
     def _translated(self, text: str) -> str:
         return Template(text).substitute(self.words)
@@ -197,7 +264,7 @@ TORCH = Frame(
         self.register_buffer("weight", None if weight is None else torch.as_tensor(weight))
         self.ignore_index = ignore_index
         self.reduction = reduction
-
+{progress_line}
     def forward(self, output, target):
         with torch.autocast(output.device.type, enabled=False):
 ''',
@@ -221,6 +288,7 @@ TORCH = Frame(
         "constant": "raw.new_tensor({numbers})",
         "columns": "torch.arange(logits.shape[1], device=logits.device)",
         "logsumexp": "torch.logsumexp",
+        "take": "torch.take_along_dim",
         "sigmoid": "logits.sigmoid()",
         "softmax": "logits.softmax(1)",
         "log_softmax": "logits.log_softmax(1)",
@@ -229,7 +297,7 @@ TORCH = Frame(
 )
 
 JAX = Frame(
-    opening='''def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction={reduction}):
+    opening='''def loss(output, target, weight={weight}, ignore_index={ignore_index}, reduction={reduction}{progress}):
     """The loss of a batch: {stands_for} in shapes, class weights and reduction."""
 ''',
     indent=" " * 4,
@@ -252,6 +320,7 @@ JAX = Frame(
         "constant": "jnp.asarray({numbers}, raw.dtype)",
         "columns": "jnp.arange(logits.shape[1])",
         "logsumexp": "jax.nn.logsumexp",
+        "take": "jnp.take_along_axis",
         "sigmoid": "jax.nn.sigmoid(logits)",
         "softmax": "jax.nn.softmax(logits)",
         "log_softmax": "jax.nn.log_softmax(logits)",

@@ -27,11 +27,15 @@ _STANDARD = {
 }
 
 
+_PROGRESS_LINE = "        self.progress = 0.0  # t, the share of the training that is done: set it at every step\n"
+
+
 def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
     source = loss.source(xp)
-    value = "\n".join(source.lines)
-    forward = frame.forward(loss.kind, source.applies_to, has_units=loss.units is not None)
-    helpers = _helpers(frame, value + forward)
+    unpacked = [f"{', '.join(('f', *source.extras))} = inputs"] if source.extras else []
+    value = "\n".join([*unpacked, *source.lines])
+    forward = frame.forward(loss.kind, source, has_units=loss.units is not None)
+    helpers = _helpers(frame, value + forward) + frame.terminals(loss.kind, source)
     if loss.units is not None:
         helpers.append(_standardising(loss.units, frame))
     code = frame.module + value + forward + "".join(helpers)
@@ -46,6 +50,8 @@ def _assembled(loss: Loss, xp: str, frame: frames.Frame) -> str:
         weight=None if loss.weight is None else loss.weight.tolist(),
         ignore_index=loss.ignore_index,
         reduction=f'"{loss.reduction}"',
+        progress_line=_PROGRESS_LINE if "t" in source.extras else "",
+        progress=", progress=0.0" if "t" in source.extras else "",
         forward=forward,
     )
 
