@@ -7,7 +7,7 @@ import pytest
 
 from evomal.cli import analysing
 from evomal.figures.shape_panels import FAMILIES
-from evomal.losses import ExpressionLoss, named_loss, save_loss
+from evomal.losses import CATALOGUE, ExpressionLoss, named_loss, save_loss
 from evomal.units import Units
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.report.cards import hostile_loss
@@ -161,8 +161,7 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["shapes", "focl"], "a loss must be a name (ce, absolute-ce, label-smoothing, sparse-label-smoothing, focal, "
-         "focal-sparse-label-smoothing, mse, mae, huber) or a loss file, but there is no 'focl'"),
+        (["shapes", "focl"], f"a loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no 'focl'"),
         (["shapes", "focal:gamma=two"], "focal: gamma must be a number but got 'two'"),
         (["shapes", "focal:delta=2"], "focal has no option 'delta': its options are gamma"),
         (["shapes", "focal", "focal"], "focal is given twice"),
