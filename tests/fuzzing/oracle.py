@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import faulthandler
 import io
+import itertools
 import json
 import os
 import re
@@ -310,7 +311,9 @@ def _judged_output(call: Command, code: Any, out: str, err: str) -> list[Fault]:
         faults.append(Fault("traceback", "printed", err[-1500:]))
     if found := _WARNING.search(err):
         faults.append(Fault("warning", err[found.start() : found.end() + 60].splitlines()[0], err[-500:]))
-    if code == 0 and "--json" in call.words and not {"--help", "--version"} & set(call.words):
+    # Behind another option it may be the value of that one, such as the name of a file.
+    wants_json = any(word == "--json" and before[:2] != "--" for before, word in itertools.pairwise(call.words))
+    if code == 0 and wants_json and not {"--help", "--version"} & set(call.words):
         try:
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:
