@@ -129,14 +129,15 @@ def _exponential(x: Any, one: Any) -> Any:
 
 
 @inner(**LOOPS)
-def _power(x: Any, y: Any, one: Any, epsilon: Any, largest: Any) -> Any:
-    """The value of pow, log|x| protected, and the two factors of its derivatives: by the exponent, and of log|x|."""
+def _log_size(x: Any, epsilon: Any) -> Any:
+    """log|x| with |x| at least ε."""
     size = abs(x)
-    logarithm = log_positive(epsilon if size < epsilon else size)
-    exponent = y * logarithm
-    value = _exponential(largest if exponent > largest else exponent, one)
-    growth = one - one if exponent > largest else value
-    return value, logarithm, growth, one - one if size < epsilon else _sign(x, one) / size
+    return log_positive(epsilon if size < epsilon else size)
+
+
+@inner(**LOOPS)
+def _log_size_slope(x: Any, one: Any, epsilon: Any) -> Any:
+    return one - one if abs(x) < epsilon else _sign(x, one) / abs(x)
 
 
 @inner(**LOOPS)
@@ -190,7 +191,8 @@ def _evaluate(steps: Any, weights: Any, values: Any, n: int, prior: Any) -> None
             pass
         elif operator == _POW:
             for s in range(n):
-                values[out, s] = _power(wa * values[a, s], wb * values[b, s], one, epsilon, largest)[0]
+                x = wb * values[b, s] * _log_size(wa * values[a, s], epsilon)
+                values[out, s] = _exponential(largest if x > largest else x, one)
         else:  # exp
             for s in range(n):
                 x = wa * values[a, s]
@@ -275,10 +277,15 @@ def _differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int, p
             pass
         elif operator == _POW:
             for s in range(n):
-                y = wb * values[b, s]
-                v, logarithm, growth, rate = _power(wa * values[a, s], y, one, epsilon, largest)
+                x, y = wa * values[a, s], wb * values[b, s]
+                logarithm = _log_size(x, epsilon)
+                e = y * logarithm
+                v = _exponential(largest if e > largest else e, one)
+                e_a = y * _log_size_slope(x, one, epsilon)
                 values[out, s] = v
-                slopes[out, s] = growth * (y * rate * (wa * slopes[da, s]) + logarithm * (wb * slopes[db, s]))
+                slopes[out, s] = (zero if e > largest else v) * (
+                    e_a * (wa * slopes[da, s]) + logarithm * (wb * slopes[db, s])
+                )
         else:  # exp
             for s in range(n):
                 x = wa * values[a, s]
@@ -374,8 +381,9 @@ def _sweep(
         elif operator == _POW:
             for s in range(n):
                 v, t = w * pulls[i, s], w * slope_pulls[i, s]
-                y, dx, dy = wb * values[b, s], wa * slopes[da, s], wb * slopes[db, s]
-                _, logarithm, growth, rate = _power(wa * values[a, s], y, one, epsilon, largest)
+                x, y, dx, dy = wa * values[a, s], wb * values[b, s], wa * slopes[da, s], wb * slopes[db, s]
+                logarithm, rate = _log_size(x, epsilon), _log_size_slope(x, one, epsilon)
+                growth = zero if y * logarithm > largest else values[out, s]
                 # With e = y·log|x|, whose derivatives are e_a = y·rate, e_aa = −y·rate², e_ab = rate, e_b = log|x|.
                 e_a = y * rate
                 along = e_a * dx + logarithm * dy
@@ -733,13 +741,13 @@ def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tenso
     Without a prior, numba compiles the kernels for the paper's tokens only, which leaves their speed as it was.
     """
     layers = (tensor if tensor.dim() == 3 else tensor.unsqueeze(0) for tensor in (outputs, targets))
-    tensors = (programs.nodes, programs.sizes, programs.uses, weights, *layers)
-    nodes, sizes, uses, *others = (tensor.detach().contiguous().numpy() for tensor in tensors)
-    prior = shifts = None
-    if programs.extended:
-        shares = programs.priors
-        prior, shifts = (found.to(weights.dtype).numpy() for found in (shares, prior_shift(shares, link)))
-    return (nodes, sizes, uses, prior, shifts, float(programs.progress), *others)
+    tensors = (programs.nodes, programs.sizes, weights, *layers)
+    nodes, sizes, *others = (tensor.detach().contiguous().numpy() for tensor in tensors)
+    if not programs.extended:
+        return (nodes, sizes, None, None, None, 0.0, *others)
+    shifts = prior_shift(programs.priors, link)
+    prior, shift = (found.to(weights.dtype).numpy() for found in (programs.priors, shifts))
+    return (nodes, sizes, programs.uses.numpy(), prior, shift, float(programs.progress), *others)
 
 
 def _samples_per_block(batch: int, classes: int) -> int:

@@ -80,6 +80,13 @@ def _log_softmax(logits: Any, result: Any, probabilities: Any, tops: Any, totals
     for k in range(len(logits)):
         for r in range(len(tops)):
             probabilities[k, r] /= real(totals[r])
+    _shifted_by_total(logits, result, tops, totals)
+
+
+@inner(**LOOPS)
+def _shifted_by_total(logits: Any, result: Any, tops: Any, totals: Any) -> None:
+    """Log-probabilities, from the largest logits and the totals of the exponentials, which become logarithms."""
+    real = logits.dtype.type
     for r in range(len(tops)):
         totals[r] = math.log(totals[r])
     for k in range(len(logits)):
@@ -104,7 +111,7 @@ def _log_sigmoid(logits: Any, result: Any, complements: Any) -> None:
 def extra_terminals(
     link: int, uses: int, logits: Any, shifts: Any, layers: Any, rivals: Any, tops: Any, totals: Any
 ) -> None:
-    """The predictions other than f of a block, and what their slopes need.
+    """The predictions other than f of a block, and what their slopes need; `tops` and `totals` are those of f.
 
     For softmax that is the balanced probabilities, and for the margins the first and the second largest logit. For
     sigmoid it is the derivatives of each prediction by its own logit, kept where the balanced probabilities and the
@@ -113,7 +120,7 @@ def extra_terminals(
     softmax = link == SOFTMAX
     if uses & _OWN:
         if softmax:
-            _log_softmax(logits, layers[_LOGP], layers[_LOG_SEEDS], tops, totals)
+            _shifted_by_total(logits, layers[_LOGP], tops, totals)
         else:
             _log_sigmoid(logits, layers[_LOGP], layers[_LOG_SEEDS])
     if uses & _BALANCED:

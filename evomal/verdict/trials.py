@@ -58,7 +58,7 @@ class TrialTrainer:
             recipe={**settings.recipe_changes(), "milestones": recipe.milestones}, device=settings.device,
             precision=settings.precision, channels_last=settings.channels_last, chunk=settings.chunk,
             population_mode=settings.population_mode, population=1, meta_steps=1, deterministic=settings.deterministic,
-            threads=settings.threads,
+            threads=settings.threads, space=settings.space,
         )  # fmt: skip
         self._engine = Engine(task, seed=0, settings=engine_settings)
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,6 +112,14 @@ def test_known_regression_losses(name):
     outputs = torch.linspace(-9, 9, 100, dtype=torch.float64)
     targets = torch.full_like(outputs, 0.5)
     assert_same(lambda f: loss(f, targets), lambda f: formula(f - targets), outputs)
+
+
+def test_the_page_of_the_search_space_has_the_expressions_that_are_tested_here():
+    page = (Path(__file__).parents[2] / "docs" / "search-space.md").read_text()
+    table = re.findall(r"(?m)^\| [^|]+ \| `([a-z]+\(.*?\))` \| .* \|$", page.partition("## Known losses")[2])
+    tested = {text for text, *_ in (CLASSIFICATION | REGRESSION).values()}
+    assert len(table) == 8
+    assert set(table) <= tested
 
 
 def assert_same(found, formula, outputs):
