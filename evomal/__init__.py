@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evomal.expression import Expression
     from evomal.losses import ExpressionLoss, load_loss, save_loss
     from evomal.losses.exporting import export
+    from evomal.runs.measuring import headroom
     from evomal.runs.results import SearchResult
     from evomal.runs.run_loop import search
     from evomal.settings import SearchSettings
@@ -41,6 +42,7 @@ __all__ = [
     "__version__",
     "compare",
     "export",
+    "headroom",
     "load_loss",
     "load_task",
     "losses",
@@ -67,6 +69,7 @@ _MODULES = {
     "Units": "evomal.units",
     "compare": "evomal.verdict.comparing",
     "export": "evomal.losses.exporting",
+    "headroom": "evomal.runs.measuring",
     "load_loss": "evomal.losses",
     "load_task": "evomal.tasks",
     "losses": "evomal.losses",

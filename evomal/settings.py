@@ -3,6 +3,7 @@
 What depends on the task or the device, such as whether there is a GPU, is checked where it is used.
 """
 
+import itertools
 import os
 import re
 import tomllib
@@ -35,18 +36,45 @@ Filter = Literal["symbolic", "admissible", "dead", "rejection", "gradient"]
 PAPER_FILTERS: tuple[Filter, ...] = ("symbolic", "dead", "rejection", "gradient")
 """The paper's filters and that for dead gradients."""
 
+_BY_RUNGS: Mapping[str, Any] = {
+    "filters": get_args(Filter),
+    "filter_steps": 250,
+    "meta_steps": 100,
+    "surplus": 6.0,
+    "tuned_rung": None,
+    "resplit": True,
+    "final_seeds": 5,
+    "final_steps": 2000,
+}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {
-        "generations": 10,
-        "meta_steps": 100,
-        "training_steps": 250,
-        "filter_steps": 250,
-        "final_steps": 2000,
-        "finalists": 10,
+        **_BY_RUNGS,
+        "population": 32,
+        "generations": 8,
+        "islands": 4,
+        "first_trees": 4000,
+        "training_steps": 400,
+        "tried_rates": 3,
+        "rungs": (0.25, 1.0),
+        "rung_seeds": (1, 2),
+        "finalists": 8,
+    },
+    "thorough": {
+        **_BY_RUNGS,
+        "population": 128,
+        "generations": 20,
+        "islands": 8,
+        "first_trees": 8000,
+        "training_steps": 2000,
+        "tried_rates": 5,
+        "rungs": (0.125, 0.5, 1.0),
+        "rung_seeds": (1, 2, 4),
+        "finalists": 20,
     },
     "paper": {},
 }
-"""What each preset changes of the defaults, which are the paper's; `quick` takes minutes on two cores."""
+"""What each preset changes of the defaults, which are the paper's. For a small model, `quick` takes about a minute on
+two cores, and `thorough` about two minutes on a large GPU."""
 
 WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeout", "retries")
 """Settings that say where candidates are computed, which changes no number: they may differ when a run is resumed."""
@@ -127,6 +155,7 @@ _Many = Annotated[int, Field(ge=1, le=100_000)]
 _Few = Annotated[int, Field(ge=1, le=1_024)]
 """Of steps that are differentiated through together, of seeds, threads or workers."""
 _Share = Annotated[float, Field(ge=0, le=1)]
+_PositiveShare = Annotated[float, Field(gt=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Height = Annotated[int, Field(ge=0, le=_HIGHEST_START)]
@@ -146,7 +175,7 @@ class SearchSettings(BaseModel):
 
     Example:
         >>> SearchSettings.preset("quick", population=10).generations
-        10
+        8
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -214,6 +243,33 @@ class SearchSettings(BaseModel):
     nesterov: bool | None = Field(None, description="Whether the momentum is Nesterov's; by default as in the task.")
     weight_decay: _NotNegative | None = Field(None, description="Weight decay of the trainings; by default the task's.")
     batch_size: _Count | None = Field(None, description="Samples per training step; by default the task's.")
+
+    tried_rates: Annotated[int, Field(ge=0, le=31)] = Field(
+        0,
+        description="Number of learning rates at which a candidate is trained, around the one at which its gradient "
+        "matches the baseline's; its fitness is that of the best. 0: the task's learning rate alone, as in the paper.",
+    )
+    rungs: Annotated[tuple[_PositiveShare, ...], BeforeValidator(_tuple_of_list)] = Field(
+        (1.0,),
+        description="Rungs, as shares of training_steps: all candidates are trained on the first rung, the best of "
+        "them on the next, with fresh seeds. Several rungs need tried_rates.",
+    )
+    rung_seeds: Annotated[tuple[_Few, ...], BeforeValidator(_tuple_of_list)] = Field(
+        (1,), description="Number of seeds on each rung; the last number counts for further rungs."
+    )
+    rung_share: _PositiveShare = Field(
+        0.33, description="Share of the candidates of a rung that are trained on the next."
+    )
+    tuned_rung: Annotated[int, Field(ge=1, le=100)] | None = Field(
+        1,
+        description="Rung before which the weights of its candidates are optimised; 1: those of all candidates, as in "
+        "the paper; none: no weights.",
+    )
+    resplit: bool = Field(
+        False,
+        description="Whether every seed of a rung draws its own split of training and validation rows, on tasks where "
+        "both come from one distribution.",
+    )
 
     filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
     filter_samples: _Many = Field(100, description="Samples on which the filters look at a candidate.")
@@ -329,6 +385,12 @@ class SearchSettings(BaseModel):
             together = self.crossover + self.mutation
             raise InputError(f"crossover and mutation must be at most 1 together but got {together:g}")
         self._check_islands()
+        if not self.rung_seeds:
+            raise InputError("rung_seeds must have at least one number but got none")
+        if self.rungs[-1:] != (1.0,) or any(later <= earlier for earlier, later in itertools.pairwise(self.rungs)):
+            raise InputError(f"rungs must be shares that increase and end with 1 but got {setting_text(self.rungs)}")
+        if len(self.rungs) > 1 and not self.tried_rates:
+            raise InputError("several rungs need tried_rates to be at least 1 but got 0")
         low, high = self.initial_height
         if low > high:
             raise InputError(f"initial_height must go from the lower height to the higher but got {low} to {high}")
@@ -337,17 +399,13 @@ class SearchSettings(BaseModel):
         return self
 
     def _check_islands(self) -> None:
-        if self.islands > self.population:
-            raise InputError(f"islands must be at most population = {self.population} but got {self.islands}")
-        if self.first_trees is not None and self.first_trees < self.population:
-            raise InputError(f"first_trees must be at least population = {self.population} but got {self.first_trees}")
         for name in _ONE_ISLAND if self.islands > 1 else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise InputError(f"{name} is for one island, but islands is {self.islands}")
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
-        """The settings of a preset, `quick` or `paper`, with changes."""
+        """The settings of a preset, `quick`, `thorough` or `paper`, with changes."""
         return cls(**{**PRESETS[one_of("preset", name, PRESETS)], **changes})
 
     @classmethod
@@ -430,7 +488,7 @@ def describe() -> tuple[SettingDescription, ...]:
 
     Example:
         >>> describe()[1].presets
-        {'quick': 10, 'paper': 50}
+        {'quick': 8, 'thorough': 20, 'paper': 50}
     """
     return tuple(
         SettingDescription(

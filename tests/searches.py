@@ -23,13 +23,16 @@ from evomal.methods import METHODS
 from evomal.randomness import generator
 from evomal.runs import RunStore, store
 from evomal.runs.lock import is_held
+from evomal.settings import setting_text
+from tests.protocols import ON_RUNGS, ONE_TRAINING
 
 ROOT = Path(__file__).parents[1]
-SHORT = {"population": 6, "generations": 4, "meta_steps": 5, "training_steps": 30, "filter_steps": 20}
+SHORT = {**ONE_TRAINING, "population": 6, "generations": 4, "meta_steps": 5, "training_steps": 30, "filter_steps": 20}
 SEARCHES = (
     *(("--method", method, "--seed", str(seed)) for seed, method in enumerate(METHODS, 1)),
     ("--seed", "4", "--set", "population_mode=looped", "--set", "chunk=2", "--set", "inner_steps=2"),
     ("--seed", "5", "--set", "islands=2", "--set", "first_trees=20", "--set", "surplus=1.5", "--set", "migration=2"),
+    ("--seed", "15", *(text for key, value in ON_RUNGS.items() for text in ("--set", f"{key}={setting_text(value)}"))),
     # Trees of more than 64 nodes make the engine widen its programs, which it does not when resumed behind them.
     ("--seed", "13", "--set", "initial_height=6,7", "--set", "filters=symbolic,dead"),
 )
@@ -48,7 +51,9 @@ Due = Callable[[], bool]
 
 def search_arguments(folder: Path, *options: object, **changes: object) -> list[str]:
     """The command of a short search, whose settings can be changed."""
-    settings = [text for key, value in {**SHORT, **changes}.items() for text in ("--set", f"{key}={value}")]
+    settings = [
+        text for key, value in {**SHORT, **changes}.items() for text in ("--set", f"{key}={setting_text(value)}")
+    ]
     fixed = ["search", "diabetes", "--model", "mlp:hidden=8", "--device", "cpu", "--out", str(folder)]
     return [*fixed, *settings, *map(str, options)]
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import evomal
+from tests.protocols import ONE_TRAINING
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -54,7 +55,15 @@ def test_planted_labels_are_wrong_in_the_training_part_only(example):
 def test_the_demo(example, monkeypatch, tmp_path, capsys):
     demo = example("demo")
     monkeypatch.setattr("sys.argv", ["demo.py", str(tmp_path)])
-    small = {"population": 4, "generations": 1, "meta_steps": 2, "training_steps": 5, "final_steps": 5, "finalists": 1}
+    small = {
+        **ONE_TRAINING,
+        "population": 4,
+        "generations": 1,
+        "meta_steps": 2,
+        "training_steps": 5,
+        "final_steps": 5,
+        "finalists": 1,
+    }
     monkeypatch.setattr(demo, "SEARCH", {**demo.SEARCH, **small})
     monkeypatch.setattr(demo, "VERDICT", {**demo.VERDICT, "seeds": 2, "tune_lr": 0, "final_steps": 5})
     demo.main()

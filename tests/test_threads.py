@@ -17,8 +17,17 @@ from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from evomal.threads import kernel_threads, suitable_threads, thread_count
 from tests.engine.populations import regression
+from tests.protocols import ONE_TRAINING
 
-SHORT = {"population": 3, "generations": 1, "meta_steps": 1, "training_steps": 2, "filter_steps": 2, "device": "cpu"}
+SHORT = {
+    **ONE_TRAINING,
+    "population": 3,
+    "generations": 1,
+    "meta_steps": 1,
+    "training_steps": 2,
+    "filter_steps": 2,
+    "device": "cpu",
+}
 
 
 def test_torch_and_kernels_get_so_many_threads_until_the_end():
@@ -46,6 +55,7 @@ def test_kernels_follow_torch_s_own_setting():
 FORK_CHECK = """
 import os
 from evomal.threads import kernel_threads
+from tests.protocols import ONE_TRAINING
 pool = kernel_threads()
 child = os.fork()
 if child == 0:  # nothing but the question: torch's own threads do not survive a fork either

@@ -115,6 +115,7 @@ def _options(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "search": searching.search_losses,
     "resume": searching.resume_search,
+    "headroom": searching.show_headroom,
     "runs": listing.list_runs,
     "train": training.train_models,
     "compare": comparing.compare_losses,

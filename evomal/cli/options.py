@@ -33,9 +33,11 @@ def settings_help() -> str:
     """Returns the settings that `--set` takes, one paragraph each, for the end of a help text."""
     paragraphs = ["Settings for --set, with their defaults in the preset quick:"]
     for setting in describe():
-        quick, paper = (setting_text(setting.presets[preset]) for preset in ("quick", "paper"))
-        default = f" ({quick})" if quick == paper else f" ({quick}; paper: {paper})"
-        paragraphs.append(f"{setting.name}{'' if quick == 'none' else default}: {setting_help(setting.name)}")
+        values = {preset: setting_text(value) for preset, value in setting.presets.items()}
+        quick = values.pop("quick")
+        others = [f"{preset}: {value}" for preset, value in values.items() if value != quick]
+        default = "" if quick == "none" and not others else f" ({'; '.join([quick, *others])})"
+        paragraphs.append(f"{setting.name}{default}: {setting_help(setting.name)}")
     return "\n\n".join(paragraphs)
 
 
@@ -60,7 +62,10 @@ RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, at any 
 
 # Searches
 Preset = Annotated[
-    str | None, typer.Option(help="quick (the default), or paper for the paper's settings and its model of the task.")
+    str | None,
+    typer.Option(
+        help="quick (the default), thorough for a GPU, or paper for the paper's settings and its model of the task."
+    ),
 ]
 Config = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
 Changes = Annotated[

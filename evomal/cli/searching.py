@@ -15,6 +15,7 @@ from evomal.cli.options import (
     Address,
     AsJson,
     Asymmetric,
+    Changes,
     Config,
     DataFolder,
     Executor,
@@ -27,6 +28,7 @@ from evomal.cli.options import (
     Preset,
     RunFolder,
     SearchDevice,
+    TaskName,
     TaskNames,
     Workers,
     echo,
@@ -150,6 +152,47 @@ def search_losses(
         again = shlex.join(["evomal", "resume", str(folder)])
         raise InputError(f"{folder}: holds a run: resume it with `{again}`, or name another --out")
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
+
+
+def show_headroom(
+    task: TaskName,
+    model: Model = None,
+    preset: Preset = None,
+    seed: Annotated[int, typer.Option(help="Seed of the trainings.", min=0, max=LARGEST_SEED)] = 0,
+    config: Config = None,
+    changes: Changes = None,
+    device: SearchDevice = None,
+    label_noise: LabelNoise = 0.0,
+    asymmetric: Asymmetric = False,
+    outliers: Outliers = 0.0,
+    imbalance: Imbalance = 1.0,
+    fraction: Fraction = 1.0,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
+    from evomal.runs.measuring import headroom
+    from evomal.tasks import Hardships
+    from evomal.tasks.metrics import ShownMetric
+
+    settings = settings_from_options(config, preset, changes or [], device)
+    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
+    chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
+    if settings.metric is not None:
+        chosen = chosen.judged_by(settings.metric)
+    found = headroom(chosen, settings=settings, seed=seed, progress=True)
+    lr = chosen.recipe.lr if settings.lr is None else settings.lr
+    last = {name: found.last(name) for name in found.losses}
+    if as_json:
+        rows = {name: {"lr": one.rate * lr, "costs": one.scores, "steps": one.steps} for name, one in last.items()}
+        numbers = {"noise": found.noise, "lead": found.lead, "lead_in_noise": found.lead_in_noise}
+        echo_json({"task": chosen.name, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
+        return
+    metric = ShownMetric(chosen.metric.name, chosen.metric.higher_is_better)
+    width = max(map(len, last))
+    for name, one in sorted(last.items(), key=lambda entry: entry[1].mean):
+        echo(f"{name:<{width}}  {metric.text(one.mean, one.deviation)}, lr {one.rate * lr:.3g}")
+    echo(*textwrap.wrap(found.sentence(metric, lr), _WIDTH, break_on_hyphens=False))
 
 
 def resume_search(

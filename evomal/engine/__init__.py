@@ -4,9 +4,10 @@ from evomal.engine.engine import Engine
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.scores import CurvePoint, Fitness, Score
 from evomal.engine.training import TrainingSettings, train
-from evomal.engine.trial import Trial
+from evomal.engine.trial import Rung, RungScores, Trial
 from evomal.engine.weight_optimisation import Optimised
 
 __all__ = [
-    "CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Score", "TrainingSettings", "Trial", "train",
+    "CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Rung", "RungScores", "Score", "TrainingSettings",
+    "Trial", "train",
 ]  # fmt: skip

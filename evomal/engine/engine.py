@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from evomal.engine.resolve import initial_model, resolve_device
 from evomal.engine.scores import Fitness, Score, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.task_data import TaskData
-from evomal.engine.trial import Trial
+from evomal.engine.trial import Rung, RungScores, Trial
 from evomal.engine.trials import Choose
 from evomal.engine.weight_optimisation import Optimised
 from evomal.engine.workspace import Workspace
@@ -157,6 +158,61 @@ class Engine:
         losses = [WeightedTree(tree, list(row)) for tree, row in zip(expressions, weights, strict=True)]
         return self._fitnesses(losses, seed, report)
 
+    def profiles(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
+        """Returns by how much each loss's gradient differs from sample to sample, of all tasks in a row.
+
+        See `Screening.profiles`: losses that differ by a factor have the same profile.
+        """
+        _check(expressions, weights)
+        if not expressions:
+            return []
+        with self._context():
+            return torch.cat([screen.profiles(expressions, weights) for screen in self._screens], 1).tolist()
+
+    def try_rates(
+        self, losses: Sequence[nn.Module | WeightedTree], rungs: Sequence[Rung], rates: Sequence[Sequence[float]], *,
+        report: StageStepsDone | None = None,
+    ) -> list[RungScores]:  # fmt: skip
+        """Train the base model with each loss at several learning rates, on every seed of its rung.
+
+        Args:
+            losses: Modules, or expressions with their weights.
+            rungs: The rung of each loss: the same for all.
+            rates: The learning rates of each loss, as multiples of the task's own.
+            report: Called with the stage and the number of steps done since the last call.
+
+        Returns:
+            The costs of each loss by learning rate, averaged over the tasks.
+        """
+        if not losses:
+            return []
+        (rung,) = set(rungs)
+        with self._context():
+            factors = self._matching_factors(losses) if rung.is_matched else [1.0] * len(losses)
+            columns = []
+            for index, data in enumerate(self._data):
+                trials = [
+                    Trial(loss, rate * data.recipe.lr, seed, factor, split)
+                    for loss, factor, own in zip(losses, factors, rates, strict=True)
+                    for rate in own
+                    for seed, split in zip(rung.seeds, rung.splits or [0] * len(rung.seeds), strict=True)
+                ]
+                runner = self._workspace.trials(index, of_population=True, milestones=rung.milestones)
+                members = min(len(trials), self.plans[index].trial_chunk) if self.plans[index].mode == "stacked" else 1
+                with thread_count(self._suitable_threads_of(index, members)):
+                    results = runner.run(trials, horizons=[rung.steps], report=_of_stage(report, "evaluate"))
+                columns.append([reached.fitness for (reached,) in results])
+        means = iter([mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)])
+        found = []
+        for factor, own in zip(factors, rates, strict=True):
+            found.append(RungScores.of({rate: [next(means) for _ in rung.seeds] for rate in own}, factor))
+        return found
+
+    def _matching_factors(self, losses: Sequence[nn.Module | WeightedTree]) -> list[float]:
+        """Returns one factor per loss: the geometric mean of those of the tasks."""
+        columns = [screen.matching_factors(losses) for screen in self._screens]
+        return [math.prod(factors) ** (1 / len(factors)) for factors in zip(*columns, strict=True)]
+
     def optimise_networks(
         self, weights: Weights, passes: Sequence[int] | None = None, *, report: StageStepsDone | None = None
     ) -> list[Optimised]:
@@ -276,9 +332,12 @@ class Engine:
 
     def _suitable_threads(self, members: Sequence[int]) -> int:
         """Returns the number of threads for training that many models of each task at once."""
+        return max(self._suitable_threads_of(index, count) for index, count in enumerate(members))
+
+    def _suitable_threads_of(self, index: int, members: int) -> int:
         if self.settings.threads is not None:
             return self.settings.threads
-        work = max(data.multiply_adds * count for data, count in zip(self._data, members, strict=True))
+        work = self._data[index].multiply_adds * members
         return suitable_threads(work, device=self.device.type, most=self._most_threads)
 
     def _recipe(self, task: Task) -> Recipe:

@@ -1,18 +1,28 @@
 """Properties of untrained losses on a few samples, by which a search filters candidates (EvoMAL, section 3.5)."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import vjp
 
+from evomal.engine.functional_model import Parameters
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import TaskData
+from evomal.engine.trials import prepared_loss
 from evomal.expression import Expression
 from evomal.forest import Forest
+from evomal.losses.contract import Kind
+from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator, isolated_torch
 
 Weights = Sequence[Sequence[float]]
+
+_MARGINS = (-8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0)
+_RESIDUALS = (-10.0, -3.0, -1.0, -0.3, -0.1, 0.1, 0.3, 1.0, 3.0, 10.0)
+_VALUES = (-1.5, 0.0, 1.5)  # of standardised targets
 
 
 class Screening:
@@ -26,14 +36,69 @@ class Screening:
         if self._metric.needs_every_class:
             rows = _with_every_class(rows, train.targets)
         self._targets = train.targets.index_select(0, rows)
-        parameters, constants = model.views(model.flattened(initial_model(data.task, seed)).to(model.device))
-        with torch.no_grad(), isolated_torch(seed, "filter dropout", device=model.device):
-            self._outputs = model(parameters, train.inputs.index_select(0, rows), constants)
+        self._rows, self._seed = rows, seed
+        with torch.no_grad(), self._model_at_start() as (parameters, run):
+            self._outputs = run(parameters)
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
         """`[P, B]`: the norm of each sample's gradient at the untrained outputs."""
         forest, packed = self._forest(expressions, weights)
         return forest.gradient_norms(self._outputs, self._targets, packed).cpu()
+
+    def profiles(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
+        """`[P, B]`: norms of the gradient on a grid from wrong to right outputs, relative to those at the start.
+
+        Losses that differ by a factor have the same profile.
+        """
+        forest, packed = self._forest(expressions, weights)
+        norms = forest.gradient_norms(self._outputs, self._targets, packed)
+        outputs, targets = _grid(self._data.task.kind, self._outputs, self._targets)
+        on_grid = forest.gradient_norms(outputs, targets, packed)
+        together = torch.cat((norms, on_grid), 1)
+        return (together / norms.square().mean(1, keepdim=True).sqrt()).cpu()
+
+    def matching_factors(self, losses: Sequence[nn.Module | WeightedTree]) -> list[float]:
+        """Returns what each loss must be multiplied by for its gradient at the start to have the baseline's norm.
+
+        The gradient is that by the untrained model's parameters. The factor is 1 where it is zero or not finite: no
+        factor would change that.
+        """
+        task = self._data.task
+        data, device = self._data, self._outputs.device
+        prepared = [prepared_loss(loss, task, device, data.activation, is_extended=data.is_extended) for loss in losses]
+        with self._model_at_start() as (parameters, run):
+            outputs, pull = vjp(run, parameters)[:2]
+            outputs = outputs.detach()
+
+            def norm(cotangent: Tensor) -> float:
+                gradients = [gradient.double().reshape(-1) for gradient in pull(cotangent)[0].values()]
+                return float(torch.linalg.vector_norm(torch.cat(gradients)))
+
+            baseline = norm(_output_gradient(self._data.task_loss, outputs, self._targets))
+            norms = [norm(gradient) for gradient in self._gradients(prepared, outputs)]
+        factors = [baseline / own if own > 0 else math.nan for own in norms]
+        return [factor if math.isfinite(factor) and factor > 0 else 1.0 for factor in factors]
+
+    def _gradients(self, losses: Sequence[nn.Module | WeightedTree], outputs: Tensor) -> list[Tensor]:
+        """Returns the gradient of each loss by the outputs."""
+        trees = [loss for loss in losses if isinstance(loss, WeightedTree)]
+        of_trees: Iterator[Tensor] = iter(())
+        if trees:
+            forest, packed = self._forest([tree.expression for tree in trees], [tree.edge_weights for tree in trees])
+            of_trees = iter(forest.gradients(outputs, self._targets, packed)[1])
+        return [
+            next(of_trees) if isinstance(loss, WeightedTree) else _output_gradient(loss, outputs, self._targets)
+            for loss in losses
+        ]
+
+    @contextlib.contextmanager
+    def _model_at_start(self) -> Iterator[tuple[Parameters, Callable[[Parameters], Tensor]]]:
+        """A context with the initial parameters, and the outputs for the samples as a function of parameters."""
+        data, model = self._data, self._data.model
+        parameters, constants = model.views(model.flattened(initial_model(data.task, self._seed)).to(model.device))
+        inputs = data.train.inputs.index_select(0, self._rows)
+        with isolated_torch(self._seed, "filter dropout", device=model.device):
+            yield parameters, lambda own: model(own, inputs, constants)
 
     def gains(self, expressions: Sequence[Expression], weights: Weights, *, steps: int, lr: float) -> list[float]:
         """Returns by how much the metric's cost falls when the outputs themselves are optimised; −∞ for divergence."""
@@ -52,6 +117,30 @@ class Screening:
     def _forest(self, expressions: Sequence[Expression], weights: Weights) -> tuple[Forest, Tensor]:
         forest = self._data.forest(expressions)
         return forest, forest.programs.packed(weights, dtype=self._outputs.dtype)
+
+
+def _grid(kind: Kind, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns outputs from far on the wrong side of some targets to far on the right side, and these targets."""
+    count = outputs.shape[1]
+    if kind == "regression":
+        residuals = torch.tensor(_RESIDUALS, dtype=outputs.dtype, device=outputs.device)
+        values = torch.tensor(_VALUES, dtype=outputs.dtype, device=outputs.device)
+        wanted = values.repeat_interleave(len(residuals))[:, None].expand(-1, count)
+        return wanted + residuals.repeat(len(values))[:, None], wanted.contiguous()
+    margins = torch.tensor(_MARGINS, dtype=outputs.dtype, device=outputs.device)
+    if kind == "classification" and count > 1:
+        grid = outputs.new_zeros(len(margins), count)
+        grid[:, 0] = margins
+        return grid, targets.new_zeros(len(margins))
+    grid = margins.repeat(2)[:, None].expand(-1, count).contiguous()
+    bits = torch.cat((torch.ones_like(margins), torch.zeros_like(margins)))
+    return grid, (bits if targets.dim() == 1 else bits[:, None].expand(-1, count)).to(targets.dtype).contiguous()
+
+
+def _output_gradient(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+    given = outputs.detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(given, targets), given)
+    return gradient
 
 
 def _with_every_class(rows: Tensor, targets: Tensor) -> Tensor:

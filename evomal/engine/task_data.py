@@ -95,7 +95,7 @@ class TaskData:
         self.multiply_adds = self._multiply_adds()
         """Multiply-adds of a training step."""
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)
-        self._activation, self.is_extended = settings.activation, settings.is_extended
+        self.activation, self.is_extended = settings.activation, settings.is_extended
         self._priors = class_priors(task) if self.is_extended and task.kind != "regression" else None
 
     def _multiply_adds(self) -> int:
@@ -133,7 +133,7 @@ class TaskData:
     def forest(self, expressions: Sequence[Expression], *, width: int | None = None) -> Forest:
         """Returns the expressions as losses of this task's outputs."""
         return Forest(
-            expressions, kind=self.task.kind, outputs=self.capabilities.outputs, activation=self._activation,
+            expressions, kind=self.task.kind, outputs=self.capabilities.outputs, activation=self.activation,
             device=self.model.device, width=width, extended=self.is_extended, priors=self._priors,
         )  # fmt: skip
 

@@ -1,5 +1,7 @@
-"""One training of a task's model, and its result."""
+"""One training of a task's model, and its result; rungs, at which the trials of several losses are compared."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -34,3 +36,64 @@ class Reached:
     fitness: Fitness
     tested: tuple[Tensor, Tensor] | None = None
     """Outputs and targets of the test split, where asked for."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How losses are compared: the steps of a trial, and one seed and one split per trial of a learning rate.
+
+    Args:
+        steps: Training steps.
+        seeds: One trial per seed.
+        splits: The split of each trial; empty: the task's own.
+        milestones: Steps at which the learning rate is divided by ten.
+        is_matched: Whether each loss is multiplied by the factor that gives its gradient at the start the baseline's
+            norm, so that a loss and a multiple of it are the same.
+    """
+
+    steps: int
+    seeds: tuple[int, ...]
+    splits: tuple[int, ...] = ()
+    milestones: tuple[int, ...] = ()
+    is_matched: bool = True
+
+
+@dataclass(frozen=True)
+class RungScores:
+    """The costs of one loss at a rung: lower is better, infinite where the training diverged.
+
+    Args:
+        costs: By learning rate, as a multiple of the task's own, one cost per seed.
+        factor: What the loss was multiplied by.
+        sentence: Why a training at the best learning rate diverged; empty where none did.
+    """
+
+    costs: Mapping[float, tuple[float, ...]]
+    factor: float = 1.0
+    sentence: str = ""
+    is_undefined: bool = False
+    """Whether outputs were finite, but the metric was not."""
+
+    @classmethod
+    def of(cls, fitnesses: Mapping[float, Sequence[Fitness]], factor: float) -> "RungScores":
+        """The costs of trainings by learning rate, and why one at the best learning rate diverged."""
+        scores = cls({rate: tuple(fitness.value for fitness in row) for rate, row in fitnesses.items()}, factor)
+        lost = next((fitness for fitness in fitnesses[scores.rate] if fitness.diverged), None)
+        if lost is None:
+            return scores
+        return cls(scores.costs, factor, lost.sentence, lost.is_undefined)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate with the lowest mean cost; of equal ones the one nearest to the task's own."""
+        return min(self.costs, key=lambda rate: (self.mean(rate), abs(math.log(rate)), rate))
+
+    @property
+    def cost(self) -> float:
+        """The mean cost at the best learning rate."""
+        return self.mean(self.rate)
+
+    def mean(self, rate: float) -> float:
+        """The mean cost at one of the learning rates; infinite if a training diverged."""
+        values = self.costs[rate]
+        return sum(values) / len(values)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import nn
 
 from evomal.engine.looped import LoopedTrials
@@ -27,6 +28,7 @@ from evomal.forest.terminals import uses_priors
 from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
+from evomal.tasks.task import Task
 
 _STEPS_BETWEEN_PACKINGS = 250
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
@@ -103,7 +105,11 @@ class TrialRunner:
         """
         # Trials that share a loss share what is made of it, so that a stack computes their losses together.
         losses = {id(loss): loss for loss in (trial.loss for trial in trials)}
-        modules = {key: self._prepared(loss) for key, loss in losses.items()}
+        setup, activation = self._setup, self._plan.activation
+        modules = {
+            key: prepared_loss(loss, setup.task, setup.device, activation, is_extended=self._plan.is_extended)
+            for key, loss in losses.items()
+        }
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         parts = self._parts(prepared)
         results: list[list[Reached]] = [[] for _ in trials]
@@ -138,17 +144,6 @@ class TrialRunner:
                 if own:
                     kept.append(([places[index] for index in own], batch))
             running = kept
-
-    def _prepared(self, loss: nn.Module | WeightedTree) -> nn.Module | WeightedTree:
-        """Returns the loss for use on the task and its device, as a tree where it is one."""
-        if isinstance(loss, WeightedTree):
-            return loss
-        task, plan = self._setup.task, self._plan
-        module = loss_for_task(loss, task)
-        tree = tree_of(module, plan.activation, is_extended=plan.is_extended)
-        if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
-            tree = None  # the forest has the priors of the task
-        return tree or module.to(self._setup.device)
 
     def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
         """Returns the batches: the places of their trials, in groups of one seed and split.
@@ -294,6 +289,22 @@ def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
         return Group(trials[0].seed, members)
     train, validation = (rows.to(setup.device) for rows in setup.task.resplit(split))
     return Group(trials[0].seed, members, (train, validation))
+
+
+def prepared_loss(
+    loss: nn.Module | WeightedTree, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
+) -> nn.Module | WeightedTree:
+    """Returns the loss for use on the task and the device, as a tree where it is one.
+
+    `is_extended`: whether the tree may use the extended space.
+    """
+    if isinstance(loss, WeightedTree):
+        return loss
+    module = loss_for_task(loss, task)
+    tree = tree_of(module, activation, is_extended=is_extended)
+    if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
+        tree = None  # the forest has the priors of the task
+    return tree or module.to(device)
 
 
 def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:

@@ -1,5 +1,6 @@
 """Objects that optimise and train candidates, created when first needed and kept, as CUDA graphs belong to them."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from evomal.losses.neural import HIDDEN, weight_count
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
 _PADDED_PLACES = 64  # of a stack whose bits must not depend on how many trials are in it
 _SIZES = 5  # of captured populations: more sizes mean more captures, fewer mean more unused places
+_TRIALS_STEP = 32  # places by which stacks of trials at several learning rates differ in size
 
 
 class Workspace:
@@ -33,7 +35,7 @@ class Workspace:
         self._seed, self._settings, self._device = seed, settings, device
         self._width = _FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
-        self._runners: dict[tuple[int, bool], TrialRunner] = {}
+        self._runners: dict[tuple[int, bool, tuple[int, ...] | None], TrialRunner] = {}
 
     @property
     def meta_chunk(self) -> int:
@@ -64,26 +66,36 @@ class Workspace:
             self._tasks, losses, self._settings, count=1, width=width, seed=self._seed, mode="looped"
         )
 
-    def trials(self, index: int, *, of_population: bool = False) -> TrialRunner:
+    def trials(
+        self, index: int, *, of_population: bool = False, milestones: tuple[int, ...] | None = None
+    ) -> TrialRunner:
         """Returns the runner of one task's trials.
 
-        `of_population`: trials come in lists of up to a population, again and again, so stacks have few sizes.
+        Args:
+            index: The number of the task.
+            of_population: Whether trials come in lists of similar lengths, again and again, so stacks have few sizes.
+            milestones: Steps at which the learning rate is divided by ten; None: those of the recipe, and then a list
+                of a population has one trial per candidate.
         """
-        if (index, of_population) not in self._runners:
+        key = index, of_population, milestones
+        if key not in self._runners:
             plan, data = self._plans[index], self._tasks[index]
             is_padded = self._settings.deterministic and self._device.type == "cuda"
-            chunk = plan.training_chunk if of_population else plan.trial_chunk
+            chunk = plan.training_chunk if of_population and milestones is None else plan.trial_chunk
             if is_padded:
                 chunk = min(chunk, _PADDED_PLACES)
             captured = of_population and self._device.type == "cuda"
             trial_plan = TrialPlan(
                 is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
-                step=math.ceil(chunk / _SIZES) if captured else 1, is_padded=is_padded, is_recurring=captured,
-                evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
+                step=_step(chunk, is_population=milestones is None) if captured else 1, is_padded=is_padded,
+                is_recurring=captured, evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
                 activation=self._settings.activation, is_extended=self._settings.is_extended,
             )  # fmt: skip
-            self._runners[index, of_population] = TrialRunner(self._training_setup(index), trial_plan, data.forest)
-        return self._runners[index, of_population]
+            setup = self._training_setup(index)
+            if milestones is not None:
+                setup = dataclasses.replace(setup, recipe=dataclasses.replace(setup.recipe, milestones=milestones))
+            self._runners[key] = TrialRunner(setup, trial_plan, data.forest)
+        return self._runners[key]
 
     def _training_setup(self, index: int) -> TrainingSetup:
         """Returns what all trainings of one task have in common."""
@@ -110,3 +122,8 @@ class Workspace:
         # On a CPU these objects are created quickly, and the same size rarely comes again.
         if self._device.type != "cuda":
             self._optimisers.clear()
+
+
+def _step(chunk: int, *, is_population: bool) -> int:
+    """Returns the difference between sizes of stacks, so that few are captured."""
+    return math.ceil(chunk / _SIZES) if is_population else min(_TRIALS_STEP, chunk)

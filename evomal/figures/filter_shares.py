@@ -10,7 +10,20 @@ import numpy.typing as npt
 
 from evomal.figures import style
 from evomal.figures.data import NOTHING_RECORDED, table
-from evomal.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, Axes, Figure, FloatArray
+from evomal.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    Axes,
+    Figure,
+    FloatArray,
+)  # fmt: skip
 from evomal.methods.candidates import State
 from evomal.runs.reading import Run, Runs
 from evomal.text import plural, shorten
@@ -109,6 +122,7 @@ OUTCOME_COLOURS = {
     State.REJECTED: ORANGE,
     State.INADMISSIBLE: YELLOW,
     State.DEAD: GREY,
+    State.PASSED_OVER: PALE,
     State.DIVERGED: VERMILLION,
     State.FAILED: PURPLE,
 }

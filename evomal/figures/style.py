@@ -40,9 +40,10 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 INK, GREY = "#1b1f24", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 YELLOW = "#f0e442"  # for areas: too pale for lines
+PALE = "#d9d9d9"  # for what needs no attention
 COLOUR_NAMES = {
     BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple", ORANGE: "orange", SKY: "sky",
-    YELLOW: "yellow", GREY: "grey",
+    YELLOW: "yellow", GREY: "grey", PALE: "pale",
 }  # fmt: skip
 """The names under which a page can replace the colours, for a dark theme."""
 LINE_STYLES: tuple[tuple[str, Any], ...] = (

@@ -11,6 +11,7 @@ class Archive:
 
     def __init__(self) -> None:
         self._by_genome: dict[str, Candidate] = {}
+        self._by_weights: dict[tuple[str, tuple[float, ...]], Candidate] = {}
         self._by_fingerprint: dict[str, Candidate] = {}
         self._evaluated: list[Candidate] = []
 
@@ -29,7 +30,12 @@ class Archive:
         return front_of(self._evaluated)
 
     def same_genome(self, candidate: Candidate) -> Candidate | None:
-        """The first candidate with this genome, whatever became of it; None if there is none."""
+        """The first candidate with this genome, whatever became of it; None if there is none.
+
+        If it is proposed with weights of its own, the other must have ended with the same weights.
+        """
+        if candidate.weights:
+            return self._by_weights.get((candidate.genome, candidate.weights))
         return self._by_genome.get(candidate.genome)
 
     def same_gradients(self, candidate: Candidate) -> Candidate | None:
@@ -38,7 +44,10 @@ class Archive:
 
     def add(self, candidate: Candidate) -> None:
         """Remember an evaluated candidate."""
+        if candidate.state is State.PASSED_OVER:  # nothing is known of it
+            return
         self._by_genome.setdefault(candidate.genome, candidate)
+        self._by_weights.setdefault((candidate.genome, candidate.weights), candidate)
         # A rejected or failed candidate was never trained, so its gradients predict no fitness.
         if candidate.fingerprint is not None and candidate.state in (State.EVALUATED, State.DIVERGED):
             self._by_fingerprint.setdefault(candidate.fingerprint, candidate)

@@ -5,7 +5,6 @@ loss can be compared with them.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from evomal.engine import Fitness
 from evomal.errors import EvomalError, InputError
@@ -13,7 +12,7 @@ from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss, specified_loss
 from evomal.losses.contract import Kind
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, Stage, still_open
+from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss, still_open
 from evomal.methods.method import Method
 from evomal.methods.strategy import FixedForm
 from evomal.progress import StageStepsDone
@@ -75,9 +74,8 @@ class _NamedLossEvaluator(Evaluator):
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
         self._train(candidates, still_open(candidates), report)
 
-    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
-        kind = self._context.kind
-        return "evaluate_losses", [[named_loss(candidate.genome, kind=kind) for candidate in candidates]]
+    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+        return [named_loss(candidate.genome, kind=self._context.kind) for candidate in candidates]
 
 
 def _task_loss(context: SearchContext, _: Sequence[Expression]) -> FixedForm:

@@ -3,11 +3,12 @@
 import functools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
+from evomal.engine import RungScores
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.variation import MutationName
@@ -33,6 +34,7 @@ class State(StrEnum):
     DEAD = "dead gradient"
     REJECTED = "rejected"
     EQUIVALENT = "gradient-equivalent"
+    PASSED_OVER = "passed over"
     DIVERGED = "diverged"
     FAILED = "failed"
 
@@ -65,6 +67,11 @@ class Candidate:
     fitness: float = math.inf
     """Lower is better; infinite if there is none. NaN and −inf are refused, so that neither can win."""
     sentence: str = ""
+    rungs: tuple[tuple[float, float], ...] = ()
+    """For every rung that it was trained on, its best learning rate, as a multiple of the task's own, and its fitness
+    there; empty where candidates are trained once, at the task's learning rate."""
+    factor: float = 1.0
+    """What the loss was multiplied by for its gradient at the start to match the baseline's."""
     fingerprint: str | None = None
     """Equal for candidates whose gradients are equal."""
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
@@ -124,9 +131,22 @@ class Candidate:
         return math.isfinite(self.fitness)
 
     @property
-    def rank(self) -> tuple[float, float, int, int]:
-        """Smaller is better: first the fitness, then the size, then the earlier candidate."""
-        return (self.fitness, self.size or math.inf, self.generation, self.index)
+    def standing(self) -> tuple[float, float]:
+        """Smaller is better: first the longest rung that it reached, then its fitness there.
+
+        Fitness on rungs of different lengths cannot be compared; who was let onto a longer one led on the shorter.
+        """
+        return (-len(self.rungs) if self.has_fitness else math.inf, self.fitness)
+
+    @property
+    def rank(self) -> tuple[tuple[float, float], float, int, int]:
+        """Smaller is better: first the standing, then the size, then the earlier candidate."""
+        return (self.standing, self.size or math.inf, self.generation, self.index)
+
+    @property
+    def rate(self) -> float:
+        """Its best learning rate on the longest rung, as a multiple of the task's own."""
+        return self.rungs[-1][0] if self.rungs else 1.0
 
     def ended(self, state: State, sentence: str) -> "Candidate":
         """The candidate in a state without fitness."""
@@ -138,21 +158,29 @@ class Candidate:
             return replace(self, state=State.EVALUATED, fitness=float(fitness), sentence="trained and evaluated")
         return self.ended(State.DIVERGED, f"the fitness was {fitness}, which counts as divergence")
 
+    def climbed(self, scores: RungScores) -> "Candidate":
+        """The candidate with its scores on a further rung, or diverged if there is no learning rate without."""
+        if math.isfinite(scores.cost):
+            rungs = (*self.rungs, (scores.rate, float(scores.cost)))
+            return replace(self.measured(scores.cost), rungs=rungs, factor=scores.factor)
+        return self.ended(State.DIVERGED, scores.sentence or "every training diverged")
+
     def cached(self, earlier: "Candidate") -> "Candidate":
         """The candidate with the result of an earlier one of the same genome (symbolic equivalence)."""
         repeated = earlier.state is State.CACHED
         sentence = earlier.sentence if repeated else f"seen before: {earlier.sentence}"
         return replace(
             self, state=State.CACHED, fitness=earlier.fitness, sentence=sentence, weights=earlier.weights,
-            fingerprint=earlier.fingerprint, seconds={},
+            fingerprint=earlier.fingerprint, rungs=earlier.rungs, factor=earlier.factor, seconds={},
         )  # fmt: skip
 
     def equivalent(self, earlier: "Candidate") -> "Candidate":
         """The candidate with the fitness of an earlier one of the same gradients (gradient equivalence)."""
         sentence = f"same gradients as an earlier candidate: {earlier.sentence}"
         return replace(
-            self, state=State.EQUIVALENT, fitness=earlier.fitness, sentence=sentence, fingerprint=earlier.fingerprint
-        )
+            self, state=State.EQUIVALENT, fitness=earlier.fitness, sentence=sentence, fingerprint=earlier.fingerprint,
+            rungs=earlier.rungs,
+        )  # fmt: skip
 
 
 def proposed(genome: Genome, origin: Origin, parents: tuple[int, ...] = (), **others: Any) -> Candidate:
@@ -180,9 +208,21 @@ def front_of(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     front: list[Candidate] = []
     sized = [candidate for candidate in candidates if candidate.size is not None]
     for candidate in sorted(trained(sized), key=lambda candidate: candidate.size or 0):
-        if not front or candidate.fitness < front[-1].fitness:
+        if not front or candidate.standing < front[-1].standing:
             front.append(candidate)
     return tuple(front)
+
+
+def comparable(candidates: Sequence[Candidate]) -> list[float]:
+    """A number for each candidate, smaller is better: the fitness, or the place in the ranking where there are rungs.
+
+    A candidate without fitness has an infinite number.
+    """
+    if not any(candidate.rungs for candidate in candidates):
+        return [candidate.fitness for candidate in candidates]
+    standings = sorted({candidate.standing for candidate in candidates})
+    places = {standing: float(place) for place, standing in enumerate(standings)}
+    return [places[one.standing] if one.has_fitness else math.inf for one in candidates]
 
 
 def size_of(genome: Genome) -> int:

@@ -8,30 +8,47 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from torch import nn
+
 from evomal.engine import Fitness, Optimised
 from evomal.errors import EvomalError
 from evomal.expression import Space
 from evomal.losses.contract import Kind
+from evomal.losses.loss import WeightedTree
 from evomal.methods.archive import Archive
 from evomal.methods.candidates import Candidate, State
+from evomal.methods.rungs import Ladder
 from evomal.progress import StageStepsDone
 from evomal.settings import SearchSettings
 
 Stage = Literal[
-    "inadmissible", "optimise", "gradient_norms", "gains", "evaluate", "optimise_networks", "evaluate_losses"
+    "inadmissible",
+    "optimise",
+    "gradient_norms",
+    "profiles",
+    "gains",
+    "evaluate",
+    "try_rates",
+    "optimise_networks",
+    "evaluate_losses",
 ]
 """The methods of an `Engine` that work on a list of candidates."""
 
 TIMED_AS = {
     "inadmissible": "filter",
     "gradient_norms": "filter",
+    "profiles": "filter",
     "gains": "filter",
     "optimise": "optimise",
     "optimise_networks": "optimise",
     "evaluate": "evaluate",
     "evaluate_losses": "evaluate",
+    "try_rates": "evaluate",
 }
 """The name under which the time of a stage is recorded."""
+
+TrialLoss = nn.Module | WeightedTree
+"""A loss that the engine can train with."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +59,13 @@ class SearchContext:
     seed: int
     kind: Kind
     """The kind of the tasks."""
+    is_exchangeable: bool = False
+    """Whether the training and validation rows of every task come from one distribution."""
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """The rungs on which candidates are trained; None if each is trained once."""
+        return Ladder.of(self.settings, seed=self.seed, is_exchangeable=self.is_exchangeable)
 
     @functools.cached_property
     def space(self) -> Space:
@@ -113,6 +137,7 @@ class Evaluator(ABC):
     def __init__(self, context: SearchContext, executor: Executor) -> None:
         self.archive = Archive()
         self._context, self._executor = context, executor
+        self._ladder = context.ladder
         self._is_alone = False
         """Whether the generation has a single candidate."""
 
@@ -140,13 +165,36 @@ class Evaluator(ABC):
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
         """Replace each candidate in the list by one that has a state."""
 
+    def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+        """The losses that candidates stand for, without their factors."""
+        return self._losses(candidates)
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether losses are multiplied so that their gradient at the start matches the baseline's.
+
+        Only a loss that a number can be multiplied into is: what a search returns is the loss that it trained with.
+        """
+        return False
+
     @abstractmethod
+    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+        """The losses that candidates stand for."""
+
     def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
-        """The stage that trains with such losses, and its columns."""
+        """The stage that trains once with each of these losses, and its columns."""
+        losses = self._losses(candidates)
+        trees = [loss for loss in losses if isinstance(loss, WeightedTree)]
+        if len(trees) < len(losses):
+            return "evaluate_losses", [losses]
+        return "evaluate", [[tree.expression for tree in trees], [tree.edge_weights for tree in trees]]
 
     def _train(self, candidates: list[Candidate], places: Sequence[int], report: StageStepsDone | None) -> None:
         """Train with the losses at these places, and give each candidate its fitness."""
         if not places:
+            return
+        if self._ladder is not None:
+            self._climb(self._ladder, candidates, places, report)
             return
         stage, columns = self._training([candidates[place] for place in places])
         fitness: Fitness
@@ -155,6 +203,38 @@ class Evaluator(ABC):
                 candidates[place] = candidates[place].ended(State.DIVERGED, fitness.sentence)
             else:
                 candidates[place] = candidates[place].measured(fitness.value)
+
+    def _climb(
+        self, ladder: Ladder, candidates: list[Candidate], places: Sequence[int], report: StageStepsDone | None
+    ) -> None:
+        """Train on every rung, the shortest first; only the best go on to the next."""
+        going = list(places)
+        for number, rung in enumerate(ladder.rungs):
+            if number:
+                there = {candidates[place].place: place for place in going}
+                going = [there[one.place] for one in ladder.chosen([candidates[place] for place in going])]
+            entered = [candidates[place] for place in going]
+            owners = list(going)
+            if number and ladder.tuned == number + 1:
+                variants = self._tuned(entered, report)
+                entered, owners = [*entered, *variants.values()], [*owners, *(going[index] for index in variants)]
+            rates = [ladder.rates_of(number, candidate) for candidate in entered]
+            exact = replace(rung, is_matched=self.is_matched)
+            columns = self._losses(entered), [exact] * len(entered), rates
+            trained = dict(self._run("try_rates", entered, range(len(entered)), *columns, report=report))
+            after = [
+                candidate.climbed(trained[index]) if index in trained else candidate
+                for index, candidate in enumerate(entered)
+            ]
+            for place in going:
+                candidates[place] = min(
+                    (one for one, owner in zip(after, owners, strict=True) if owner == place),
+                    key=lambda one: one.standing,
+                )
+
+    def _tuned(self, candidates: Sequence[Candidate], report: StageStepsDone | None) -> dict[int, Candidate]:
+        """The candidates with optimised weights, by their place in the list; those without weights are left out."""
+        return {}
 
     def _run(
         self, stage: Stage, candidates: list[Candidate], places: Sequence[int], *columns: Sequence[Any],

@@ -22,10 +22,21 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, get_args
 
+import numpy as np
+
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
+from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Candidate, State
-from evomal.methods.evaluation import Evaluator, Executor, SearchContext, Stage, still_open, with_optimised
+from evomal.methods.evaluation import (
+    Evaluator,
+    Executor,
+    SearchContext,
+    Stage,
+    TrialLoss,
+    still_open,
+    with_optimised,
+)
 from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 from evomal.settings import Filter
@@ -35,6 +46,7 @@ FILTERS: tuple[Filter, ...] = get_args(Filter)
 _DIGITS = 2
 _REACH = 0.2  # about what 250 meta steps of 0.001 change a weight by
 _TRIED_IN_REACH = 6
+_PROFILE_RANGE = (1e-4, 1e4)  # beyond it, a gradient is nothing or overwhelming, and by how much does not matter
 
 
 def is_dead(norms: Sequence[float]) -> bool:
@@ -64,14 +76,22 @@ class FilteringEvaluator(Evaluator):
 
     def __init__(self, context: SearchContext, executor: Executor, *, optimise: bool = True) -> None:
         super().__init__(context, executor)
-        self._optimise, self._filters = optimise, frozenset(context.settings.filters)
+        self._can_optimise, self._filters = optimise, frozenset(context.settings.filters)
+        # With rungs, weights may be optimised later, or not at all.
+        self._optimise = optimise and (self._ladder is None or self._ladder.tuned == 1)
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether a factor can be moved into the expression."""
+        return self._context.settings.activation == "identity"
 
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
         """A candidate that one stage ends does not reach the next."""
         repeated = self._apply_symbolic(candidates)
         computed = [place for place in still_open(candidates) if place not in repeated]
         for place in computed:
-            candidates[place] = replace(candidates[place], weights=self._start(candidates[place].tree))
+            start = candidates[place].weights or self._start(candidates[place].tree)
+            candidates[place] = replace(candidates[place], weights=start)
         if "admissible" in self._filters:
             self._apply_admissible(candidates, computed)
         if "dead" in self._filters:
@@ -91,17 +111,17 @@ class FilteringEvaluator(Evaluator):
     def _apply_symbolic(self, candidates: list[Candidate]) -> dict[int, int]:
         """End candidates whose genome was seen in an earlier generation; return repetitions within this one."""
         repeated: dict[int, int] = {}
-        first_of: dict[str, int] = {}
+        first_of: dict[tuple[str, tuple[float, ...]], int] = {}
         if "symbolic" not in self._filters:
             return repeated
         for place in still_open(candidates):
             candidate = candidates[place]
             if (earlier := self.archive.same_genome(candidate)) is not None:
                 candidates[place] = candidate.cached(earlier)
-            elif candidate.genome in first_of:
-                repeated[place] = first_of[candidate.genome]
+            elif (key := (candidate.genome, candidate.weights)) in first_of:
+                repeated[place] = first_of[key]
             else:
-                first_of[candidate.genome] = place
+                first_of[key] = place
         return repeated
 
     def _apply_admissible(self, candidates: list[Candidate], computed: list[int]) -> None:
@@ -136,19 +156,24 @@ class FilteringEvaluator(Evaluator):
     ) -> None:
         """Train; of candidates with equal gradients only the first, whose fitness the others take over."""
         twins = self._apply_gradient(candidates, computed) if "gradient" in self._filters else {}
+        self._choose(candidates, [place for place in self._open(candidates, computed) if place not in twins])
         self._train(candidates, [place for place in self._open(candidates, computed) if place not in twins], report)
         # A failed candidate has no fitness to share, so those that waited for it are trained themselves.
         left = [place for place, first in twins.items() if candidates[first].state is State.FAILED]
         self._train(candidates, left, report)
         for place, first in twins.items():
-            if candidates[place].state is None:
+            if candidates[first].state is State.PASSED_OVER:
+                candidates[place] = candidates[place].ended(State.PASSED_OVER, candidates[first].sentence)
+            elif candidates[place].state is None:
                 candidates[place] = candidates[place].equivalent(candidates[first])
 
     def _apply_gradient(self, candidates: list[Candidate], computed: list[int]) -> dict[int, int]:
         """End candidates whose gradients are known from an earlier generation; return twins within this one."""
         twins: dict[int, int] = {}
         first_of: dict[str, int] = {}
-        for place, norms in self._stage("gradient_norms", candidates, computed):
+        # With rungs the learning rate is taken out, so losses that differ by a factor only are equal.
+        stage: Stage = "gradient_norms" if self._ladder is None else "profiles"
+        for place, norms in self._stage(stage, candidates, computed):
             candidates[place] = replace(candidates[place], fingerprint=fingerprint(norms))
         for place in self._open(candidates, computed):
             candidate = candidates[place]
@@ -162,11 +187,36 @@ class FilteringEvaluator(Evaluator):
                 first_of[candidate.fingerprint] = place
         return twins
 
+    def _choose(self, candidates: list[Candidate], places: list[int]) -> None:
+        """End the candidates for which the generation has no room: those most like others at first, then the last."""
+        room = self._context.settings.population
+        if len(places) <= room:
+            return
+        if candidates[0].generation == 0:
+            profiles = dict(self._stage("profiles", candidates, places))
+            kept = {places[index] for index in most_different([profiles[place] for place in places], room)}
+        else:
+            kept = set(places[:room])
+        for place in places:
+            if place not in kept:
+                candidates[place] = candidates[place].ended(State.PASSED_OVER, "others were trained in its place")
+
+    def _tuned(self, candidates: Sequence[Candidate], report: StageStepsDone | None) -> dict[int, Candidate]:
+        if not self._can_optimise:
+            return {}
+        working = [replace(candidate, state=None, fitness=math.inf) for candidate in candidates]
+        found: dict[int, Candidate] = {}
+        for place, result in self._stage("optimise", working, list(range(len(working))), report):
+            if result.diverged_at is None:
+                seconds = working[place].seconds
+                found[place] = replace(candidates[place], weights=tuple(result.weights), seconds=seconds)
+        return found
+
     def _open(self, candidates: list[Candidate], computed: list[int]) -> list[int]:
         return [place for place in computed if candidates[place].state is None]
 
-    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
-        return "evaluate", [[candidate.tree for candidate in candidates], [list(c.weights) for c in candidates]]
+    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+        return [WeightedTree(candidate.tree, list(candidate.weights)) for candidate in candidates]
 
     def _stage(
         self, stage: Stage, candidates: list[Candidate], computed: list[int], report: StageStepsDone | None = None
@@ -175,6 +225,21 @@ class FilteringEvaluator(Evaluator):
         trees = [candidates[place].tree for place in places]
         weights = [list(candidates[place].weights) for place in places]
         return self._run(stage, candidates, places, trees, weights, report=report)
+
+
+def most_different(profiles: Sequence[Sequence[float]], count: int) -> list[int]:
+    """The indices of that many profiles, each as far as possible from those chosen before it, beginning with the first.
+
+    Distances are Euclidean, between logarithms: norms of gradients differ by orders of magnitude. This is Gonzalez's
+    algorithm for the k-center problem (Clustering to Minimize the Maximum Intercluster Distance, 1985).
+    """
+    points = np.log(np.clip(np.nan_to_num(np.array(profiles, dtype=np.float64), nan=0.0), *_PROFILE_RANGE))
+    chosen, distances = [0], np.full(len(points), np.inf)
+    while len(chosen) < min(count, len(points)):
+        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
+        distances[chosen] = -1.0
+        chosen.append(int(np.argmax(distances)))
+    return chosen
 
 
 def _after_rejection(candidate: Candidate, gain: float) -> Candidate:

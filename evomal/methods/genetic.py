@@ -13,7 +13,7 @@ import numpy as np
 
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate
-from evomal.methods.candidates import Candidate, proposed
+from evomal.methods.candidates import Candidate, comparable, proposed
 from evomal.methods.evaluation import Executor, SearchContext
 from evomal.methods.filters import FilteringEvaluator
 from evomal.methods.islands import IslandSearch
@@ -54,7 +54,7 @@ class GeneticSearch(Strategy):
         self._parents = candidates
         self._trees = [candidate.tree for candidate in candidates]
         self._scores = penalised(
-            [candidate.fitness for candidate in candidates],
+            comparable(candidates),
             [tree.size for tree in self._trees],
             parsimony=self._settings.parsimony,
         )
@@ -68,7 +68,8 @@ class GeneticSearch(Strategy):
         parent = self._parents[index]
         return proposed(
             self._trees[index], "elite", (index,), state=parent.state, fitness=parent.fitness,
-            sentence=parent.sentence, weights=parent.weights, fingerprint=parent.fingerprint, seconds=parent.seconds,
+            sentence=parent.sentence, weights=parent.weights, rungs=parent.rungs, factor=parent.factor,
+            fingerprint=parent.fingerprint, seconds=parent.seconds,
         )  # fmt: skip
 
     def _child(self, randomness: np.random.Generator) -> Candidate:

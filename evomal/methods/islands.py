@@ -19,7 +19,7 @@ from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 
 _CROSSOVER = 0.4  # of the children: within an island parents are related, and a mutation explores more
-_UNTRIED = (State.FAILED,)
+_UNTRIED = (State.FAILED, State.PASSED_OVER)
 _DRAWS = 4  # of a new candidate until it may be one that was proposed before
 
 
@@ -43,7 +43,8 @@ class IslandSearch(Strategy):
         self._settings = settings = context.settings
         super().__init__(population=settings.population, generations=settings.generations)
         self._seed = context.seed
-        self._first_trees = settings.first_trees or settings.population
+        self._first_trees = max(settings.first_trees or 0, settings.population)
+        self._islands = min(settings.islands, settings.population)
         self._children = round(settings.surplus * settings.population)
         self._space = context.space
         self._seeds = [fitting(tree, settings.max_height, self._space) for tree in seeds][: self._first_trees]
@@ -53,16 +54,16 @@ class IslandSearch(Strategy):
         """What was proposed before, or became of it."""
 
     def _propose(self) -> list[Candidate]:
-        settings, migrants = self._settings, self._migrants()
+        migrants = self._migrants()
         if self.generation == 0:
             # On one island, so that the others are free to find something else.
             kept = [_Member(proposed(tree, "seeded"), island=0) for tree in self._seeds]
-            turns = _turns(self._first_trees - len(kept), settings.islands, taken=len(kept))
+            turns = _turns(self._first_trees - len(kept), self._islands, taken=len(kept))
         else:
             kept = [_carried(member, "elite", member.age + 1) for member in self._members]
             kept += [_carried(member, "migrant", 0) for member in migrants]
-            turns = _turns(self._children, settings.islands)
-        parents: list[list[Candidate]] = [[] for _ in range(settings.islands)]
+            turns = _turns(self._children, self._islands)
+        parents: list[list[Candidate]] = [[] for _ in range(self._islands)]
         for member in _by_rank(self._members + migrants):
             parents[member.island].append(member.candidate)
         self._proposals = kept
@@ -77,13 +78,13 @@ class IslandSearch(Strategy):
         # What was not tried may be proposed again.
         self._known -= {_identity(member.candidate) for member, candidate in told if candidate.state in _UNTRIED}
         self._members = []
-        for island in range(self._settings.islands):
+        for island in range(self._islands):
             self._members += self._survivors([member for member in fit if member.island == island], island)
         self._known.update(_identity(member.candidate) for member in self._members)
 
     def _migrants(self) -> list[_Member]:
         """The best of every island, as members of the next, if it is time."""
-        count = self._settings.islands
+        count = self._islands
         if self.generation % self._settings.migration:
             return []
         best = {member.island: member for member in reversed(_by_rank(self._members))}
@@ -91,7 +92,7 @@ class IslandSearch(Strategy):
 
     def _survivors(self, members: list[_Member], island: int) -> list[_Member]:
         """The best of an island; too old ones keep their places only while there is no younger one for them."""
-        population, count = self._settings.population, self._settings.islands
+        population, count = self._settings.population, self._islands
         places = population // count + (island < population % count)
         distinct = _distinct(members)
         young_first = sorted(distinct[1:], key=lambda member: member.age >= self._settings.max_age)

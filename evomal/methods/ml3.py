@@ -11,7 +11,6 @@ reset in each pass, so that the recorded weights are all that is needed to conti
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, SearchContext, Stage, still_open, with_optimised
+from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss, still_open, with_optimised
 from evomal.methods.method import Method
 from evomal.methods.strategy import FixedForm
 from evomal.progress import StageStepsDone
@@ -47,8 +46,8 @@ class _NetworkEvaluator(Evaluator):
             candidates[place] = with_optimised(candidates[place], result)
         self._train(candidates, still_open(candidates), report)
 
-    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
-        return "evaluate_losses", [[network_loss(candidate.weights, self._context.kind) for candidate in candidates]]
+    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+        return [network_loss(candidate.weights, self._context.kind) for candidate in candidates]
 
     def _start(self) -> tuple[float, ...]:
         layers = starting_layers(generator=torch_generator(self._context.seed, "starting network"))

@@ -6,15 +6,16 @@ Gonzalez and Miikkulainen, Optimizing Loss Functions Through Multi-Variate Taylo
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from evomal.checks import whole_number
 from evomal.expression import Expression
+from evomal.losses.loss import WeightedTree
 from evomal.losses.taylor import PARAMETERS, as_tree
-from evomal.methods.candidates import Candidate, proposed
-from evomal.methods.evaluation import Evaluator, SearchContext, Stage, still_open
+from evomal.methods.candidates import Candidate, comparable, proposed
+from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss, still_open
 from evomal.methods.method import Method
 from evomal.methods.strategy import Strategy
 from evomal.progress import StageStepsDone
@@ -45,7 +46,7 @@ class CmaSearch(Strategy):
         return [proposed(tuple(self._optimiser.ask().tolist()), "sampled") for _ in range(self.population)]
 
     def _learn(self, candidates: list[Candidate]) -> None:
-        values = finite_values([candidate.fitness for candidate in candidates])
+        values = finite_values(comparable(candidates))
         self._optimiser.tell([(np.array(_theta(c)), value) for c, value in zip(candidates, values, strict=True)])
 
 
@@ -68,10 +69,9 @@ class _PolynomialEvaluator(Evaluator):
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
         self._train(candidates, still_open(candidates), report)
 
-    def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
+    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         # A polynomial is an expression with weights, and the engine trains with all of those together.
-        trees, weights = zip(*(as_tree(_theta(candidate)) for candidate in candidates), strict=True)
-        return "evaluate", [trees, weights]
+        return [WeightedTree(*as_tree(_theta(candidate))) for candidate in candidates]
 
 
 def _theta(candidate: Candidate) -> tuple[float, ...]:

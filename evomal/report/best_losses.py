@@ -157,9 +157,9 @@ def _row(run: Run, candidate: Candidate, rows: Sequence[RankedLoss]) -> RankedLo
     return RankedLoss(run, candidate, formula, sketch, 0, _scores(run, candidate))
 
 
-def _rank(run: Run, candidate: Candidate) -> tuple[float, ...]:
+def _rank(run: Run, candidate: Candidate) -> tuple[Any, ...]:
     scores = _scores(run, candidate)
-    cost = (0.0, scores.mean) if scores is not None else (1.0, candidate.fitness)
+    cost = (0.0, scores.mean) if scores is not None else (1.0, 0.0)
     return (*cost, *candidate.rank)
 
 

@@ -132,8 +132,8 @@ def _checked_journal(path: Path) -> bool:
 
 
 APPLICATION_ID = 0x65766F6D  # "evom"
-VERSION = 2
-_READ = {1: frozenset({"trials"}), 2: frozenset[str]()}
+VERSION = 3
+_READ = {1: frozenset({"trials"}), 2: frozenset[str](), 3: frozenset[str]()}
 """Versions that can be read, and the tables that each lacks."""
 PAGE_SIZE = 4096
 
@@ -179,15 +179,29 @@ _TABLES = {
     "ending": ("id INTEGER PRIMARY KEY CHECK (id = 1)", "reason TEXT NOT NULL", "written TEXT NOT NULL"),
 }
 """The columns of each table, besides its checksum."""
-_KEYS = {"candidates": ("PRIMARY KEY (generation, position)",)}
-COLUMNS = {table: tuple(column.split()[0] for column in columns) for table, columns in _TABLES.items()}
-# The text is compared with that of the file, so its layout belongs to the format.
-_DEFINITIONS = {
-    table: f"CREATE TABLE {table} (\n    "
-    + ",\n    ".join((*columns, "checksum TEXT NOT NULL", *_KEYS.get(table, ())))
-    + "\n)"
-    for table, columns in _TABLES.items()
+_ADDED = {
+    "candidates": ("rungs TEXT NOT NULL", "factor TEXT NOT NULL"),
+    "trials": ("rate TEXT NOT NULL", "steps INTEGER NOT NULL"),
 }
+"""Further columns since version 3."""
+_KEYS = {"candidates": ("PRIMARY KEY (generation, position)",)}
+
+
+def _columns(table: str, version: int) -> tuple[str, ...]:
+    return (*_TABLES[table], *(_ADDED.get(table, ()) if version >= 3 else ()))
+
+
+def _definition(table: str, version: int) -> str:
+    # The text is compared with that of the file, so its layout belongs to the format.
+    columns = (*_columns(table, version), "checksum TEXT NOT NULL", *_KEYS.get(table, ()))
+    return f"CREATE TABLE {table} (\n    " + ",\n    ".join(columns) + "\n)"
+
+
+def column_names(table: str, version: int = VERSION) -> tuple[str, ...]:
+    """The columns of a table besides its checksum."""
+    return tuple(column.split()[0] for column in _columns(table, version))
+
+
 _INDICES = {("index", "sqlite_autoindex_candidates_1", "candidates", None)}
 
 
@@ -199,8 +213,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """Mark the file as evomal's and make its tables, inside the caller's transaction."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    for definition in _DEFINITIONS.values():
-        connection.execute(definition)
+    for table in _TABLES:
+        connection.execute(_definition(table, VERSION))
 
 
 def check_identity(connection: sqlite3.Connection, path: Path) -> None:
@@ -220,7 +234,7 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     version = version_of(connection)
     if version not in _READ:
         raise InputError(
-            f"{path}: is of version {version} but this evomal reads versions {' and '.join(map(str, _READ))}: "
+            f"{path}: is of version {version} but this evomal reads versions 1 to {VERSION}: "
             "it is damaged or comes from a newer evomal"
         )
     expected = {"journal_mode": "delete", "page_size": PAGE_SIZE, "encoding": "UTF-8"}
@@ -248,16 +262,16 @@ def foreign(path: Path) -> InputError:
 
 def check_schema(connection: sqlite3.Connection) -> None:
     """Require exactly the tables above: nothing missing, and no view or trigger that could act on its own."""
-    limit = len(_DEFINITIONS) + len(_INDICES) + 1
+    limit, version = len(_TABLES) + len(_INDICES) + 1, version_of(connection)
     found = set(connection.execute(f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {limit}"))
-    expected = {name: sql for name, sql in _DEFINITIONS.items() if has_table(connection, name)}
+    expected = {name: _definition(name, version) for name in _TABLES if has_table(connection, name)}
     if found != {("table", name, name, sql) for name, sql in expected.items()} | _INDICES:
         raise DamageError("its tables are not those of an evomal run")
 
 
 def check_rows(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a record with more rows than can be read in reasonable time."""
-    for table in _DEFINITIONS:
+    for table in _TABLES:
         if has_table(connection, table):
             (count,) = connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
             if count > MAX_ROWS:
@@ -269,7 +283,7 @@ def insert(connection: sqlite3.Connection, table: str, values: tuple[int | str |
     row_checksum = checksum([table, *values])
     marks = ", ".join("?" * (len(values) + 1))
     connection.execute(
-        f"INSERT INTO {table} ({', '.join(COLUMNS[table])}, checksum) VALUES ({marks})", (*values, row_checksum)
+        f"INSERT INTO {table} ({', '.join(column_names(table))}, checksum) VALUES ({marks})", (*values, row_checksum)
     )
     return row_checksum
 
@@ -289,7 +303,8 @@ def unchecked_rows(
     connection: sqlite3.Connection, table: str, clause: str, parameters: tuple[int, ...] = ()
 ) -> Generator[tuple[tuple[Any, ...], Any], None, None]:
     """Rows as they are in the file, to count what is left of a damaged record."""
-    query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} {clause}"
+    names = ", ".join(column_names(table, version_of(connection)))
+    query = f"SELECT {names}, checksum FROM {table} {clause}"
     # A query that is left open keeps the file locked, even beyond the end of its connection.
     with contextlib.closing(connection.execute(query, parameters)) as cursor:
         for *values, row_checksum in cursor:

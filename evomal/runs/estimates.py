@@ -20,13 +20,18 @@ from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
 from evomal.losses.catalogue import named_loss
 from evomal.losses.expression_loss import starting_weights
+from evomal.losses.loss import WeightedTree
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import BASELINE, RIVALS, TASK_LOSSES
 from evomal.methods.evaluation import TIMED_AS
 from evomal.methods.filters import is_dead
 from evomal.methods.random_search import draw_tree
+from evomal.methods.rivals import strong_rivals
+from evomal.methods.rungs import Ladder
+from evomal.methods.strategy import Strategy
 from evomal.randomness import generator, torch_generator
+from evomal.runs.finals_trainer import final_trials
 from evomal.runs.preparation import prepared_locally
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
@@ -87,6 +92,9 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
             seconds[stage] = once + slope * probe.full_steps(stage)
+        ladder = probe.ladder(settings)
+        if ladder is not None:
+            return probe.estimate_on_rungs(ladder, settings, strategy, setup, seconds)
         rivals = len(RIVALS[probe.kind]) * seconds["evaluate_losses"]
         # Each pass of a network draws its own initial weights; everything else shares those of the first.
         passes = strategy.generations if "optimise_networks" in seconds else 1
@@ -143,6 +151,48 @@ class _Probe:
         """Seconds of a training with one loss, from the seconds of each stage."""
         stage: Stage = "evaluate" if "evaluate" in seconds else "evaluate_losses"
         return seconds[stage] / self._wanted[stage]
+
+    def ladder(self, settings: SearchSettings) -> Ladder | None:
+        """The rungs of the search."""
+        is_exchangeable = all(task.exchangeable for task in self._tasks)
+        return Ladder.of(settings, seed=self._seed, is_exchangeable=is_exchangeable)
+
+    def estimate_on_rungs(
+        self, ladder: Ladder, settings: SearchSettings, strategy: Strategy, setup: float, seconds: Mapping[Stage, float]
+    ) -> Estimate:
+        """The estimate where candidates are trained on rungs: from the time of a step of one trial."""
+        step = self._seconds_of_trial_step(ladder, strategy.population)
+        rivals, generations = strong_rivals(self._tasks[0]), strategy.generations
+        stages = {"setup": setup, "rivals": step * len(rivals) * ladder.headroom_steps()}
+        proposals = generations * settings.surplus + (settings.first_trees or 0) / strategy.population
+        stages["filter"] = proposals * sum(seconds.get(stage, 0.0) for stage in ("gradient_norms", "gains"))
+        if ladder.tuned == 1:
+            stages["optimise"] = generations * seconds.get("optimise", 0.0)
+        stages["evaluate"] = step * generations * ladder.steps(strategy.population)
+        finalists = min(settings.finalists, strategy.population * generations)
+        if finalists:
+            steps = self._tasks[0].recipe.schedule(settings.final_steps, settings.milestones).steps
+            trials = final_trials(finalists, len(rivals), rates=min(3, ladder.rates), seeds=settings.final_seeds)
+            stages["final"] = step * steps * trials
+        return Estimate(stages, self.memory, generations, strategy.population, str(self.device), self.plan)
+
+    def _seconds_of_trial_step(self, ladder: Ladder, population: int) -> float:
+        """Seconds of one training step of one trial, among as many as the first rung has."""
+        settings = dataclasses.replace(self._settings, training_steps=1, meta_steps=1)
+        engine = Engine(self._tasks, seed=self._seed, settings=settings)
+        count = min(population, _LOOPED_CANDIDATES if engine.plans[0].mode == "looped" else population)
+        trees = list(itertools.islice(self._living_trees(engine), count))
+        losses, rates = [WeightedTree(tree, None) for tree in trees], [ladder.rates_of(0)] * count
+        taken = []
+        fewest, most = _STEPS.get(self.device.type, _STEPS["cpu"])
+        for steps in (fewest, fewest + most // 2):
+            rung = dataclasses.replace(ladder.rungs[0], steps=steps, is_matched=False)
+            engine.try_rates(losses, [rung] * count, rates)  # compiles and captures
+            begin = time.perf_counter()
+            engine.try_rates(losses, [rung] * count, rates)
+            taken.append(time.perf_counter() - begin)
+        trials = count * ladder.rates * len(ladder.rungs[0].seeds)
+        return max(0.0, taken[1] - taken[0]) / (most // 2) / trials
 
     def full_steps(self, stage: Stage) -> int:
         """Number of steps of the stage in the search itself."""

@@ -1,31 +1,21 @@
-"""Trainings outside the generations: the rivals before them, and the final after them.
+"""The final of a search: its best candidates and the rivals, trained again.
 
-The fitness of a candidate is one training. The lowest of hundreds of such numbers is partly luck, and says little about
-how the loss trains with another seed. So the best candidates and the rivals are trained again with fresh seeds, and the
-candidate with the lowest mean is the result.
+The lowest of hundreds of numbers is partly luck, and says little about how the loss trains with another seed. So the
+best candidates and the rivals are trained again with fresh seeds, and the candidate with the lowest mean is the result.
+Where a search tries several learning rates, its final has three stages, each with fresh seeds: the learning rates are
+chosen, then the winner, then its lead over the best rival is measured. All trainings are of full length.
 """
 
 import math
 import statistics
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from evomal.engine import Fitness
-from evomal.errors import InputError
-from evomal.methods.baseline import RIVALS, require_baseline, train_rivals
 from evomal.methods.candidates import Candidate, trained
-from evomal.methods.evaluation import Evaluator, Executor, Failure
-from evomal.runs.rows import Trial, TrialStage
-from evomal.runs.store import RunStore
-from evomal.settings import SearchSettings
+from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.tasks.metrics import difference_unit, metric_number
-from evomal.tasks.task import Task
 from evomal.text import plural
-
-if TYPE_CHECKING:  # it imports this module
-    from evomal.runs.display import SearchListener
 
 FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
@@ -53,12 +43,22 @@ class Scores:
 
 @dataclass(frozen=True)
 class Final:
-    """Candidates and rivals under one protocol: the same fresh seeds, the same number of steps."""
+    """Candidates and rivals under one protocol: the same fresh seeds, the same number of steps.
+
+    Those that were left behind when learning rates were chosen are not among them.
+    """
 
     candidates: tuple[tuple[Candidate, Scores], ...]
     """In the order of their fitness in the search."""
     rivals: Mapping[str, Scores]
     """By name, the baseline first."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """The learning rates, as multiples of the task's own, by a rival's name or a candidate's place; empty where each
+    was trained at the task's own."""
+    lr: float | None = None
+    """The task's own learning rate, if it is known."""
+    last: tuple[Scores, Scores] | None = None
+    """The winner and the best rival on further seeds, by which neither was chosen."""
 
     def __repr__(self) -> str:
         return (
@@ -91,10 +91,11 @@ class Final:
 
         The interval is Student's, at 95 %; infinite for one seed, or if a training diverged.
         """
-        pairs = zip(self.best_rival[1].values, self.winner[1].values, strict=True)
+        own, other = self.last or (self.winner[1], self.best_rival[1])
+        pairs = zip(other.values, own.values, strict=True)
         differences = [rival - own for rival, own in pairs]
         if not all(map(math.isfinite, differences)):
-            return self.best_rival[1].mean - self.winner[1].mean, math.inf
+            return other.mean - own.mean, math.inf
         mean, count = sum(differences) / len(differences), len(differences)
         if count < 2:
             return mean, math.inf
@@ -121,8 +122,13 @@ class Final:
         if self.leads:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit = difference_unit(metric)
-            return f"leads {name} by {amounts}{f' {unit}' if unit else ''} on validation"
-        return f"no lead over {name}"
+            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation"
+        rate = self.learning_rate(name)
+        return f"no lead over {name}" + ("" if rate is None else f": use {name} with lr {rate:.3g}")
+
+    def learning_rate(self, loss: str) -> float | None:
+        """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
+        return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
 
 
 def final_seeds(count: int, search_seed: int) -> list[int]:
@@ -143,116 +149,57 @@ def finalists(candidates: Iterable[Candidate], count: int, *, without: Iterable[
     return list(distinct.values())[:count]
 
 
-def final_of(candidates: Iterable[Candidate], trials: Sequence[Trial], *, seeds: int) -> Final | None:
-    """The final that these trials belong to; None if there is none, or if fewer seeds than planned are recorded."""
-    scores: dict[str, list[float]] = {}
-    for trial in trials:
-        if trial.stage == "final":
-            scores.setdefault(trial.loss, []).append(trial.score)
-    if not scores or any(len(values) != seeds for values in scores.values()):
+def final_of(
+    candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None
+) -> Final | None:
+    """The final that these trials belong to; None if there is none, or if trials of it are missing."""
+    entries, rivals = entries_of(candidates, trials)
+    everyone = [*(scores for _, scores in entries), *rivals.values()]
+    if not entries or not rivals or any(len(scores.values) != seeds for scores in everyone):
         return None
-    places = {candidate.place: candidate for candidate in candidates}
-    entries = tuple((places[loss], Scores(tuple(values))) for loss, values in scores.items() if loss in places)
-    rivals = {loss: Scores(tuple(values)) for loss, values in scores.items() if loss not in places}
-    return Final(entries, rivals) if entries and rivals else None
+    if not any(trial.stage == "rates" for trial in trials):
+        return Final(entries, rivals)
+    rates = {trial.loss: trial.rate for trial in trials if trial.stage == "final"}
+    decided, last = Final(entries, rivals, rates, lr), _by_loss(trials, "lead")
+    pair = [last.get(loss) for loss in (decided.winner[0].place, decided.best_rival[0])]
+    own, other = pair
+    if own is None or other is None or {len(own.values), len(other.values)} != {seeds}:
+        return None
+    return Final(entries, rivals, rates, lr, (own, other))
+
+
+def entries_of(
+    candidates: Iterable[Candidate], trials: Iterable[RecordedTrial]
+) -> tuple[tuple[tuple[Candidate, Scores], ...], dict[str, Scores]]:
+    """The candidates and the rivals of the final that these trials belong to, with the scores that there are."""
+    scores, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
+    entries = tuple((places[loss], values) for loss, values in scores.items() if loss in places)
+    return entries, {loss: values for loss, values in scores.items() if loss not in places}
+
+
+def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, Scores]:
+    found: dict[str, list[float]] = {}
+    for trial in trials:
+        if trial.stage == stage:
+            found.setdefault(trial.loss, []).append(trial.score)
+    return {loss: Scores(tuple(values)) for loss, values in found.items()}
 
 
 def recorded_final(
-    settings: Mapping[str, Any], candidates: Iterable[Candidate], trials: Sequence[Trial]
+    settings: Mapping[str, Any], candidates: Iterable[Candidate], trials: Sequence[RecordedTrial]
 ) -> Final | None:
     """The final of a record; None if there is none, or if it is not complete."""
     chosen = settings.get("settings")
     seeds = chosen.get("final_seeds") if isinstance(chosen, Mapping) else None
-    return final_of(candidates, trials, seeds=seeds) if isinstance(seeds, int) else None
+    return final_of(candidates, trials, seeds=seeds, lr=_recorded_lr(settings)) if isinstance(seeds, int) else None
 
 
-def rivals_of(trials: Iterable[Trial]) -> dict[str, float]:
-    """The score of each rival before the first generation, as a cost; infinite if the training diverged."""
-    return {trial.loss: trial.score for trial in trials if trial.stage == "rivals"}
-
-
-class FinalsTrainer:
-    """Trains rivals and finalists; what is recorded already is read instead of computed."""
-
-    def __init__(
-        self, task: Task, executor: Executor, evaluator: Evaluator, settings: SearchSettings, seed: int,
-        store: RunStore | None, listener: "SearchListener | None",
-    ) -> None:  # fmt: skip
-        self._task, self._executor, self._evaluator = task, executor, evaluator
-        self._settings, self._seed = settings, seed
-        self._store, self._listener = store, listener
-        self._report = None if listener is None else listener.on_steps
-
-    def train_rivals(self) -> dict[str, float]:
-        """The scores of the baseline and its rivals, trained as candidates are, with the seed of the search.
-
-        Raises:
-            EvomalError: Training with the task's own loss raises an error of the user's code.
-            InputError: The metric has no finite value for the trained model.
-        """
-        trials = self._recorded("rivals")
-        if not trials:
-            names = RIVALS[self._task.kind]
-            self._announce("rivals", len(names) * self._steps(1))
-            seconds, results = _timed(
-                lambda: train_rivals(names, self._executor, self._task.kind, report=self._report)
-            )  # fmt: skip
-            require_baseline(names[0], results[0], self._task.metric)
-            trials = self._record("rivals", names, self._seed, results, seconds)
-        scores = rivals_of(trials)
-        if self._listener is not None:
-            self._listener.on_rivals(scores)
-        return scores
-
-    def train_finalists(self, candidates: Sequence[Candidate], rivals: Iterable[str]) -> Final | None:
-        """Train finalists and rivals with fresh seeds; None if the settings or the search leave no finalist."""
-        names = list(rivals)
-        chosen = finalists(candidates, self._settings.finalists, without=names)
-        if not chosen:
-            return None
-        losses = [*names, *(candidate.place for candidate in chosen)]
-        seeds = final_seeds(self._settings.final_seeds, self._seed)
-        trials = self._recorded("final")
-        planned = [(seed, loss) for seed in seeds for loss in losses]
-        if [(trial.seed, trial.loss) for trial in trials] != planned[: len(trials)] or len(trials) % len(losses):
-            place = "" if self._store is None else f"{self._store.path}: "
-            raise InputError(f"{place}its final does not belong to the recorded candidates, so it cannot be resumed")
-        missing = seeds[len(trials) // len(losses) :]
-        if missing:
-            self._announce("final", len(missing) * (self._steps(len(chosen)) + len(names) * self._steps(1)))
-        for seed in missing:
-            seconds, results = _timed(lambda: self._results(names, chosen, seed))  # noqa: B023
-            trials += self._record("final", losses, seed, results, seconds)
-        return final_of(chosen, trials, seeds=len(seeds))
-
-    def _results(self, names: Sequence[str], chosen: Sequence[Candidate], seed: int) -> list[Fitness | Failure]:
-        return [
-            *train_rivals(names, self._executor, self._task.kind, seed=seed, report=self._report),
-            *self._evaluator.train_again(chosen, seed=seed, report=self._report),
-        ]
-
-    def _announce(self, phase: str, steps: int) -> None:
-        if self._listener is not None:
-            self._listener.on_phase(phase, steps)
-
-    def _steps(self, losses: int) -> int:
-        return self._executor.steps(losses)["evaluate"]
-
-    def _recorded(self, stage: TrialStage) -> list[Trial]:
-        return [] if self._store is None else [trial for trial in self._store.trials() if trial.stage == stage]
-
-    def _record(
-        self, stage: TrialStage, losses: Sequence[str], seed: int, results: Sequence[Fitness | Failure], seconds: float
-    ) -> list[Trial]:
-        each = seconds / len(losses)
-        pairs = zip(losses, results, strict=True)
-        trials = [Trial.of(stage, loss, seed, result, seconds=each) for loss, result in pairs]
-        if self._store is not None:
-            self._store.write_trials(trials)
-        return trials
-
-
-def _timed(work: Callable[[], list[Fitness | Failure]]) -> tuple[float, list[Fitness | Failure]]:
-    begin = time.perf_counter()
-    results = work()
-    return time.perf_counter() - begin, results
+def _recorded_lr(settings: Mapping[str, Any]) -> float | None:
+    """The learning rate of a record: that of its settings, or that of its first task."""
+    for keys in (("settings", "lr"), ("task", "0", "recipe", "lr")):
+        found: Any = settings
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return float(found)
+    return None

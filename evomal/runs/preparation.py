@@ -29,6 +29,7 @@ class Prepared:
 
     tasks: Sequence[Task]
     executor: Executor
+    context: SearchContext
     strategy: Strategy
     evaluator: Evaluator
 
@@ -42,8 +43,8 @@ def prepared(
     judged = _judged(tasks, settings)
     engine = engine_settings(settings, method)
     with open_executor(judged, settings, seed=seed, engine=engine, listener=listener) as executor:
-        context = SearchContext(settings, seed, judged[0].kind)
-        yield Prepared(judged, executor, _strategy(method, context), method.evaluator(context, executor))
+        context = _context(judged, settings, seed)
+        yield Prepared(judged, executor, context, _strategy(method, context), method.evaluator(context, executor))
 
 
 def prepared_locally(
@@ -51,7 +52,12 @@ def prepared_locally(
 ) -> tuple[Engine, Strategy]:
     """The engine and the strategy of a search in this process, for estimates."""
     engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
-    return engine, _strategy(method, SearchContext(settings, seed, engine.tasks[0].kind))
+    return engine, _strategy(method, _context(engine.tasks, settings, seed))
+
+
+def _context(tasks: Sequence[Task], settings: SearchSettings, seed: int) -> SearchContext:
+    is_exchangeable = all(task.exchangeable for task in tasks)
+    return SearchContext(settings, seed, tasks[0].kind, is_exchangeable)
 
 
 def _strategy(method: Method, context: SearchContext) -> Strategy:

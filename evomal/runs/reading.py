@@ -23,8 +23,9 @@ from evomal.methods import METHODS, learned_loss
 from evomal.methods.candidates import Candidate, State, best_of
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
-from evomal.runs.finals import Final, Scores, recorded_final, rivals_of
+from evomal.runs.finals import Final, Scores, recorded_final
 from evomal.runs.lock import is_held
+from evomal.runs.measured_rivals import rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
+from evomal.losses.catalogue import specified_loss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
+from evomal.runs.measured_rivals import Headroom
 from evomal.tasks.metrics import ShownMetric
 from evomal.text import plural, printable, shorten
 from evomal.units import Units
@@ -81,6 +83,8 @@ class Best(Displayed):
     generation: int
     kind: Kind
     activation: str
+    lr: float | None = None
+    """The learning rate that it was trained with."""
     units: Units | None = None
     """The units in which the tasks standardise their targets, if they share them."""
     priors: tuple[float, ...] | None = None
@@ -122,6 +126,31 @@ class Best(Displayed):
 
 
 @dataclass(frozen=True)
+class Recommended:
+    """The loss to use: the best learned one if it leads the best rival on validation, else that rival.
+
+    Example:
+        >>> recommended = result.recommended  # doctest: +SKIP
+        >>> loss, lr = recommended.loss(), recommended.lr  # doctest: +SKIP
+    """
+
+    name: str
+    """The name of the rival, or the formula of the learned loss."""
+    lr: float | None
+    """The learning rate that it was trained with; None: the task's own."""
+    kind: Kind
+    learned: Best | None = None
+    """The learned loss; None where a rival is recommended."""
+
+    def loss(self) -> Loss:
+        """The loss as a module that is called as `loss(output, target)`.
+
+        A loss with class priors (`balanced-softmax`) takes them from the task it is used on.
+        """
+        return specified_loss(self.name, kind=self.kind) if self.learned is None else self.learned.loss()
+
+
+@dataclass(frozen=True)
 class SearchResult(Displayed):
     """What a search found, returned by `evomal.search`. Print it to see the summary.
 
@@ -158,6 +187,8 @@ class SearchResult(Displayed):
     """The metric that fitness is made of."""
     higher_is_better: bool = False
     """Whether higher values of the metric are better, in which case fitness is its negative."""
+    headroom: Headroom | None = None
+    """The rivals on every rung, where candidates are tried at several learning rates."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
 
@@ -168,6 +199,20 @@ class SearchResult(Displayed):
 
     def __str__(self) -> str:
         return self.summary()
+
+    @property
+    def recommended(self) -> Recommended | None:
+        """The loss to use; None without a final, which alone can tell.
+
+        It is the best learned loss if that leads the best rival in the final, else that rival: a search never leaves
+        its user with a loss that is worse than a known one, as far as validation tells.
+        """
+        if self.final is None or self.best is None:
+            return None
+        if self.final.leads:
+            return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best)
+        name = self.final.best_rival[0]
+        return Recommended(name, self.final.learning_rate(name), self.best.kind)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,7 +285,8 @@ def final_text(final: Final, metric: ShownMetric) -> str:
 def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     """The part of the summary that is about the best loss and its rivals: labels and texts."""
     best, final, metric = result.best, result.final, result.shown_metric
-    rivals = [("rivals", f"{rivals_text(result.rivals, metric)} (one training each)")] if result.rivals else []
+    trained = "one training each" if result.headroom is None else "at their best learning rates"
+    rivals = [("rivals", f"{rivals_text(result.rivals, metric)} ({trained})")] if result.rivals else []
     if best is None:
         return rivals
     lines = [("best loss", best.formula())]
@@ -256,5 +302,7 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     lines.append(("validation", f"{text}; in the search {metric.text(best.fitness)}"))
     lines.append(("rivals", f"{rivals_text(final.rivals, metric)} (the same seeds)"))
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
+    if final.leads and final.rates and best.lr is not None:
+        hint = f": use it with lr {best.lr:.3g}{hint}"
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

@@ -19,13 +19,17 @@ _MAX_GENOME = 1_000_000
 _MAX_WEIGHTS = 100_000
 _MAX_WORD = 1_000
 _MAX_INTEGER = 2**63 - 1  # SQLite's
+_OLDER_COLUMNS, _WITHOUT_RUNGS = 12, ("[]", "1.0")
+_OLDER_TRIAL_COLUMNS, _AT_ONE_RATE = 8, ("1.0", 0)
 
 Row = tuple[int | str | None, ...]
-TrialStage = Literal["rivals", "final"]
+TrialStage = Literal["rivals", "rates", "final", "lead"]
+"""Rivals before the first generation; then the final: learning rates are chosen, then the winner, then its lead over
+the best rival is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class RecordedTrial:
     """One training outside the generations: its loss and seed, and its score. Its time takes no part in equality."""
 
     stage: TrialStage
@@ -35,6 +39,10 @@ class Trial:
     score: float
     """The metric as a cost, lower is better; infinite if there is none."""
     sentence: str
+    rate: float = 1.0
+    """The learning rate, as a multiple of the task's own."""
+    steps: int = 0
+    """The number of training steps; 0: those of the settings."""
     seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
@@ -42,12 +50,17 @@ class Trial:
         checked_text("loss", self.loss, _MAX_WORD)
         checked_text("sentence", self.sentence, MAX_SENTENCE)
         _whole("seed", self.seed)
+        _whole("steps", self.steps)
+        if not 0 < _number("rate", self.rate) < math.inf:
+            raise InputError(f"rate must be finite and more than 0 but got {self.rate}")
         if math.isnan(_number("score", self.score)) or self.score == -math.inf:
             raise InputError(f"score must be a finite number, or inf where there is none, but got {self.score}")
         _duration("seconds", self.seconds)
 
     @classmethod
-    def of(cls, stage: TrialStage, loss: str, seed: int, result: Fitness | Failure, *, seconds: float = 0.0) -> "Trial":
+    def of(
+        cls, stage: TrialStage, loss: str, seed: int, result: Fitness | Failure, *, seconds: float = 0.0
+    ) -> "RecordedTrial":
         """The trial of a training with this result."""
         if isinstance(result, Failure):
             score, sentence = math.inf, f"evaluate failed: {result.sentence}"
@@ -79,13 +92,20 @@ def candidate_row(candidate: Candidate, chunk: int) -> Row:
         canonical([weight if math.isfinite(weight) else repr(weight) for weight in weights]),
         None if fingerprint is None else checked_text("fingerprint", fingerprint, _MAX_GENOME),
         canonical(seconds),
+        canonical([[_finite("a rate", rate), _finite("a fitness", cost)] for rate, cost in candidate.rungs]),
+        repr(_finite("factor", candidate.factor)),
     )
 
 
 def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
     """The candidate of a row, and its chunk; InputError if `candidate_row` cannot have written the row."""
-    generation, index, chunk, origin, parents, genome, state, fitness, sentence, weights, fingerprint, seconds = row
-    texts = (origin, parents, genome, state, sentence, weights, seconds)
+    # Records before version 3 have neither rungs nor factors.
+    row = (*row, *_WITHOUT_RUNGS) if len(row) == _OLDER_COLUMNS else tuple(row)
+    generation, index, chunk, origin, parents, genome, state, fitness, sentence, weights, fingerprint, seconds = row[
+        :_OLDER_COLUMNS
+    ]
+    rungs, factor = row[_OLDER_COLUMNS:]
+    texts = (origin, parents, genome, state, sentence, weights, seconds, rungs, factor)
     if not all(isinstance(text, str) for text in texts) or not isinstance(fitness, str | None):
         raise InputError("holds something else where a text was expected")
     try:
@@ -101,8 +121,10 @@ def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
             weights=tuple(float(weight) for weight in parsed(weights)),
             fingerprint=fingerprint,
             seconds=dict(parsed(seconds)),
+            rungs=tuple((rate, cost) for rate, cost in parsed(rungs)),
+            factor=float(factor),
         )
-        is_exact = candidate_row(candidate, chunk) == tuple(row)
+        is_exact = candidate_row(candidate, chunk) == row
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     if not is_exact:
@@ -112,8 +134,8 @@ def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
 
 def candidate_content(candidate: Candidate) -> dict[str, Any]:
     """What two equal runs share of a candidate, as JSON values: everything but times."""
-    generation, index, _, origin, _, genome, state, fitness, sentence, weights, fingerprint, _ = candidate_row(
-        candidate, 0
+    generation, index, _, origin, _, genome, state, fitness, sentence, weights, fingerprint, _, rungs, factor = (
+        candidate_row(candidate, 0)
     )
     return {
         "generation": generation,
@@ -126,28 +148,36 @@ def candidate_content(candidate: Candidate) -> dict[str, Any]:
         "sentence": sentence,
         "weights": parsed(str(weights)),
         "fingerprint": fingerprint,
+        "rungs": parsed(str(rungs)),
+        "factor": factor,
     }
 
 
-def trial_row(trial: Trial, number: int, written: str) -> Row:
+def trial_row(trial: RecordedTrial, number: int, written: str) -> Row:
     """The columns of `trials`; numbers are written as those of candidates are."""
     score = None if trial.score == math.inf else repr(trial.score)
-    return number, trial.stage, trial.loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written
+    return (
+        number, trial.stage, trial.loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written,
+        repr(float(trial.rate)), trial.steps,
+    )  # fmt: skip
 
 
-def read_trial(row: Sequence[Any]) -> Trial:
+def read_trial(row: Sequence[Any]) -> RecordedTrial:
     """The trial of a row; InputError if `trial_row` cannot have written the row."""
-    number, stage, loss, seed, score, sentence, seconds, written = row
+    row = (*row, *_AT_ONE_RATE) if len(row) == _OLDER_TRIAL_COLUMNS else tuple(row)
+    number, stage, loss, seed, score, sentence, seconds, written, rate, steps = row
     try:
-        trial = Trial(
+        trial = RecordedTrial(
             stage=stage,
             loss=loss,
             seed=seed,
             score=math.inf if score is None else float(score),
             sentence=sentence,
+            rate=float(rate),
+            steps=steps,
             seconds=float(seconds),
         )
-        is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == tuple(row)
+        is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == row
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     if not is_exact:
@@ -155,10 +185,12 @@ def read_trial(row: Sequence[Any]) -> Trial:
     return trial
 
 
-def trial_content(trial: Trial) -> dict[str, Any]:
+def trial_content(trial: RecordedTrial) -> dict[str, Any]:
     """What two equal runs share of a trial, as JSON values: everything but times."""
-    _, stage, loss, seed, score, sentence, _, _ = trial_row(trial, 0, "")
-    return {"stage": stage, "loss": loss, "seed": seed, "score": score, "sentence": sentence}
+    _, stage, loss, seed, score, sentence, _, _, rate, steps = trial_row(trial, 0, "")
+    return {
+        "stage": stage, "loss": loss, "seed": seed, "score": score, "sentence": sentence, "rate": rate, "steps": steps,
+    }  # fmt: skip
 
 
 def checked_text(name: str, value: Any, longest: int) -> str:
@@ -182,6 +214,12 @@ def _whole(name: str, value: Any) -> int:
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise InputError(f"{name} must be a number but got {short_repr(value)}")
+    return float(value)
+
+
+def _finite(name: str, value: Any) -> float:
+    if not math.isfinite(_number(name, value)):
+        raise InputError(f"{name} must be a finite number but got {value}")
     return float(value)
 
 

@@ -15,6 +15,7 @@ from evomal.engine.resolve import class_priors
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
+from evomal.expression.scaling import scaled
 from evomal.files import remove_unfinished
 from evomal.forest.terminals import uses_priors
 from evomal.losses import save_loss
@@ -24,7 +25,8 @@ from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageStepsDone
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.display import SearchListener, with_display
-from evomal.runs.finals import Final, FinalsTrainer, Scores, final_of
+from evomal.runs.finals import Final, Scores, final_of
+from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
@@ -60,13 +62,13 @@ def search(
     ends. The same seed and settings give the same result, whether the search was interrupted or not.
 
     Before the first generation, the task's own loss (the baseline) and its rivals are trained as candidates are. With
-    `finalists` (in `quick`), the best candidates and the rivals are trained again with fresh seeds at the end, and the
-    candidate with the lowest mean is the result. Without (in `paper`), the candidate with the best single training is.
+    `finalists` (all presets but `paper`), the best candidates and the rivals are trained again with fresh seeds at the
+    end, and the candidate with the lowest mean is the result; without, the candidate with the best single training is.
 
     Args:
         task: The task to learn a loss for, or several tasks of one kind.
         method: The name of a method: see `evomal methods`.
-        preset: `quick` or `paper`, the settings that `changes` apply to.
+        preset: `quick`, `thorough` or `paper`, the settings that `changes` apply to.
         seed: The seed of everything that is drawn.
         folder: The folder to record the search in; None records nothing.
         settings: All settings at once, instead of a preset with changes.
@@ -91,7 +93,7 @@ def search(
         >>> import evomal
         >>> task = evomal.load_task("diabetes", model="mlp:hidden=8")
         >>> tiny = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 5, "filter_steps": 5}
-        >>> result = evomal.search(task, method="taylorglo", finalists=0, device="cpu", **tiny)
+        >>> result = evomal.search(task, method="taylorglo", preset="paper", device="cpu", **tiny)
         >>> list(result.rivals)
         ['mse', 'mae', 'huber']
     """
@@ -122,7 +124,7 @@ class _Run:
         self, parts: Prepared, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
     ) -> None:
         self._tasks, self._executor = parts.tasks, parts.executor
-        self._strategy, self._evaluator = parts.strategy, parts.evaluator
+        self._strategy, self._evaluator, self._context = parts.strategy, parts.evaluator, parts.context
         self._method, self._settings, self._seed, self._source = method, settings, seed, source
         self._candidates: list[Candidate] = []
         self._final: Final | None = None
@@ -149,7 +151,7 @@ class _Run:
         if store is not None:
             self._replay(store)
         if listener is not None:
-            steps = sum(self._executor.steps(self._strategy.population).values())
+            steps = self._steps_of_generation()
             metric = self._tasks[0].metric
             listener.on_start(
                 generations=self._strategy.generations,
@@ -157,9 +159,7 @@ class _Run:
                 recorded=self._history(),
                 metric=ShownMetric(metric.name, metric.higher_is_better),
             )
-        trials = FinalsTrainer(
-            self._tasks[0], self._executor, self._evaluator, self._settings, self._seed, store, listener
-        )
+        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, store, listener)
         rivals = trials.train_rivals()
         ending = complete = None if store is None else store.ending
         while ending is None and not self._strategy.finished:
@@ -195,7 +195,15 @@ class _Run:
             metric=metric.name,
             higher_is_better=metric.higher_is_better,
             failures=_failures(self._candidates),
+            headroom=trials.headroom,
         )
+
+    def _steps_of_generation(self) -> int:
+        """The most steps of a generation, for a progress bar."""
+        steps, ladder = self._executor.steps(self._strategy.population), self._context.ladder
+        if ladder is not None:
+            steps["evaluate"] = ladder.steps(self._strategy.population) * len(self._tasks)
+        return sum(steps.values())
 
     def _generation(self, store: RunStore | None, report: StageStepsDone | None) -> None:
         """Evaluate and record one generation."""
@@ -231,7 +239,8 @@ class _Run:
             self._evaluator.remember(candidates)
             self._strategy.tell(candidates)
             self._candidates += candidates
-        self._final = final_of(self._candidates, store.trials(), seeds=self._settings.final_seeds)
+        lr = self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
+        self._final = final_of(self._candidates, store.trials(), seeds=self._settings.final_seeds, lr=lr)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best(store.path.parent)  # the process may have been killed between record and file
@@ -269,9 +278,15 @@ class _Run:
         priors: set[tuple[float, ...]] = set()
         if isinstance(found.form, Expression) and uses_priors(found.form):
             priors = {tuple(class_priors(task).tolist()) for task in self._tasks}
+        genome, weights = found.form, found.weights
+        if isinstance(genome, Expression):
+            genome, weights = scaled(genome, weights, found.factor)
+        own = self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
+        rate = found.rate if self._final is None else self._final.rates.get(found.place, found.rate)
         return Best(
-            genome=found.form,
-            weights=found.weights,
+            genome=genome,
+            weights=weights,
+            lr=own * rate,
             fitness=found.fitness,
             value=self._tasks[0].metric.cost(found.fitness),  # the cost of a cost is the metric itself
             generation=found.generation,
@@ -295,6 +310,7 @@ class _Run:
             "fitness": best.fitness,
             "metric": task.metric.name,
             "value": best.value,
+            "learning_rate": best.lr,
             "chosen": "the best of one training each",
         }
         if self._final is not None:

@@ -34,7 +34,7 @@ from evomal.runs.database import (
 from evomal.runs.lock import FolderLock
 from evomal.runs.rows import (
     MAX_SENTENCE,
-    Trial,
+    RecordedTrial,
     candidate_content,
     candidate_row,
     checked_text,
@@ -254,20 +254,20 @@ class RunStore:
                 prepared.append(candidate_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
             # A final that was run when a budget ended the search is run again when the search is over.
-            self._connection.execute("DELETE FROM trials WHERE stage = 'final'")
+            self._connection.execute("DELETE FROM trials WHERE stage <> 'rivals'")
             insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
             for row in prepared:
                 insert(self._connection, "candidates", row)
         return int(number)
 
-    def write_trials(self, trials: Sequence[Trial]) -> None:
+    def write_trials(self, trials: Sequence[RecordedTrial]) -> None:
         """Append trainings outside the generations, all or none."""
         with self._writing():
             (count,) = self._connection.execute("SELECT COUNT(*) FROM trials").fetchone()
             for place, trial in enumerate(trials, count):
                 insert(self._connection, "trials", trial_row(trial, place, now()))
 
-    def trials(self) -> tuple[Trial, ...]:
+    def trials(self) -> tuple[RecordedTrial, ...]:
         """Trainings outside the generations in the order of writing: rivals, then the final; none in version 1."""
         with self._explaining():
             if not has_table(self._connection, "trials"):

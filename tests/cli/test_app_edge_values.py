@@ -7,11 +7,12 @@ import pytest
 
 from evomal.runs.reading import read_run
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import OPTIONS
 
 LARGE = str(10**12)
 SMALL = [
     "--device", "cpu", "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=1",
-    "--set", "training_steps=5", "--set", "filter_steps=5", "--set", "final_steps=5",
+    "--set", "training_steps=5", "--set", "filter_steps=5", "--set", "final_steps=5", *OPTIONS,
 ]  # fmt: skip
 TRAIN = ["train", "diabetes", "--model", "mlp:hidden=4", "--loss", "mse", "--device", "cpu"]
 COMPARE = ["compare", "diabetes", "--model", "mlp:hidden=4", "--losses", "mae"]

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import OPTIONS
 
 _TASK = """
 import sys
@@ -48,7 +49,7 @@ def task():
 """
 _SMALL = [
     "--device", "cpu", "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=1",
-    "--set", "training_steps=5", "--set", "filter_steps=5", "--set", "final_steps=5",
+    "--set", "training_steps=5", "--set", "filter_steps=5", "--set", "final_steps=5", *OPTIONS,
 ]  # fmt: skip
 _COMMANDS = {
     "train": ["train", "TASK", "--loss", "mse", "--seeds", "1", "--steps", "5", "--device", "cpu"],

@@ -8,11 +8,12 @@ import pytest
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer
 from evomal.verdict.folder import read_result
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import OPTIONS
 
 SHORT = ["--model", "mlp:hidden=8", "--device", "cpu", "--set", "final_steps=20"]
 SMALL = [
     "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=1", "--set", "training_steps=5", "--set",
-    "filter_steps=10",
+    "filter_steps=10", *OPTIONS,
 ]  # fmt: skip
 
 

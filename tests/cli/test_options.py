@@ -34,6 +34,9 @@ def test_rates_are_numbers():
 def test_the_help_describes_every_setting_with_defaults_and_choices():
     _, *paragraphs = settings_help().split("\n\n")
     assert [paragraph.split()[0].rstrip(":") for paragraph in paragraphs] == list(SearchSettings.model_fields)
-    assert "generations (10; paper: 50): Number of generations. May be changed when a run is resumed." in paragraphs
+    assert (
+        "generations (8; thorough: 20; paper: 50): Number of generations. May be changed when a run is resumed."
+        in paragraphs
+    )
     assert "optimizer (sgd): Optimiser of the trainings. One of sgd, adam, adamw." in paragraphs
     assert "lr: Learning rate of the trainings; by default the task's." in paragraphs

@@ -7,6 +7,7 @@ import pytest
 
 from evomal.losses import ExpressionLoss, save_loss
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import OPTIONS
 from tests.report.cards import Tags
 from tests.report.reports import hostile_run, written_run
 from tests.searches import commanded, dump_of, search_arguments
@@ -24,7 +25,7 @@ def searched(tmp_path_factory):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared") / "c"
-    settings = [text for change in SHORT for text in ("--set", change)]
+    settings = [*OPTIONS, *(text for change in SHORT for text in ("--set", change))]
     arguments = ["compare", "diabetes", "--model", "mlp:hidden=8", "--methods", "random,evomal", "--losses", "huber"]
     arguments += ["--seeds", "2", "--search-seeds", "2", "--tune-lr", "2", "--device", "cpu", "--no-rescale"]
     assert commanded([*arguments, *settings, "--out", str(folder)]) == 0

@@ -8,10 +8,11 @@ from evomal.losses import load_loss
 from evomal.methods import METHODS
 from evomal.runs import RunStore
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import ONE_TRAINING, OPTIONS
 
 SHORT = [
     "--model", "mlp:hidden=8", "--device", "cpu", "--set", "population=5", "--set", "generations=2", "--set",
-    "meta_steps=2", "--set", "training_steps=5", "--set", "filter_steps=10",
+    "meta_steps=2", "--set", "training_steps=5", "--set", "filter_steps=10", *OPTIONS,
 ]  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
         "from evomal import load_task\ndef task(): return load_task('diabetes', 'mlp:hidden=4')\n"
     )
     (tmp_path / "short.toml").write_text(
-        'preset = "quick"\npopulation = 4\ngenerations = 1\nmeta_steps = 1\ntraining_steps = 2\nfilter_steps = 3\n'
+        'preset = "paper"\npopulation = 4\ngenerations = 1\nmeta_steps = 1\ntraining_steps = 2\nfilter_steps = 3\n'
     )
     arguments = [
         "--config",
@@ -115,7 +116,7 @@ def test_methods_are_listed(run):  # noqa: F811
 
 TINY = [
     "--device", "cpu", "--set", "population=3", "--set", "generations=1", "--set", "meta_steps=1", "--set",
-    "training_steps=1", "--set", "filter_steps=1",
+    "training_steps=1", "--set", "filter_steps=1", *OPTIONS,
 ]  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def test_a_run_started_from_python_is_resumed_from_python(run, tmp_path):  # noq
     from evomal.runs.run_loop import search
     from tests.engine.populations import regression
 
-    short = {"population": 3, "generations": 1, "meta_steps": 1, "training_steps": 2, "filter_steps": 2}
+    short = {**ONE_TRAINING, "population": 3, "generations": 1, "meta_steps": 1, "training_steps": 2, "filter_steps": 2}
     search(regression(), folder=tmp_path, device="cpu", **short)
     code, out, err = run("resume", tmp_path)
     assert (code, out) == (2, "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from evomal.methods.candidates import Candidate, State
 from evomal.runs import RunStore
-from evomal.runs.rows import Trial
+from evomal.runs.rows import RecordedTrial
 
 VERSIONS = {"evomal": "0.1.0", "torch": "2.13.0", "numpy": "2.0.0", "python": "3.11.7"}
 
@@ -50,11 +50,11 @@ def settings(
     }  # fmt: skip
 
 
-def trials(stage: str, scores: Mapping[str, Sequence[float]], first_seed: int = 0) -> list[Trial]:
+def trials(stage: str, scores: Mapping[str, Sequence[float]], first_seed: int = 0) -> list[RecordedTrial]:
     """What training with each loss came to, seed by seed."""
     seeds = range(len(next(iter(scores.values()))))
     return [
-        Trial(stage=stage, loss=loss, seed=first_seed + seed, score=values[seed], sentence="trained")
+        RecordedTrial(stage=stage, loss=loss, seed=first_seed + seed, score=values[seed], sentence="trained")
         for seed in seeds
         for loss, values in scores.items()
     ]

@@ -12,7 +12,7 @@ from evomal.losses import CATALOGUE, ExpressionLoss, NeuralLoss, TaylorLoss, sav
 MODEL = ("--model", "mlp:hidden=4")
 TINY = {
     "population": 3, "generations": 2, "meta_steps": 1, "training_steps": 1, "filter_steps": 1, "filter_samples": 4,
-    "final_steps": 1, "final_seeds": 1, "finalists": 1, "threads": 1,
+    "first_trees": 30, "surplus": 1.0, "final_steps": 1, "final_seeds": 1, "finalists": 1, "threads": 1,
 }  # fmt: skip
 """Settings of searches that take a moment."""
 _TREES = {

@@ -44,7 +44,11 @@ _SCHEMA = (
     "PRAGMA user_version = 1", "PRAGMA user_version = 99", "PRAGMA application_id = 1", "PRAGMA journal_mode = WAL",
     "PRAGMA encoding = 'UTF-16'",
 )  # fmt: skip
-_JSON_COLUMNS = {"settings": ("content",), "candidates": ("parents", "weights", "seconds"), "trials": ("seconds",)}
+_JSON_COLUMNS = {
+    "settings": ("content",),
+    "candidates": ("parents", "weights", "seconds", "rungs"),
+    "trials": ("seconds",),
+}
 
 
 class RunFolders:

@@ -12,10 +12,19 @@ from evomal.losses import CATALOGUE, ExpressionLoss, FocalLoss
 from evomal.losses.loss import Loss
 from evomal.report import notebook
 from evomal.report.notebook import comparison_html, loss_html, result_html
+from tests.protocols import ONE_TRAINING
 from tests.report.cards import HOSTILE, Tags
 from tests.report.reports import IN_REPORTS
 
-SHORT = {"population": 6, "generations": 2, "meta_steps": 5, "training_steps": 30, "filter_steps": 20, "device": "cpu"}
+SHORT = {
+    **ONE_TRAINING,
+    "population": 6,
+    "generations": 2,
+    "meta_steps": 5,
+    "training_steps": 30,
+    "filter_steps": 20,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,8 @@ def test_settings_are_marked_where_they_are_not_the_preset_s(tmp_path):
     report = run_report(written_run(tmp_path / "a"))
     assert report.settings.sentence() == "Preset quick; * marks settings that differ from it."
     entries = dict(report.settings.entries())
-    assert (entries["population *"], entries["threads *"], entries["generations"]) == ("2", "1", "10")
-    assert entries["filters"] == "symbolic, dead, rejection, gradient"
+    assert (entries["population *"], entries["threads *"], entries["generations"]) == ("2", "1", "8")
+    assert entries["filters"] == "symbolic, admissible, dead, rejection, gradient"
     assert ("hardships", "label_noise 0") in report.settings.task_entries()
     environment = dict(report.settings.environment_entries())
     assert (environment["device"], environment["threads"], environment["torch"]) == ("cpu", "1", "2.13.0")
@@ -102,7 +102,7 @@ def test_several_runs_are_told_together(tmp_path):
         ("c", "random", "0", "interrupted", "1", "1", "mse 0.5"),
     ]
     assert report.warnings == (
-        f"The search random, seed 0 was interrupted: 1 of 10 generations are recorded; "
+        f"The search random, seed 0 was interrupted: 1 of 8 generations are recorded; "
         f"evomal resume {tmp_path / 'c'} resumes it.",
         "The search random, seed 0 has only one generation, so no candidate has parents.",
     )
@@ -112,7 +112,7 @@ def test_several_runs_are_told_together(tmp_path):
     ("rows", "complete", "sentences"),
     [
         (ROWS[:2], True, ["has only one generation, so no candidate has parents."]),
-        (ROWS, False, ["was interrupted: 2 of 10 generations are recorded; evomal resume {folder} resumes it."]),
+        (ROWS, False, ["was interrupted: 2 of 8 generations are recorded; evomal resume {folder} resumes it."]),
         (
             [row(0, 0), row(0, 1), row(0, 2, state="dead gradient")], True,
             ["did not train any loss: no candidate passed the filters (2 rejected, 1 dead gradient)."],
@@ -120,7 +120,7 @@ def test_several_runs_are_told_together(tmp_path):
         (
             [], False,
             [
-                "was interrupted: 0 of 10 generations are recorded; evomal resume {folder} resumes it.",
+                "was interrupted: 0 of 8 generations are recorded; evomal resume {folder} resumes it.",
                 "has not recorded any candidate yet.",
             ],
         ),
@@ -145,7 +145,7 @@ def test_a_running_search_is_told_as_running(tmp_path):
     written_run(tmp_path / "a", complete=False)
     with RunStore.open(tmp_path / "a"):
         assert run_report(tmp_path / "a").warnings == (
-            "This search is still running: 2 of 10 generations are recorded.",
+            "This search is still running: 2 of 8 generations are recorded.",
         )
 
 

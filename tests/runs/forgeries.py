@@ -5,7 +5,7 @@ import json
 import sqlite3
 
 from evomal.runs.canonical import canonical, checksum
-from evomal.runs.database import COLUMNS
+from evomal.runs.database import column_names
 from tests.report.reports import written_run
 
 RECORD = "run.sqlite"
@@ -46,11 +46,11 @@ def _connected(folder):
 
 def _prove(connection):
     """Compute all checksums of candidates and chunks anew."""
-    names = ", ".join(COLUMNS["candidates"])
+    names = ", ".join(column_names("candidates"))
     for number, *values in connection.execute(f"SELECT rowid, {names} FROM candidates").fetchall():
         proof = checksum(["candidates", *values])
         connection.execute("UPDATE candidates SET checksum = ? WHERE rowid = ?", (proof, number))
-    names = ", ".join(COLUMNS["chunks"])
+    names = ", ".join(column_names("chunks"))
     for number, generation, count, _, written in connection.execute(f"SELECT {names} FROM chunks").fetchall():
         query = "SELECT checksum FROM candidates WHERE chunk = ? ORDER BY rowid"
         digest = checksum([proof for (proof,) in connection.execute(query, (number,))])

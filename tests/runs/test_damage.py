@@ -10,7 +10,7 @@ from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.runs import RunStore
 from evomal.runs.canonical import checksum
-from evomal.runs.database import COLUMNS
+from evomal.runs.database import column_names
 from tests.runs.test_store import written
 
 SAVED = re.compile(r"(\d+) generations? and (\d+) candidates? of it can still be read and verified")
@@ -101,7 +101,7 @@ def changed_with_a_true_checksum(path, table, change, clause="") -> None:
     connection = sqlite3.connect(path)
     connection.text_factory = lambda text: text.decode(errors="replace")
     connection.execute(f"UPDATE {table} SET {change} {clause}")
-    columns = ", ".join(COLUMNS[table])
+    columns = ", ".join(column_names(table))
     for number, *values in connection.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
         plain = [value if isinstance(value, int | str | None) else str(value) for value in values]
         connection.execute(f"UPDATE {table} SET checksum = ? WHERE rowid = ?", (checksum([table, *plain]), number))
@@ -198,9 +198,9 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path):
 def test_a_newer_record_is_refused(intact, tmp_path):
     shutil.copy(intact[0], tmp_path)
     connection = sqlite3.connect(tmp_path / "run.sqlite")
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
-    assert "is of version 3 but this evomal reads versions 1 and 2" in refusal(tmp_path)
+    assert "is of version 4 but this evomal reads versions 1 to 3" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 from evomal.runs.display import ProgressDisplay
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
+from tests.protocols import ONE_TRAINING
 
 SHORT = {
+    **ONE_TRAINING,
     "population": 4, "generations": 2, "meta_steps": 2, "training_steps": 5, "filter_steps": 10, "device": "cpu",
     "finalists": 2, "final_seeds": 1, "seed_with": ("mse",),
 }  # fmt: skip

@@ -184,7 +184,7 @@ def test_without_a_terminal_rivals_and_final_are_a_line_each(clock):
         display.on_final(final((0.5, 0.5), (0.7, 0.7)))
     first, _, last = console.file.getvalue().splitlines()
     assert first == "rivals: mse 0.7, mae 0.8 (1.2 s)"
-    assert last == "final: best 0.5 ± 0 (2 fresh seeds); mse 0.7 ± 0: leads mse by 0.2 ± 0 on validation (2.0 s)"
+    assert last == "final: best 0.5 ± 0 (2 fresh seeds); mse 0.7 ± 0: beats mse by 0.2 ± 0 on validation (2.0 s)"
 
 
 def test_what_was_recorded_before_is_no_line(clock):
@@ -273,6 +273,7 @@ def test_a_narrow_terminal_has_the_times_below_the_bar_and_more_lines_of_counts(
         "              dead gradient 1000",
         "              rejected 1000",
         "              gradient-equivalent 1000",
+        "              passed over 1000",
         "              diverged 1000",
         "              failed 1000",
         "a sentence that is longer than some ter…",

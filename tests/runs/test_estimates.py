@@ -15,7 +15,7 @@ from evomal.settings import SearchSettings
 from tests.engine.populations import regression
 
 SHORT = SearchSettings.preset(
-    "quick", population=6, generations=3, meta_steps=3, training_steps=10, filter_steps=20, device="cpu"
+    "paper", finalists=10, population=6, generations=3, meta_steps=3, training_steps=10, filter_steps=20, device="cpu"
 )
 
 

@@ -5,12 +5,12 @@ import math
 import pytest
 
 from evomal.runs.finals import Final, Scores, final_of, final_seeds, finalists
-from evomal.runs.rows import Trial
+from evomal.runs.rows import RecordedTrial
 from tests.figures.records import row
 
 
 def trial(loss, seed, score):
-    return Trial(stage="final", loss=loss, seed=seed, score=score, sentence="trained")
+    return RecordedTrial(stage="final", loss=loss, seed=seed, score=score, sentence="trained")
 
 
 def final(own, rivals):
@@ -65,8 +65,8 @@ def test_a_lead_is_one_only_where_its_whole_interval_is():
     assert close.lead == pytest.approx((0.2, 4.302652729911275 * 0.1 / math.sqrt(3)))
     assert close.verdict() == "no lead over mse"
     clear = final([(1.0, 1.0, 1.0)], {"mse": (2.0, 2.01, 1.99), "mae": (1.5, 1.51, 1.49)})
-    assert clear.verdict() == "leads mae by 0.5 ± 0.025 on validation"
-    assert clear.verdict("error_rate") == "leads mae by 50.00 ± 2.48 points on validation"
+    assert clear.verdict() == "beats mae by 0.5 ± 0.025 on validation"
+    assert clear.verdict("error_rate") == "beats mae by 50.00 ± 2.48 points on validation"
     assert final([(2.0, 2.0, 2.0)], {"mse": (1.0, 1.0, 1.0)}).verdict() == "no lead over mse"
     assert final([(1.0,)], {"mse": (2.0,)}).verdict() == "no lead over mse", "one seed tells no lead"
     lost = final([(math.inf, 1.0)], {"mse": (2.0, 2.0)})

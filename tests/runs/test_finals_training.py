@@ -12,9 +12,11 @@ from evomal.methods.baseline import RIVALS
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
 from tests.engine.populations import classification, regression
+from tests.protocols import ONE_TRAINING
 from tests.searches import dump_of
 
 SHORT = {
+    **ONE_TRAINING,
     "population": 6, "generations": 3, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
     "population_mode": "looped", "finalists": 4, "final_seeds": 2,
 }  # fmt: skip

@@ -14,8 +14,10 @@ from evomal.runs.results import Best, Generation, SearchResult, summary_lines
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
 from tests.figures.records import row
+from tests.protocols import ONE_TRAINING
 
 SHORT = {
+    **ONE_TRAINING,
     "population": 6, "generations": 2, "meta_steps": 2, "training_steps": 5, "filter_steps": 10, "device": "cpu",
 }  # fmt: skip
 TREE = Expression.parse("square(sub(y, f))")
@@ -72,7 +74,7 @@ def test_where_more_is_better_the_metric_is_shown_and_not_its_negative():
     found = dict(summary_lines(result(final, higher_is_better=True)))
     assert found["validation"].startswith("mse 0.75 ± 0 (mean of 2 fresh seeds)")
     assert found["rivals"] == "mse 0.5 ± 0 (the same seeds)"
-    assert found["final"] == "leads mse by 0.25 ± 0 on validation; `evomal compare` tells whether it does on test"
+    assert found["final"] == "beats mse by 0.25 ± 0 on validation; `evomal compare` tells whether it does on test"
 
 
 def test_shares_are_shown_in_percent():
@@ -80,7 +82,7 @@ def test_shares_are_shown_in_percent():
     found = dict(summary_lines(replace(result(final), metric="error_rate")))
     assert found["validation"].startswith("error_rate 25.00 ± 0.00 % (mean of 2 fresh seeds), found in generation 4")
     assert found["rivals"] == "ce 50.00 ± 0.00 % (the same seeds)"
-    assert found["final"].startswith("leads ce by 25.00 ± 0.00 points on validation")
+    assert found["final"].startswith("beats ce by 25.00 ± 0.00 points on validation")
 
 
 def test_a_printed_result_is_its_summary():

@@ -1,5 +1,6 @@
 """Trials outside the generations: written exactly, in order, by whole groups, and noticed when they are damaged."""
 
+import contextlib
 import math
 import sqlite3
 from dataclasses import replace
@@ -9,17 +10,20 @@ import pytest
 from evomal.engine import Fitness
 from evomal.errors import InputError
 from evomal.methods import Failure
-from evomal.runs import RunStore
-from evomal.runs.rows import Trial
+from evomal.runs import RunStore, database
+from evomal.runs.canonical import checksum
+from evomal.runs.rows import RecordedTrial
 from tests.runs.test_store import SETTINGS, chunk_of, written
 
 RIVALS = (
-    Trial(stage="rivals", loss="mse", seed=0, score=0.1 + 0.2, sentence="trained and evaluated", seconds=0.5),
-    Trial(stage="rivals", loss="mae", seed=0, score=math.inf, sentence="the training loss was not finite by step 50"),
+    RecordedTrial(stage="rivals", loss="mse", seed=0, score=0.1 + 0.2, sentence="trained and evaluated", seconds=0.5),
+    RecordedTrial(
+        stage="rivals", loss="mae", seed=0, score=math.inf, sentence="the training loss was not finite by step 50"
+    ),
 )
 FINAL = (
-    Trial(stage="final", loss="mse", seed=3000, score=-0.0, sentence="trained and evaluated"),
-    Trial(stage="final", loss="1:2", seed=3000, score=5e-324, sentence="trained and evaluated"),
+    RecordedTrial(stage="final", loss="mse", seed=3000, score=-0.0, sentence="trained and evaluated"),
+    RecordedTrial(stage="final", loss="1:2", seed=3000, score=5e-324, sentence="trained and evaluated"),
 )
 
 
@@ -43,8 +47,8 @@ def test_every_bit_comes_back_in_order(tmp_path):
         assert store.trials()[0].seconds == 0.5
         lines = [line for line in store.dump().splitlines() if '"kind":"trial"' in line]
     assert lines[1] == (
-        '{"kind":"trial","loss":"mae","score":null,"seed":0,"sentence":"the training loss was not finite by step 50",'
-        '"stage":"rivals"}'
+        '{"kind":"trial","loss":"mae","rate":"1.0","score":null,"seed":0,'
+        '"sentence":"the training loss was not finite by step 50","stage":"rivals","steps":0}'
     )
     assert "seconds" not in "".join(lines)
 
@@ -82,17 +86,48 @@ def test_damage_is_noticed(tmp_path, statement, sentence):
     assert "1 generation and 10 candidates of it can still be read" in str(caught.value)
 
 
-def test_a_record_of_the_first_version_is_read_but_not_resumed(tmp_path):
+def as_version(folder, version):
+    """Write the record anew, as an older version of evomal would have."""
+    path = folder / "run.sqlite"
+    kept = {}
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for table in database._TABLES:
+            names = ", ".join(database.column_names(table, version))
+            kept[table] = [list(row) for row in connection.execute(f"SELECT {names} FROM {table} ORDER BY rowid")]
+    path.unlink()
+    if version == 1:
+        del kept["trials"]
+    digests = {}
+    for row in kept["candidates"]:
+        digests.setdefault(row[2], []).append(checksum(["candidates", *row]))
+    for row in kept["chunks"]:
+        row[3] = checksum(digests[row[0]])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {version}")
+        for table, rows in kept.items():
+            connection.execute(database._definition(table, version))
+            for row in rows:
+                marks = ", ".join("?" * (len(row) + 1))
+                connection.execute(f"INSERT INTO {table} VALUES ({marks})", (*row, checksum([table, *row])))
+        connection.commit()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_of_an_earlier_version_is_read_but_not_resumed(tmp_path, version):
     written(tmp_path, 2)
-    edited(tmp_path, "DROP TABLE trials", "PRAGMA user_version = 1")
+    with RunStore.open(tmp_path) as store:
+        store.write_trials(RIVALS)
+    as_version(tmp_path, version)
     with RunStore.read(tmp_path) as store:
-        assert store.trials() == ()
+        assert store.trials() == (() if version == 1 else RIVALS)
         assert len(store.candidates()) == 10
         assert store.dump().count('"kind":"candidate"') == 10
     with pytest.raises(InputError) as caught:
         RunStore.open(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / 'run.sqlite'}: is of version 1, which can be read but not continued: this evomal writes version 2"
+        f"{tmp_path / 'run.sqlite'}: is of version {version}, which can be read but not continued: "
+        "this evomal writes version 3"
     )
 
 
@@ -106,7 +141,7 @@ def test_a_record_without_the_table_is_damaged(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"stage": "semi-final"}, "stage must be one of rivals, final but got 'semi-final'"),
+        ({"stage": "semi-final"}, "stage must be one of rivals, rates, final, lead but got 'semi-final'"),
         ({"score": math.nan}, "score must be a finite number, or inf where there is none, but got nan"),
         ({"score": -math.inf}, "score must be a finite number, or inf where there is none, but got -inf"),
         ({"seconds": -1.0}, "seconds must be finite and at least 0 but got -1.0"),
@@ -121,8 +156,8 @@ def test_what_cannot_be_a_trial(changes, sentence):
 
 
 def test_what_a_training_came_to():
-    assert Trial.of("final", "mse", 3000, Fitness(0.5)).sentence == "trained and evaluated"
-    lost = Trial.of("final", "mse", 3000, Fitness(math.inf, "diverged", "not finite"))
+    assert RecordedTrial.of("final", "mse", 3000, Fitness(0.5)).sentence == "trained and evaluated"
+    lost = RecordedTrial.of("final", "mse", 3000, Fitness(math.inf, "diverged", "not finite"))
     assert (lost.score, lost.sentence) == (math.inf, "not finite")
-    failed = Trial.of("final", "mse", 3000, Failure("its worker died"))
+    failed = RecordedTrial.of("final", "mse", 3000, Failure("its worker died"))
     assert (failed.score, failed.sentence) == (math.inf, "evaluate failed: its worker died")

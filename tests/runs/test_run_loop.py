@@ -21,8 +21,10 @@ from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Recipe
 from tests.engine.populations import regression
+from tests.protocols import ONE_TRAINING
 
 SHORT = {
+    **ONE_TRAINING,
     "population": 6, "generations": 3, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
     "population_mode": "looped",
 }  # fmt: skip
@@ -353,7 +355,7 @@ def test_fewer_generations_than_are_recorded_are_refused(tmp_path):
 def test_every_setting_of_the_genetic_search_changes_what_is_proposed(changes):
     def proposed(**settings):
         context = SearchContext(
-            SearchSettings.preset("quick", population=20, generations=8, **settings), 1, "regression"
+            SearchSettings.preset("paper", population=20, generations=8, **settings), 1, "regression"
         )
         strategy, seen = METHODS["gp-lfl"].strategy(context), []
         for _ in range(8):

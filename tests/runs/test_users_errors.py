@@ -15,8 +15,10 @@ from evomal.runs.run_loop import search
 from evomal.tasks.metrics import Metric
 from evomal.verdict import compare
 from tests.engine.populations import network, regression, with_recipe
+from tests.protocols import ONE_TRAINING
 
 SHORT = {
+    **ONE_TRAINING,
     "population": 6, "generations": 2, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
 }  # fmt: skip
 
@@ -125,7 +127,7 @@ def test_one_candidate_s_failure_is_an_outcome(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Engine, "evaluate", fragile)
     seeded = {"seed_with": ("mse", "mae"), "population_mode": "looped", "filters": ("symbolic",)}
-    result = search(regression(), seed=1, folder=tmp_path, **SHORT, **seeded)
+    result = search(regression(), seed=1, folder=tmp_path, **{**SHORT, **seeded})
     with RunStore.read(tmp_path) as store:
         failed = [row for row in store.candidates() if row.state is State.FAILED]
     assert [(row.generation, row.index, row.sentence) for row in failed] == [(0, 1, "evaluate failed: not this one")]

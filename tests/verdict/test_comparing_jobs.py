@@ -13,13 +13,23 @@ import pytest
 import torch
 
 from evomal.errors import InputError
+from evomal.settings import setting_text
 from evomal.verdict import compare, plan, transfer
 from evomal.verdict.plan import Plan
 from tests.engine.populations import regression
 from tests.processes import begun
+from tests.protocols import ONE_TRAINING
 from tests.searches import SHORT, commanded, dump_of
 
-TINY = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 5, "filter_steps": 5, "final_steps": 20}
+TINY = {
+    **ONE_TRAINING,
+    "population": 4,
+    "generations": 1,
+    "meta_steps": 1,
+    "training_steps": 5,
+    "filter_steps": 5,
+    "final_steps": 20,
+}
 COMMON = {**TINY, "finalists": 2, "device": "cpu"}
 
 
@@ -80,7 +90,7 @@ def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path):
 
 def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_of_them(tmp_path):
     def command(folder, *options):
-        settings = [text for key, value in SHORT.items() for text in ("--set", f"{key}={value}")]
+        settings = [text for key, value in SHORT.items() for text in ("--set", f"{key}={setting_text(value)}")]
         fixed = ["compare", "diabetes", "--model", "mlp:hidden=8", "--device", "cpu"]
         asked = ["--methods", "taylorglo", "--search-seeds", "3", "--seeds", "1", "--set", "final_steps=20"]
         return [*fixed, *asked, *settings, "--out", str(folder), *options]

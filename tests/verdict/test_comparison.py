@@ -22,6 +22,7 @@ from evomal.verdict.trials import TrialTrainer
 from evomal.verdict.tuning import gradient_norm, matching_factor, tried_rates
 from examples.planted import outliers
 from tests.engine.populations import ScaledLoss, classification, regression
+from tests.protocols import ONE_TRAINING
 
 SHORT = {"device": "cpu", "final_steps": 30}
 
@@ -224,7 +225,14 @@ def test_scores_of_other_data_or_another_model_are_not_taken_for_its_own(tmp_pat
 
 
 def test_methods_are_searched_and_judged_search_by_search(tmp_path):
-    small = {"population": 5, "generations": 2, "meta_steps": 2, "training_steps": 10, "filter_steps": 20}
+    small = {
+        **ONE_TRAINING,
+        "population": 5,
+        "generations": 2,
+        "meta_steps": 2,
+        "training_steps": 10,
+        "filter_steps": 20,
+    }
     found = compare(
         regression(), methods=["gp-lfl", "taylorglo"], seeds=2, search_seeds=3, folder=tmp_path, rescale=False,
         **SHORT, **small,
@@ -240,7 +248,15 @@ def test_methods_are_searched_and_judged_search_by_search(tmp_path):
 
 
 def test_a_method_that_finds_nothing_stands_in_the_table(tmp_path):
-    small = {"population": 4, "generations": 1, "meta_steps": 1, "training_steps": 3, "filter_steps": 3, "lr": 1e-30}
+    small = {
+        **ONE_TRAINING,
+        "population": 4,
+        "generations": 1,
+        "meta_steps": 1,
+        "training_steps": 3,
+        "filter_steps": 3,
+        "lr": 1e-30,
+    }
     found = compare(regression(), methods=["gp-lfl"], seeds=2, rescale=False, **SHORT, **small)
     assert found.entry("gp-lfl").losses == (None,)
     assert "gp-lfl, plain: the search found no loss that passed its filters" in comparison_markdown(found)

@@ -8,9 +8,10 @@ from evomal.runs.display import ProgressDisplay
 from evomal.tasks.metrics import ShownMetric
 from evomal.verdict.comparing import compare
 from tests.engine.populations import regression
+from tests.protocols import ONE_TRAINING
 
 SHORT = {"device": "cpu", "final_steps": 30}
-SMALL = {"population": 4, "generations": 2, "meta_steps": 2, "training_steps": 10, "filter_steps": 20}
+SMALL = {**ONE_TRAINING, "population": 4, "generations": 2, "meta_steps": 2, "training_steps": 10, "filter_steps": 20}
 
 
 class Counter:

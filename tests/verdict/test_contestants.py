@@ -175,7 +175,7 @@ def test_units_are_of_no_account_where_the_task_standardises(tmp_path):
 def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
     source, other = regression(), regression(seed=3)
     settings = SearchSettings.preset(
-        "quick", population=4, generations=1, meta_steps=1, training_steps=2, filter_steps=2, device="cpu"
+        "paper", population=4, generations=1, meta_steps=1, training_steps=2, filter_steps=2, device="cpu"
     )
     raw = dataclasses.replace(other, units=None)
     for on, units in ((source, None), (other, None), (raw, source.units)):

@@ -6,8 +6,10 @@ from evomal.errors import InputError
 from evomal.verdict.comparing import best_search, rate_curve, transfer
 from evomal.verdict.contestants import Contestant
 from tests.engine.populations import classification, regression
+from tests.protocols import ONE_TRAINING
 
 SMALL = {
+    **ONE_TRAINING,
     "population": 5, "generations": 2, "meta_steps": 2, "training_steps": 10, "filter_steps": 20, "device": "cpu",
     "final_steps": 20,
 }  # fmt: skip

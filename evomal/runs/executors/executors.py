@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evomal.engine import Engine, EngineSettings
+from evomal.engine import Engine, EngineSettings, Rung
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, UserCodeError
 from evomal.expression import Expression
@@ -24,8 +24,11 @@ from evomal.users_code import place_of_error
 # A candidate can cause these, also by an assertion in the user's model; any other error is a defect of this program,
 # unless it was raised in the user's own code.
 _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
-_REPORTED_AS: dict[str, str] = {"optimise_networks": "optimise", "evaluate_losses": "evaluate"}
+_REPORTED_AS: dict[str, str] = {
+    "optimise_networks": "optimise", "evaluate_losses": "evaluate", "try_rates": "evaluate",
+}  # fmt: skip
 _STAGES_OF_EXPRESSIONS: tuple[Stage, ...] = ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate")
+_TRIED_TOGETHER = 16  # candidates of a stack on CUDA, so that every worker gets some
 _SIMPLE = Expression.parse("square(sub(y, f))")
 
 
@@ -52,9 +55,10 @@ def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
     optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1
     trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
     filtered = 1 if device == "cpu" else 0
+    tried = 1 if device == "cpu" or any(plan.mode == "looped" for plan in plans) else _TRIED_TOGETHER
     return {
         "optimise": optimised, "evaluate": trained, "inadmissible": 0, "gradient_norms": filtered,
-        "gains": filtered, "optimise_networks": 1, "evaluate_losses": 1,
+        "profiles": filtered, "gains": filtered, "optimise_networks": 1, "evaluate_losses": 1, "try_rates": tried,
     }  # fmt: skip
 
 
@@ -156,6 +160,15 @@ class EngineRunner:
         return self._executor.run(stage, *columns, seed=seed)
 
 
+def _steps_of(job: tuple[Stage, int | None, Sequence[Any]]) -> int:
+    """The training steps of a candidate on its rung; 0 if it is not trained on one."""
+    stage, _, arguments = job
+    if stage != "try_rates":
+        return 0
+    rung: Rung = arguments[1]
+    return len(arguments[2]) * len(rung.seeds) * rung.steps
+
+
 class PoolExecutor:
     """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU."""
 
@@ -175,7 +188,7 @@ class PoolExecutor:
         for index, result in self._pool.run(jobs, chunk=self._description["chunk_sizes"][stage] or len(jobs)):
             results[index] = result
             if report is not None:
-                report(name, steps)
+                report(name, _steps_of(jobs[index]) or steps)
         return results
 
     def record(self) -> dict[str, Any]:

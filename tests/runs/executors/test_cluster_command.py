@@ -16,6 +16,7 @@ from evomal.runs.executors.cluster import _LONGEST_FOLDER
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
 from tests.processes import begun
+from tests.protocols import OPTIONS
 from tests.runs.executors.clusters import USERS_TASK, begun_with
 from tests.searches import ROOT, dump_of
 
@@ -25,8 +26,8 @@ FILE = (
     USERS_TASK
     + """
 SETTINGS = dict(
-    population=4, generations=1, meta_steps=2, training_steps=20, filter_steps=10, device="cpu", threads=1,
-    population_mode="looped", filters=("symbolic",),
+    preset="paper", population=4, generations=1, meta_steps=2, training_steps=20, filter_steps=10, device="cpu",
+    threads=1, population_mode="looped", filters=("symbolic",), finalists=10,
 )
 
 if __name__ == "__main__":
@@ -38,7 +39,7 @@ if __name__ == "__main__":
 """
 )
 TYPED = [
-    "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=2", "--set", "training_steps=20",
+    *OPTIONS, "--set", "population=4", "--set", "generations=1", "--set", "meta_steps=2", "--set", "training_steps=20",
     "--set", "filter_steps=10", "--set", "threads=1", "--set", "population_mode=looped", "--set", "filters=symbolic",
     "--device", "cpu",
 ]  # fmt: skip

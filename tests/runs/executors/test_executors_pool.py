@@ -26,6 +26,7 @@ from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
 from evomal.verdict.comparing import compare
 from tests.engine.populations import SMOOTH, as_cost, normalised, regression, weights_of
+from tests.protocols import ONE_TRAINING
 from tests.runs.executors.clusters import NODE, SEAT, wait_until_gone, workers, workers_of
 from tests.runs.executors.test_executors import raising_at
 from tests.searches import dump_of
@@ -33,6 +34,7 @@ from tests.searches import dump_of
 pytest.importorskip("ray")
 
 SETTINGS = {
+    **ONE_TRAINING,
     "population": 8, "generations": 2, "meta_steps": 3, "training_steps": 600, "filter_steps": 20, "device": "cpu",
     "population_mode": "looped", "threads": 1,
 }  # fmt: skip

@@ -1,0 +1,197 @@
+"""What searches are worth: each search's loss on the test split, beside the tuned baseline and the best tuned rival.
+
+For every task and search seed: a search, then 5 fresh seeds of its recommended and its best loss, of the baseline and
+of every rival, each at the learning rate that was best on validation with 2 other seeds. All searches are reported.
+Every line of the output is a JSON object; `--summarise` reads such lines and prints one row per task.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import measuring
+import numpy as np
+import torch
+from torch import nn
+
+import evomal
+from evomal.engine import Engine, EngineSettings, Trial
+from evomal.losses.catalogue import specified_loss
+from evomal.methods.rivals import strong_rivals
+from evomal.methods.rungs import spaced_rates
+from evomal.randomness import generator
+from evomal.tasks.task import Task
+
+TUNING_SEEDS, TEST_SEEDS, STEPS = (900_001, 900_002), (900_011, 900_012, 900_013, 900_014, 900_015), 2000
+
+
+def table(kind: str, *, seed: int = 0, rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """A table with a smooth relation, for planted hardships."""
+    draws = generator(seed, "planted", kind)
+    features = draws.normal(size=(rows, 8)).astype(np.float32)
+    signal = np.sin(features[:, 0]) + features[:, 1] * features[:, 2] / 2 + features[:, 3] / 2
+    if kind == "regression":
+        return features, (signal + draws.normal(size=rows) / 10).astype(np.float32)
+    edges = np.quantile(signal, [0.25, 0.5, 0.75])
+    return features, np.digitize(signal, edges)
+
+
+def mlp(inputs: int, outputs: int, width: int = 64) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
+    )
+
+
+def planted_outliers() -> Task:
+    x, y = table("regression")
+    return Task.from_arrays(
+        x, y, model=mlp(8, 1), kind="regression", hardships=evomal.Hardships(outliers=0.3), name="planted outliers"
+    )
+
+
+def planted_labels() -> Task:
+    x, y = table("classification")
+    return Task.from_arrays(
+        x, y, model=mlp(8, 4), hardships=evomal.Hardships(label_noise=0.4), name="planted wrong labels"
+    )
+
+
+def mnist(**hardships: float) -> Callable[[], Task]:
+    return lambda: evomal.load_task("mnist", "mlp:hidden=128", hardships=evomal.Hardships(**hardships))
+
+
+def noisy_mnist() -> Task:
+    """20 000 training rows and the validation rows with 40 % wrong labels, the test rows with the right ones."""
+    task = evomal.load_task("mnist", "mlp:hidden=128")
+    draws = generator(0, "noisy mnist")
+    parts = []
+    for part, rows in ((task.train, 20_000), (task.validation, 5_000)):
+        targets = part.targets[:rows].clone()
+        wrong = torch.from_numpy(draws.random(rows) < 0.4)
+        shift = torch.from_numpy(draws.integers(1, 10, size=rows))
+        targets[wrong] = (targets[wrong] + shift[wrong]) % 10
+        parts.append(type(part)(part.inputs[:rows], targets))
+    return Task(
+        "classification", *parts, task.test, task.model, task.metric, 10, "mnist, 40 % wrong labels",
+        recipe=task.recipe, exchangeable=True,
+    )  # fmt: skip
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "outliers": planted_outliers,
+    "labels": planted_labels,
+    "mnist-noise": noisy_mnist,
+    "mnist-imbalance": lambda: evomal.load_task(
+        "mnist", "mlp:hidden=128", metric="balanced_error", hardships=evomal.Hardships(imbalance=0.01)
+    ),
+    "diabetes": lambda: evomal.load_task("diabetes"),
+    "california": lambda: evomal.load_task("california"),
+    "lenet5": lambda: evomal.load_task("mnist", "lenet5"),
+}
+
+
+def tested(task: Task, losses: dict[str, nn.Module], device: str) -> dict[str, dict[str, object]]:
+    """The test costs of each loss, at its learning rate that is best on validation out of nine."""
+    settings = EngineSettings(device=device, meta_steps=1, training_steps=STEPS)
+    engine = Engine(task, seed=0, settings=settings)
+    rates = spaced_rates(9)
+
+    def cost(value: float) -> float:
+        return task.metric.cost(value)
+
+    tuning = [
+        Trial(loss, rate * task.recipe.lr, seed) for loss in losses.values() for rate in rates for seed in TUNING_SEEDS
+    ]
+    scores = iter(engine.run_trials(tuning))
+    best = {}
+    for name in losses:
+        means = {rate: sum(cost(next(scores)[0].validation) for _ in TUNING_SEEDS) for rate in rates}
+        best[name] = min(means, key=lambda rate: means[rate])
+    finals = [Trial(loss, best[name] * task.recipe.lr, seed) for name, loss in losses.items() for seed in TEST_SEEDS]
+    scores = iter(engine.run_trials(finals, test=True))
+    return {name: {"rate": best[name], "test": [cost(next(scores)[0].test) for _ in TEST_SEEDS]} for name in losses}
+
+
+def searched(name: str, seed: int, preset: str, device: str, changes: dict[str, str]) -> dict[str, object]:
+    """One search, and what it found on the test split."""
+    task = TASKS[name]()
+    settings = evomal.SearchSettings.preset(preset, device=device).with_texts(
+        f"{key}={value}" for key, value in changes.items()
+    )
+    begin = time.perf_counter()
+    result = evomal.search(task, settings=settings, seed=seed)
+    seconds = time.perf_counter() - begin
+    losses: dict[str, nn.Module] = {}
+    if result.best is not None:
+        losses["best"] = result.best.loss()
+    final = result.final
+    found = {
+        "task": name, "seed": seed, "preset": preset, "changes": changes, "seconds": round(seconds, 1),
+        "formula": None if result.best is None else result.best.formula(), "counts": result.counts,
+        "leads": bool(final and final.leads), "rival": final and final.best_rival[0],
+        "validation": final and {"lead": final.lead, "winner": final.winner[1].mean, "rival": final.best_rival[1].mean},
+        "headroom": result.headroom and {rival: result.headroom.last(rival).mean for rival in result.headroom.losses},
+    }  # fmt: skip
+    begin = time.perf_counter()
+    found["test"] = tested(task, losses, device)
+    return {**found, "test_seconds": round(time.perf_counter() - begin, 1)}
+
+
+def rivals(name: str, device: str) -> dict[str, object]:
+    """The baseline and the rivals on the test split."""
+    task = TASKS[name]()
+    losses = {rival: specified_loss(rival, kind=task.kind) for rival in strong_rivals(task)}
+    return {"task": name, "rivals": tested(task, losses, device), "hardware": measuring.hardware()}
+
+
+def summarise(lines: list[dict[str, object]]) -> None:
+    """One row per task and setting: differences to the tuned baseline and to the best tuned rival, all searches."""
+    known = {str(line["task"]): line["rivals"] for line in lines if "rivals" in line}
+    groups: dict[tuple[str, str, str], list[dict[str, object]]] = {}
+    for line in lines:
+        if "rivals" not in line:
+            key = str(line["task"]), str(line["preset"]), json.dumps(line["changes"])
+            groups.setdefault(key, []).append(line)
+    for (task, preset, changes), found in groups.items():
+        means = {rival: statistics.mean(row["test"]) for rival, row in known[task].items()}  # type: ignore[attr-defined]
+        baseline, rival = next(iter(means)), min(means, key=lambda name: means[name])
+        own = [statistics.mean(line["test"]["best"]["test"]) for line in found]  # type: ignore[index]
+        used = [
+            value if line["leads"] else means[str(line["rival"])] for value, line in zip(own, found, strict=True)
+        ]  # fmt: skip
+        seconds = statistics.median(float(str(line["seconds"])) for line in found)
+        print(
+            f"{task} {preset} {changes}: n = {len(found)}, {seconds:.0f} s; {baseline} {means[baseline]:.4g}, "
+            f"{rival} {means[rival]:.4g}; best loss median {statistics.median(own):.4g} worst {max(own):.4g} "
+            f"({sum(value < means[rival] for value in own)} beat {rival}); recommended median "
+            f"{statistics.median(used):.4g} worst {max(used):.4g}; all {[float(f'{value:.4g}') for value in own]}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", choices=TASKS)
+    parser.add_argument("--seeds", default="0", help="search seeds, comma-separated")
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--set", action="append", default=[], help="a setting as key=value")
+    parser.add_argument("--rivals", action="store_true", help="measure the rivals instead of searching")
+    parser.add_argument("--summarise", type=Path, nargs="*", help="files of lines")
+    options = parser.parse_args()
+    if options.summarise is not None:
+        summarise([json.loads(line) for path in options.summarise for line in path.read_text().splitlines()])
+        return
+    if options.rivals:
+        print(json.dumps(rivals(options.task, options.device)), flush=True)
+        return
+    changes = dict(text.split("=", 1) for text in options.set)
+    for seed in map(int, options.seeds.split(",")):
+        print(json.dumps(searched(options.task, seed, options.preset, options.device, changes)), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

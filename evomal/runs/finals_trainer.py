@@ -1,0 +1,266 @@
+"""Trainings outside the generations: the rivals before them, and the final after them."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from evomal.engine import Fitness, Rung, RungScores
+from evomal.errors import InputError
+from evomal.losses.catalogue import specified_loss
+from evomal.methods.baseline import RIVALS, require_baseline, train_rivals
+from evomal.methods.candidates import Candidate
+from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss
+from evomal.methods.rivals import strong_rivals
+from evomal.methods.rungs import Ladder, fresh_numbers, spaced_rates
+from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists
+from evomal.runs.measured_rivals import Headroom, rivals_of
+from evomal.runs.rows import RecordedTrial, TrialStage
+from evomal.runs.store import RunStore
+from evomal.tasks.task import Task
+
+if TYPE_CHECKING:  # it imports this module
+    from evomal.runs.display import SearchListener
+
+_RATE_SEEDS = 2
+_FEWEST_KEPT = 3
+_KEPT_SHARE = 1 / 3  # of those whose learning rates were chosen
+
+
+class FinalsTrainer:
+    """Trains rivals and finalists; what is recorded already is read instead of computed."""
+
+    def __init__(
+        self, tasks: Sequence[Task], executor: Executor, evaluator: Evaluator, context: SearchContext,
+        store: RunStore | None, listener: "SearchListener | None",
+    ) -> None:  # fmt: skip
+        self._tasks, self._executor, self._evaluator = tasks, executor, evaluator
+        self._settings, self._seed = context.settings, context.seed
+        self._ladder = context.ladder
+        self._is_resplit = context.settings.resplit and context.is_exchangeable
+        self._store, self._listener = store, listener
+        self._report = None if listener is None else listener.on_steps
+        self._unrecorded: list[RecordedTrial] = []
+
+    @property
+    def lr(self) -> float:
+        """The untuned learning rate of the first task."""
+        return self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
+
+    def train_rivals(self) -> dict[str, float]:
+        """The scores of the baseline and its rivals, trained as candidates are, with the seeds of the search.
+
+        Raises:
+            EvomalError: Training with the task's own loss raises an error of the user's code.
+            InputError: The metric has no finite value for the trained model.
+        """
+        scores = self._train_once() if self._ladder is None else self._climb(self._ladder)
+        if self._listener is not None:
+            self._listener.on_rivals(scores)
+        return scores
+
+    @property
+    def headroom(self) -> Headroom | None:
+        """What the rivals came to, where candidates are tried at several learning rates."""
+        return None if self._ladder is None else Headroom.of(self._recorded("rivals"))
+
+    def _train_once(self) -> dict[str, float]:
+        task, trials = self._tasks[0], self._recorded("rivals")
+        if not trials:
+            names = RIVALS[task.kind]
+            self._announce("rivals", len(names) * self._executor.steps(1)["evaluate"])
+            begin = time.perf_counter()
+            results = train_rivals(names, self._executor, task.kind, report=self._report)
+            require_baseline(names[0], results[0], task.metric)
+            trials = self._record("rivals", names, self._seed, results, time.perf_counter() - begin)
+        return rivals_of(trials)
+
+    def _climb(self, ladder: Ladder) -> dict[str, float]:
+        """Train every rival on every rung: on the longest with more seeds, to tell the noise between them."""
+        names = strong_rivals(self._tasks[0])
+        entrants = {name: (self._rival(name), ladder.headroom_rates()) for name in names}
+        self._announce("rivals", len(names) * ladder.headroom_steps() * len(self._tasks))
+        for rung, count in zip(ladder.rungs, ladder.headroom_seeds(), strict=True):
+            further = count - len(rung.seeds)
+            whole = dataclasses.replace(
+                rung,
+                seeds=(*rung.seeds, *fresh_numbers(further, self._seed, "headroom seed")),
+                splits=rung.splits and (*rung.splits, *fresh_numbers(further, self._seed, "headroom split")),
+                is_matched=False,
+            )
+            self._scores("rivals", entrants, whole)
+        return rivals_of(self._recorded("rivals"))
+
+    def _require_baseline(self, name: str, result: RungScores | Failure) -> None:
+        """Stop if the task cannot be trained with its own loss, whatever the learning rate."""
+        if isinstance(result, Failure):
+            require_baseline(name, result, self._tasks[0].metric)
+        elif not math.isfinite(result.cost) and result.is_undefined:
+            lost = Fitness(math.inf, "diverged", result.sentence, is_undefined=True)
+            require_baseline(name, lost, self._tasks[0].metric)
+
+    def _rival(self, name: str) -> nn.Module:
+        return specified_loss(name, kind=self._tasks[0].kind)
+
+    def train_finalists(self, candidates: Sequence[Candidate], rivals: Iterable[str]) -> Final | None:
+        """Train finalists and rivals with fresh seeds; None if the settings or the search leave no finalist."""
+        names = list(rivals)
+        chosen = finalists(candidates, self._settings.finalists, without=names)
+        if not chosen:
+            return None
+        if self._ladder is None:
+            return self._train_at_own_rate(chosen, names)
+        return self._train_in_stages(self._ladder, chosen, names)
+
+    def _train_at_own_rate(self, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
+        losses = [*names, *(candidate.place for candidate in chosen)]
+        seeds = final_seeds(self._settings.final_seeds, self._seed)
+        trials = self._recorded("final")
+        planned = [(seed, loss) for seed in seeds for loss in losses]
+        if [(trial.seed, trial.loss) for trial in trials] != planned[: len(trials)] or len(trials) % len(losses):
+            raise self._foreign()
+        missing = seeds[len(trials) // len(losses) :]
+        if missing:
+            self._announce("final", len(missing) * len(losses) * self._executor.steps(1)["evaluate"])
+        kind = self._tasks[0].kind
+        for seed in missing:
+            begin = time.perf_counter()
+            results = [
+                *train_rivals(names, self._executor, kind, seed=seed, report=self._report),
+                *self._evaluator.train_again(chosen, seed=seed, report=self._report),
+            ]
+            trials += self._record("final", losses, seed, results, time.perf_counter() - begin)
+        return final_of(chosen, trials, seeds=len(seeds))
+
+    def _train_in_stages(self, ladder: Ladder, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
+        """Choose learning rates, then the winner, then measure its lead; every stage has fresh seeds."""
+        headroom = self.headroom
+        assert headroom is not None
+        losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
+        losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
+        around = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
+        count = min(3, ladder.rates)
+        rung, final_count = self._final_rung("rates", _RATE_SEEDS), self._settings.final_seeds
+        trials = final_trials(len(chosen), len(names), rates=count, seeds=final_count)
+        self._announce("final", trials * rung.steps * len(self._tasks))
+        tried = {loss: (losses[loss], spaced_rates(count, around=rate)) for loss, rate in around.items()}
+        rates = self._scores("rates", tried, rung)
+        baseline = names[0]
+        ranked = sorted(rates, key=lambda loss: rates[loss].cost)  # stable: of equal ones the first given
+        best = [loss for loss in ranked if loss not in names][: kept_of(len(chosen))]
+        known = [loss for loss in ranked if loss in names][: kept_of(len(names))]
+        staying = [*dict.fromkeys([baseline, *known]), *best]
+        self._scores(
+            "final", {loss: (losses[loss], (rates[loss].rate,)) for loss in staying},
+            self._final_rung("final", final_count),
+        )  # fmt: skip
+        decided = Final(*entries_of(chosen, self._recorded("final")))
+        pair = (decided.winner[0].place, decided.best_rival[0])
+        self._scores(
+            "lead", {loss: (losses[loss], (rates[loss].rate,)) for loss in pair}, self._final_rung("lead", final_count)
+        )
+        trials_now = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
+        return final_of(chosen, trials_now, seeds=final_count, lr=self.lr)
+
+    def _final_rung(self, stage: TrialStage, count: int) -> Rung:
+        """A rung of full length with fresh seeds."""
+        recipe = self._tasks[0].recipe.schedule(self._settings.final_steps, self._settings.milestones)
+        seeds = fresh_numbers(count, self._seed, "final seed", stage)
+        splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
+        return Rung(recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched)
+
+    def _scores(
+        self, stage: TrialStage, entrants: Mapping[str, tuple[TrialLoss, Sequence[float]]], rung: Rung
+    ) -> dict[str, RungScores]:
+        """The scores of each loss at its learning rates; each seed is recorded when it is done."""
+        recorded = {(trial.loss, trial.rate, trial.seed, trial.steps): trial for trial in self._recorded(stage)}
+        places = {loss for loss, (criterion, _) in entrants.items() if not isinstance(criterion, nn.Module)}
+        for index, seed in enumerate(rung.seeds):
+            planned = [(loss, rate, seed, rung.steps) for loss, (_, rates) in entrants.items() for rate in rates]
+            known = [key for key in planned if key in recorded]
+            if known and len(known) < len(planned):
+                raise self._foreign()
+            if known:
+                continue
+            one = dataclasses.replace(rung, seeds=(seed,), splits=rung.splits[index : index + 1])
+            begin = time.perf_counter()
+            results: dict[str, RungScores | Failure] = {}
+            # Rivals are used as they are, so that the learning rate is that of the loss people know.
+            for is_matched, group in ((False, entrants.keys() - places), (rung.is_matched, places)):
+                names = [loss for loss in entrants if loss in group]
+                columns = [entrants[loss][0] for loss in names], [entrants[loss][1] for loss in names]
+                exact = dataclasses.replace(one, is_matched=is_matched)
+                if names:
+                    run = self._executor.run(
+                        "try_rates", columns[0], [exact] * len(names), columns[1], report=self._report
+                    )
+                    results |= dict(zip(names, run, strict=True))
+            if stage == "rivals":
+                baseline = next(iter(entrants))
+                self._require_baseline(baseline, results[baseline])
+            each = (time.perf_counter() - begin) / len(planned)
+            rows = [_trial(stage, key, results[key[0]], each) for key in planned]
+            self._write(rows)
+            recorded |= {(row.loss, row.rate, row.seed, row.steps): row for row in rows}
+        found = {}
+        for loss, (_, rates) in entrants.items():
+            trials = {rate: [recorded[loss, rate, seed, rung.steps] for seed in rung.seeds] for rate in rates}
+            scores = RungScores({rate: tuple(trial.score for trial in row) for rate, row in trials.items()})
+            lost = next((trial for trial in trials[scores.rate] if not math.isfinite(trial.score)), None)
+            found[loss] = scores if lost is None else dataclasses.replace(scores, sentence=lost.sentence)
+        return found
+
+    def _foreign(self) -> InputError:
+        place = "" if self._store is None else f"{self._store.path}: "
+        return InputError(f"{place}its final does not belong to the recorded candidates, so it cannot be resumed")
+
+    def _announce(self, phase: str, steps: int) -> None:
+        if self._listener is not None:
+            self._listener.on_phase(phase, steps)
+
+    def _recorded(self, stage: TrialStage) -> list[RecordedTrial]:
+        trials = self._unrecorded if self._store is None else self._store.trials()
+        return [trial for trial in trials if trial.stage == stage]
+
+    def _record(
+        self, stage: TrialStage, losses: Sequence[str], seed: int, results: Sequence[Fitness | Failure], seconds: float
+    ) -> list[RecordedTrial]:
+        each = seconds / len(losses)
+        pairs = zip(losses, results, strict=True)
+        trials = [RecordedTrial.of(stage, loss, seed, result, seconds=each) for loss, result in pairs]
+        self._write(trials)
+        return trials
+
+    def _write(self, trials: Sequence[RecordedTrial]) -> None:
+        if self._store is None:
+            self._unrecorded += trials
+        else:
+            self._store.write_trials(trials)
+
+
+def kept_of(count: int) -> int:
+    """How many of that many losses stay when learning rates are chosen."""
+    return min(count, max(_FEWEST_KEPT, math.ceil(_KEPT_SHARE * count)))
+
+
+def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int:
+    """The number of trials of a final in stages, for estimates."""
+    staying = kept_of(candidates) + kept_of(rivals)
+    return (candidates + rivals) * rates * _RATE_SEEDS + (staying + 2) * seeds
+
+
+def _trial(
+    stage: TrialStage, key: tuple[str, float, int, int], result: RungScores | Failure, seconds: float
+) -> RecordedTrial:
+    loss, rate, seed, steps = key
+    if isinstance(result, Failure):
+        score, sentence = math.inf, f"evaluate failed: {result.sentence}"
+    else:
+        (score,) = result.costs[rate]
+        sentence = "trained and evaluated" if math.isfinite(score) else result.sentence or "the training diverged"
+    return RecordedTrial(
+        stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, rate=rate, steps=steps, seconds=seconds
+    )

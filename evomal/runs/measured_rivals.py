@@ -1,0 +1,125 @@
+"""What is to be gained on a task: its baseline and the rivals, measured by the protocol of candidates.
+
+Before a search this says what a learned loss must beat; by itself it says whether a known loss is better already.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from evomal.runs.rows import RecordedTrial
+from evomal.tasks.metrics import ShownMetric
+from evomal.text import plural
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A known loss on one rung, at its best learning rate."""
+
+    steps: int
+    rate: float
+    """The learning rate, as a multiple of the task's own."""
+    scores: tuple[float, ...]
+    """Costs, one per seed; infinite where the training diverged."""
+
+    @property
+    def mean(self) -> float:
+        """The mean cost."""
+        return sum(self.scores) / len(self.scores)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation between seeds; NaN for one seed, or if a training diverged."""
+        if len(self.scores) < 2 or not all(map(math.isfinite, self.scores)):
+            return math.nan
+        return statistics.stdev(self.scores)
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The baseline and the rivals on every rung, by name, the baseline first.
+
+    Example:
+        >>> trials = [
+        ...     RecordedTrial(stage="rivals", loss=loss, seed=seed, score=score + seed / 100, sentence="trained")
+        ...     for loss, score in (("mse", 0.5), ("huber", 0.4))
+        ...     for seed in (0, 1)
+        ... ]
+        >>> Headroom.of(trials).best, round(Headroom.of(trials).lead_in_noise)
+        ('huber', 14)
+    """
+
+    losses: Mapping[str, tuple[Measured, ...]]
+
+    @classmethod
+    def of(cls, trials: Iterable[RecordedTrial]) -> "Headroom":
+        """From the trials of rivals; at every rung the learning rate with the lowest mean cost counts."""
+        found: dict[str, dict[int, dict[float, list[float]]]] = {}
+        for trial in trials:
+            if trial.stage == "rivals":
+                by_rate = found.setdefault(trial.loss, {}).setdefault(trial.steps, {})
+                by_rate.setdefault(trial.rate, []).append(trial.score)
+        losses = {}
+        for loss, rungs in found.items():
+            rows = []
+            for steps, by_rate in sorted(rungs.items()):
+                rate = min(by_rate, key=lambda rate: (sum(by_rate[rate]) / len(by_rate[rate]), rate))
+                rows.append(Measured(steps, rate, tuple(by_rate[rate])))
+            losses[loss] = tuple(rows)
+        return cls(losses)
+
+    @property
+    def baseline(self) -> str:
+        """The task's own loss."""
+        return next(iter(self.losses))
+
+    @property
+    def best(self) -> str:
+        """The loss with the lowest mean cost on the longest rung; of equal ones the first."""
+        return min(self.losses, key=lambda name: self.last(name).mean)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the baseline's cost between seeds, on the longest rung."""
+        return self.last(self.baseline).deviation
+
+    @property
+    def lead(self) -> float:
+        """By how much the cost of the best loss is below the baseline's."""
+        return self.last(self.baseline).mean - self.last(self.best).mean
+
+    @property
+    def lead_in_noise(self) -> float:
+        """The lead in units of the noise; infinite if there is no noise."""
+        if self.best == self.baseline:
+            return 0.0
+        return self.lead / self.noise if self.noise > 0 else math.inf
+
+    def last(self, name: str) -> Measured:
+        """A loss on the longest rung."""
+        return self.losses[name][-1]
+
+    def sentence(self, metric: ShownMetric, lr: float) -> str:
+        """What the best known loss gains, and at which learning rate.
+
+        Args:
+            metric: The metric, for the numbers.
+            lr: The task's own learning rate.
+        """
+        own, best = self.last(self.baseline), self.last(self.best)
+        seeds = plural(len(own.scores), "seed")
+        measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, lr {own.rate * lr:.3g})"
+        if self.best == self.baseline or not self.lead_in_noise >= 1:
+            return f"{measured}; no known loss beats it by more than the noise between seeds"
+        times = f"{self.lead_in_noise:.1f} times" if math.isfinite(self.lead_in_noise) else "far more than"
+        return (
+            f"{measured}; {self.best} {metric.text(best.mean)} beats it by {times} the noise between seeds: "
+            f"use it with lr {best.rate * lr:.3g}"
+        )
+
+
+def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:
+    """The cost of each rival on the longest rung, at its best learning rate; infinite if the training diverged."""
+    found = Headroom.of(trials)
+    return {name: found.last(name).mean for name in found.losses}

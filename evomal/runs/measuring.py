@@ -1,0 +1,58 @@
+"""The headroom of a task without a search: what a learned loss would have to beat."""
+
+from typing import Any
+
+from evomal.checks import seed_number
+from evomal.errors import InputError
+from evomal.methods.baseline import BASELINE
+from evomal.runs.display import with_display
+from evomal.runs.finals_trainer import FinalsTrainer
+from evomal.runs.measured_rivals import Headroom
+from evomal.runs.preparation import prepared
+from evomal.settings import SearchSettings
+from evomal.tasks.task import Task
+from evomal.threads import thread_count
+
+
+def headroom(
+    task: Task, *, preset: str = "quick", seed: int = 0, settings: SearchSettings | None = None, progress: bool = False,
+    **changes: Any,
+) -> Headroom:  # fmt: skip
+    """Measure the task's own loss and the known losses that fit it, each at several learning rates.
+
+    They are trained as the candidates of a search are, on every rung; on the longest with at least four seeds.
+
+    Args:
+        task: The task.
+        preset: `quick` or `thorough`, the settings that `changes` apply to.
+        seed: Determines the seeds and splits of the trainings.
+        settings: All settings at once, instead of a preset with changes.
+        progress: Whether to show the progress on standard error.
+        **changes: Settings that differ from the preset.
+
+    Returns:
+        The costs of each loss, the noise between seeds, and the best loss with its lead.
+
+    Raises:
+        InputError: A setting breaks a rule, or the settings try one learning rate only.
+
+    Example:
+        >>> import evomal
+        >>> task = evomal.load_task("diabetes", model="mlp:hidden=4")
+        >>> found = evomal.headroom(task, training_steps=8, device="cpu")
+        >>> found.baseline
+        'mse'
+    """
+    resolved = SearchSettings.given(settings, preset, changes)
+    if not resolved.tried_rates:
+        raise InputError("tried_rates must be at least 1 to measure headroom but got 0")
+    with (
+        with_display(progress, None) as shown,
+        thread_count(resolved.threads),
+        prepared(task, BASELINE, resolved, seed_number(seed), shown) as parts,
+    ):
+        trainer = FinalsTrainer(parts.tasks, parts.executor, parts.evaluator, parts.context, None, shown)
+        trainer.train_rivals()
+        found = trainer.headroom
+        assert found is not None
+        return found

@@ -1,0 +1,150 @@
+"""Searches on rungs: headroom before, a final in stages after, what is recommended, and all of it resumed."""
+
+import doctest
+import math
+
+import pytest
+
+import evomal
+from evomal.errors import InputError
+from evomal.losses import load_loss
+from evomal.runs import RunStore, measured_rivals, measuring
+from evomal.runs.measured_rivals import Headroom
+from evomal.runs.run_loop import search
+from tests.engine.populations import regression
+from tests.protocols import ON_RUNGS
+
+SHORT = {
+    **ON_RUNGS, "population": 4, "generations": 2, "training_steps": 10, "filter_steps": 10, "finalists": 2,
+    "final_seeds": 3, "device": "cpu", "seed_with": ("mse", "mae"),
+}  # fmt: skip
+
+
+def run(folder, **changes):
+    return search(regression(), seed=1, folder=folder, **{**SHORT, **changes})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, run(folder)
+
+
+@pytest.mark.parametrize("module", [measuring, measured_rivals])
+def test_examples_in_docstrings_run(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_rivals_are_trained_on_every_rung_at_every_learning_rate(finished):
+    folder, result = finished
+    with RunStore.read(folder) as store:
+        rivals = [trial for trial in store.trials() if trial.stage == "rivals"]
+    assert {trial.steps for trial in rivals} == {5, 10}
+    assert len({trial.rate for trial in rivals}) == ON_RUNGS["tried_rates"] + 2
+    assert list(result.headroom.losses) == list(result.rivals)
+    assert len(result.headroom.last("mse").scores) == 4
+    assert result.rivals == {name: result.headroom.last(name).mean for name in result.rivals}
+
+
+def test_candidates_have_their_rungs_rates_and_factors(finished):
+    folder, _ = finished
+    with RunStore.read(folder) as store:
+        found = [one for one in store.candidates() if one.state == "evaluated"]
+    assert {len(one.rungs) for one in found} == {1, 2}
+    assert all(one.fitness == one.rungs[-1][1] for one in found)
+    # mse is the baseline, so that its gradient is matched already.
+    (mse,) = {one.factor for one in found if one.genome == "square(sub(y, f))" and set(one.weights) == {1.0}}
+    assert mse == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished):
+    folder, result = finished
+    with RunStore.read(folder) as store:
+        trials = store.trials()
+    seeds = {stage: {trial.seed for trial in trials if trial.stage == stage} for stage in ("rates", "final", "lead")}
+    assert [len(found) for found in seeds.values()] == [2, 3, 3]
+    assert len(set.union(*seeds.values())) == 8
+    final = result.final
+    assert final.rates[final.winner[0].place] in {
+        trial.rate for trial in trials if trial.stage == "rates" and trial.loss == final.winner[0].place
+    }
+    assert {trial.loss for trial in trials if trial.stage == "lead"} == {final.winner[0].place, final.best_rival[0]}
+    own, other = final.last
+    assert final.lead[0] == pytest.approx(other.mean - own.mean)
+    assert next(iter(final.rivals)) == "mse"
+
+
+def test_the_best_loss_is_the_one_that_was_trained(finished):
+    """Its factor is part of it, so that it trains as in the final at the learning rate that the file names."""
+    folder, result = finished
+    saved, task = load_loss(folder / "best.json"), regression()
+    assert saved.provenance["learning_rate"] == result.best.lr
+    with RunStore.read(folder) as store:
+        place = result.final.winner[0].place
+        trial = next(one for one in store.trials() if one.stage == "lead" and one.loss == place)
+    score = evomal.train(task, saved, seed=trial.seed, steps=trial.steps, lr=result.best.lr, device="cpu")
+    if not task.exchangeable:
+        assert score.validation == pytest.approx(trial.score, rel=1e-3)
+
+
+def test_what_is_recommended_is_the_winner_or_the_best_rival(finished):
+    _, result = finished
+    recommended = result.recommended
+    if result.final.leads:
+        assert recommended.learned == result.best
+    else:
+        name = result.final.best_rival[0]
+        assert (recommended.name, recommended.learned) == (name, None)
+        assert recommended.lr == result.final.learning_rate(name)
+        assert str(result).count(f"use {name} with lr") == 1
+    assert math.isfinite(float(recommended.loss()(regression().test.targets * 0, regression().test.targets)))
+
+
+@pytest.mark.parametrize("stage", ["rivals", "generations", "final"])
+def test_an_interrupted_search_is_resumed_to_the_same_record(finished, tmp_path, stage):
+    class StoppedError(Exception):
+        pass
+
+    class Listener:
+        def __getattr__(self, name):
+            return lambda *arguments, **named: None
+
+        def on_phase(self, name, steps):
+            self.phase = name
+
+        def on_steps(self, name, steps):
+            if self.phase == stage:
+                raise StoppedError
+
+        def on_rivals(self, scores):
+            self.phase = "generations"
+
+    with pytest.raises(StoppedError):
+        run(tmp_path, listener=Listener())
+    run(tmp_path)
+    with RunStore.read(tmp_path) as again, RunStore.read(finished[0]) as whole:
+        assert again.dump() == whole.dump()
+    assert (tmp_path / "best.json").read_bytes() == (finished[0] / "best.json").read_bytes()
+
+
+def test_weights_are_tuned_where_it_is_asked_for(tmp_path):
+    run(tmp_path, tuned_rung=2, meta_steps=5, generations=1, finalists=0)
+    with RunStore.read(tmp_path) as store:
+        found = [one for one in store.candidates() if len(one.rungs) == 2]
+    assert any("optimise" in one.seconds for one in found) or all(set(one.weights) == {1.0} for one in found)
+
+
+@pytest.mark.parametrize("method", ["taylorglo", "ml3-single", "random", "gp-lfl", "baseline"])
+def test_other_methods_are_trained_on_rungs(method):
+    changes = {"seed_with": ()} | ({"islands": 1} if method == "random" else {})
+    result = search(regression(), method=method, seed=1, **{**SHORT, **changes, "meta_steps": 2})
+    assert result.headroom.baseline == "mse"
+    assert result.best is None or result.best.lr > 0
+
+
+def test_headroom_by_itself():
+    found = evomal.headroom(regression(), tried_rates=2, training_steps=6, device="cpu")
+    assert isinstance(found, Headroom)
+    assert found.baseline == "mse"
+    with pytest.raises(InputError, match="tried_rates must be at least 1 to measure headroom but got 0"):
+        evomal.headroom(regression(), preset="paper")
