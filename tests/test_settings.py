@@ -34,8 +34,9 @@ PAPER = {
 }  # fmt: skip
 QUICK = PAPER | {
     "population": 32, "generations": 8, "islands": 4, "first_trees": 4000, "surplus": 6.0, "meta_steps": 100,
-    "training_steps": 400, "tried_rates": 3, "rungs": (0.25, 1.0), "rung_seeds": (1, 2), "tuned_rung": None, "resplit": True,
-    "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250, "final_steps": 2000,
+    "training_steps": 400, "tried_rates": 3, "rungs": (0.25, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
+    "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
+    "final_steps": 2000,
     "finalists": 8, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
