@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "tried_rates": 3,
         "rungs": (0.25, 1.0),
         "rung_seeds": (1, 2),
-        "finalists": 8,
+        "finalists": 6,
     },
     "thorough": {
         **_BY_RUNGS,
@@ -70,6 +70,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "rungs": (0.125, 0.5, 1.0),
         "rung_seeds": (1, 2, 4),
         "finalists": 20,
+        "final_seeds": 10,
     },
     "paper": {},
 }

@@ -27,10 +27,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-_FEWEST_MULTIPLY_ADDS = 2**28
-"""Of a training step that is shared among threads: about five milliseconds of one core. Sharing less gains little on
-idle cores (twice the speed on 16 cores at a third of this, nothing at a tenth), and on cores that other programs use
-the threads wait for each other, which takes four to ten times as long as one thread."""
+_FEWEST_MULTIPLY_ADDS = 2**26
+"""Of a training step that is shared among threads: some milliseconds of one core for a stack of small models. On two
+idle cores such stacks take 0.6 of the time of one thread. Steps of less work gain less, and on cores that other
+programs use the threads wait for each other, which takes several times as long as one thread."""
 
 
 def suitable_threads(multiply_adds: int, *, device: str, most: int) -> int:

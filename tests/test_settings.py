@@ -37,11 +37,11 @@ QUICK = PAPER | {
     "training_steps": 400, "tried_rates": 3, "rungs": (0.25, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
     "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
     "final_steps": 2000,
-    "finalists": 8, "final_seeds": 5,
+    "finalists": 6, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
     "population": 128, "generations": 20, "islands": 8, "first_trees": 8000, "training_steps": 2000, "tried_rates": 5,
-    "rungs": (0.125, 0.5, 1.0), "rung_seeds": (1, 2, 4), "finalists": 20,
+    "rungs": (0.125, 0.5, 1.0), "rung_seeds": (1, 2, 4), "finalists": 20, "final_seeds": 10,
 }  # fmt: skip
 
 

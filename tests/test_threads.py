@@ -96,8 +96,8 @@ def test_a_search_computes_and_records_with_its_threads(tmp_path):
         (0, "cpu", 16, 1),
         (3 * 100 * 18_000, "cpu", 16, 1),  # an MLP for Diabetes
         (25 * 3 * 100 * 118_000, "cpu", 16, 16),  # 25 MLPs for MNIST in one stack
-        (2**28 - 1, "cpu", 2, 1),
-        (2**28, "cpu", 2, 2),
+        (2**26 - 1, "cpu", 2, 1),
+        (2**26, "cpu", 2, 2),
         (2**40, "cpu", 1, 1),
         (2**40, "cuda", 16, 1),
         (2**40, "mps", 8, 1),

@@ -189,6 +189,10 @@ class Engine:
         (rung,) = set(rungs)
         with self._context():
             factors = self._matching_factors(losses) if rung.is_matched else [1.0] * len(losses)
+            # A module is trained as it is, so that its learning rate is that of the loss people know.
+            factors = [
+                factor if isinstance(loss, WeightedTree) else 1.0 for loss, factor in zip(losses, factors, strict=True)
+            ]
             columns = []
             for index, data in enumerate(self._data):
                 trials = [

@@ -47,8 +47,8 @@ class Rung:
         seeds: One trial per seed.
         splits: The split of each trial; empty: the task's own.
         milestones: Steps at which the learning rate is divided by ten.
-        is_matched: Whether each loss is multiplied by the factor that gives its gradient at the start the baseline's
-            norm, so that a loss and a multiple of it are the same.
+        is_matched: Whether each expression is multiplied by the factor that gives its gradient at the start the
+            baseline's norm, so that a loss and a multiple of it are the same.
     """
 
     steps: int

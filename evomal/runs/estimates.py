@@ -41,6 +41,7 @@ _STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
 """Fewest and most steps of a probe: CUDA captures a step after a few, and a step on a CPU may take seconds."""
 _PROBE_SECONDS = 1.5
 _DRAWS = 500
+_STACKED_CANDIDATES = 10
 _LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
 _STEPS_OF = {
     "optimise": "meta_steps",
@@ -166,7 +167,9 @@ class _Probe:
         stages = {"setup": setup, "rivals": step * len(rivals) * ladder.headroom_steps()}
         proposals = generations * settings.surplus + (settings.first_trees or 0) / strategy.population
         stages["filter"] = proposals * sum(seconds.get(stage, 0.0) for stage in ("gradient_norms", "gains"))
-        if ladder.tuned == 1:
+        if "optimise_networks" in seconds:
+            stages["optimise"] = generations * seconds["optimise_networks"]
+        elif ladder.tuned == 1:
             stages["optimise"] = generations * seconds.get("optimise", 0.0)
         stages["evaluate"] = step * generations * ladder.steps(strategy.population)
         finalists = min(settings.finalists, strategy.population * generations)
@@ -180,7 +183,8 @@ class _Probe:
         """Seconds of one training step of one trial, among as many as the first rung has."""
         settings = dataclasses.replace(self._settings, training_steps=1, meta_steps=1)
         engine = Engine(self._tasks, seed=self._seed, settings=settings)
-        count = min(population, _LOOPED_CANDIDATES if engine.plans[0].mode == "looped" else population)
+        # Also the rivals and the final of a small population are stacks of some size.
+        count = _LOOPED_CANDIDATES if engine.plans[0].mode == "looped" else max(population, _STACKED_CANDIDATES)
         trees = list(itertools.islice(self._living_trees(engine), count))
         losses, rates = [WeightedTree(tree, None) for tree in trees], [ladder.rates_of(0)] * count
         taken = []

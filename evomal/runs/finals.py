@@ -57,8 +57,8 @@ class Final:
     was trained at the task's own."""
     lr: float | None = None
     """The task's own learning rate, if it is known."""
-    last: tuple[Scores, Scores] | None = None
-    """The winner and the best rival on further seeds, by which neither was chosen."""
+    last: tuple[Scores, Scores, Scores] | None = None
+    """The winner, the best rival and the baseline on further seeds, by which none of them was chosen."""
 
     def __repr__(self) -> str:
         return (
@@ -91,24 +91,35 @@ class Final:
 
         The interval is Student's, at 95 %; infinite for one seed, or if a training diverged.
         """
-        own, other = self.last or (self.winner[1], self.best_rival[1])
-        pairs = zip(other.values, own.values, strict=True)
-        differences = [rival - own for rival, own in pairs]
-        if not all(map(math.isfinite, differences)):
-            return other.mean - own.mean, math.inf
-        mean, count = sum(differences) / len(differences), len(differences)
-        if count < 2:
-            return mean, math.inf
-        from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, as it takes long to import
-
-        quantile = float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2))
-        return mean, quantile * statistics.stdev(differences) / math.sqrt(count)
+        own, other = (self.winner[1], self.best_rival[1]) if self.last is None else self.last[:2]
+        return _lead(own, other)
 
     @property
     def leads(self) -> bool:
         """Whether the whole interval of the lead is above zero."""
         lead, half = self.lead
         return lead - half > 0
+
+    @property
+    def compared(self) -> tuple[str, str, str]:
+        """The place of the winner, and the names of the best rival and of the baseline, which may be the same."""
+        return self.winner[0].place, self.best_rival[0], self.baseline
+
+    @property
+    def baseline(self) -> str:
+        """The task's own loss."""
+        return next(iter(self.rivals))
+
+    @property
+    def advised(self) -> str:
+        """The known loss to use where the winner does not lead: the best rival if it leads the baseline, else that.
+
+        Without further seeds that tell, it is the best rival.
+        """
+        if self.last is None:
+            return self.best_rival[0]
+        lead, half = _lead(*self.last[1:])
+        return self.best_rival[0] if lead - half > 0 else self.baseline
 
     def verdict(self, metric: str = "") -> str:
         """Whether the winner leads, in words no stronger than the interval of its lead.
@@ -123,12 +134,26 @@ class Final:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit = difference_unit(metric)
             return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation"
-        rate = self.learning_rate(name)
-        return f"no lead over {name}" + ("" if rate is None else f": use {name} with lr {rate:.3g}")
+        rate = self.learning_rate(self.advised)
+        return f"no lead over {name}" + ("" if rate is None else f": use {self.advised} with lr {rate:.3g}")
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
         return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
+
+
+def _lead(own: Scores, other: Scores) -> tuple[float, float]:
+    """By how much the first costs less, over paired seeds, and half the width of Student's interval at 95 %."""
+    differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
+    if not all(map(math.isfinite, differences)):
+        return other.mean - own.mean, math.inf
+    mean, count = sum(differences) / len(differences), len(differences)
+    if count < 2:
+        return mean, math.inf
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, as it takes long to import
+
+    quantile = float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2))
+    return mean, quantile * statistics.stdev(differences) / math.sqrt(count)
 
 
 def final_seeds(count: int, search_seed: int) -> list[int]:
@@ -161,11 +186,11 @@ def final_of(
         return Final(entries, rivals)
     rates = {trial.loss: trial.rate for trial in trials if trial.stage == "final"}
     decided, last = Final(entries, rivals, rates, lr), _by_loss(trials, "lead")
-    pair = [last.get(loss) for loss in (decided.winner[0].place, decided.best_rival[0])]
-    own, other = pair
-    if own is None or other is None or {len(own.values), len(other.values)} != {seeds}:
+    three = [last.get(loss, Scores(())) for loss in decided.compared]
+    if any(len(scores.values) != seeds for scores in three):
         return None
-    return Final(entries, rivals, rates, lr, (own, other))
+    own, other, baseline = three
+    return Final(entries, rivals, rates, lr, (own, other, baseline))
 
 
 def entries_of(

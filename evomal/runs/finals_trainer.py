@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # it imports this module
     from evomal.runs.display import SearchListener
 
 _RATE_SEEDS = 2
+_RIVALS = 4  # that enter the final beside the baseline: the best ones before the search
 _FEWEST_KEPT = 3
 _KEPT_SHARE = 1 / 3  # of those whose learning rates were chosen
 
@@ -113,7 +114,10 @@ class FinalsTrainer:
             return None
         if self._ladder is None:
             return self._train_at_own_rate(chosen, names)
-        return self._train_in_stages(self._ladder, chosen, names)
+        headroom = self.headroom
+        assert headroom is not None
+        best = sorted(names, key=lambda name: headroom.last(name).mean)[:_RIVALS]
+        return self._train_in_stages(self._ladder, headroom, chosen, [*dict.fromkeys([names[0], *best])])
 
     def _train_at_own_rate(self, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
         losses = [*names, *(candidate.place for candidate in chosen)]
@@ -135,10 +139,10 @@ class FinalsTrainer:
             trials += self._record("final", losses, seed, results, time.perf_counter() - begin)
         return final_of(chosen, trials, seeds=len(seeds))
 
-    def _train_in_stages(self, ladder: Ladder, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
+    def _train_in_stages(
+        self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
+    ) -> Final | None:
         """Choose learning rates, then the winner, then measure its lead; every stage has fresh seeds."""
-        headroom = self.headroom
-        assert headroom is not None
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
         around = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
@@ -158,10 +162,8 @@ class FinalsTrainer:
             self._final_rung("final", final_count),
         )  # fmt: skip
         decided = Final(*entries_of(chosen, self._recorded("final")))
-        pair = (decided.winner[0].place, decided.best_rival[0])
-        self._scores(
-            "lead", {loss: (losses[loss], (rates[loss].rate,)) for loss in pair}, self._final_rung("lead", final_count)
-        )
+        compared = {loss: (losses[loss], (rates[loss].rate,)) for loss in decided.compared}
+        self._scores("lead", compared, self._final_rung("lead", final_count))
         trials_now = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
         return final_of(chosen, trials_now, seeds=final_count, lr=self.lr)
 
@@ -175,34 +177,29 @@ class FinalsTrainer:
     def _scores(
         self, stage: TrialStage, entrants: Mapping[str, tuple[TrialLoss, Sequence[float]]], rung: Rung
     ) -> dict[str, RungScores]:
-        """The scores of each loss at its learning rates; each seed is recorded when it is done."""
+        """The scores of each loss at its learning rates; what is trained together is recorded together."""
         recorded = {(trial.loss, trial.rate, trial.seed, trial.steps): trial for trial in self._recorded(stage)}
-        places = {loss for loss, (criterion, _) in entrants.items() if not isinstance(criterion, nn.Module)}
-        for index, seed in enumerate(rung.seeds):
-            planned = [(loss, rate, seed, rung.steps) for loss, (_, rates) in entrants.items() for rate in rates]
+        for part in self._parts(rung):
+            planned = [
+                (loss, rate, seed, rung.steps)
+                for loss, (_, rates) in entrants.items()
+                for rate in rates
+                for seed in part.seeds
+            ]  # fmt: skip
             known = [key for key in planned if key in recorded]
             if known and len(known) < len(planned):
                 raise self._foreign()
             if known:
                 continue
-            one = dataclasses.replace(rung, seeds=(seed,), splits=rung.splits[index : index + 1])
             begin = time.perf_counter()
-            results: dict[str, RungScores | Failure] = {}
-            # Rivals are used as they are, so that the learning rate is that of the loss people know.
-            for is_matched, group in ((False, entrants.keys() - places), (rung.is_matched, places)):
-                names = [loss for loss in entrants if loss in group]
-                columns = [entrants[loss][0] for loss in names], [entrants[loss][1] for loss in names]
-                exact = dataclasses.replace(one, is_matched=is_matched)
-                if names:
-                    run = self._executor.run(
-                        "try_rates", columns[0], [exact] * len(names), columns[1], report=self._report
-                    )
-                    results |= dict(zip(names, run, strict=True))
+            criteria, tried = zip(*entrants.values(), strict=True)
+            run = self._executor.run("try_rates", criteria, [part] * len(criteria), tried, report=self._report)
+            results: dict[str, RungScores | Failure] = dict(zip(entrants, run, strict=True))
             if stage == "rivals":
                 baseline = next(iter(entrants))
                 self._require_baseline(baseline, results[baseline])
             each = (time.perf_counter() - begin) / len(planned)
-            rows = [_trial(stage, key, results[key[0]], each) for key in planned]
+            rows = [_trial(stage, key, part, results[key[0]], each) for key in planned]
             self._write(rows)
             recorded |= {(row.loss, row.rate, row.seed, row.steps): row for row in rows}
         found = {}
@@ -212,6 +209,15 @@ class FinalsTrainer:
             lost = next((trial for trial in trials[scores.rate] if not math.isfinite(trial.score)), None)
             found[loss] = scores if lost is None else dataclasses.replace(scores, sentence=lost.sentence)
         return found
+
+    def _parts(self, rung: Rung) -> list[Rung]:
+        """The seeds that are trained and recorded together: all in one stack, or one where models are not stacked."""
+        if all(plan["mode"] == "stacked" for plan in self._executor.record()["plans"]):
+            return [rung]
+        return [
+            dataclasses.replace(rung, seeds=(seed,), splits=rung.splits[index : index + 1])
+            for index, seed in enumerate(rung.seeds)
+        ]
 
     def _foreign(self) -> InputError:
         place = "" if self._store is None else f"{self._store.path}: "
@@ -248,18 +254,19 @@ def kept_of(count: int) -> int:
 
 def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int:
     """The number of trials of a final in stages, for estimates."""
+    rivals = min(rivals, _RIVALS + 1)
     staying = kept_of(candidates) + kept_of(rivals)
-    return (candidates + rivals) * rates * _RATE_SEEDS + (staying + 2) * seeds
+    return (candidates + rivals) * rates * _RATE_SEEDS + (staying + 3) * seeds
 
 
 def _trial(
-    stage: TrialStage, key: tuple[str, float, int, int], result: RungScores | Failure, seconds: float
+    stage: TrialStage, key: tuple[str, float, int, int], rung: Rung, result: RungScores | Failure, seconds: float
 ) -> RecordedTrial:
     loss, rate, seed, steps = key
     if isinstance(result, Failure):
         score, sentence = math.inf, f"evaluate failed: {result.sentence}"
     else:
-        (score,) = result.costs[rate]
+        score = result.costs[rate][rung.seeds.index(seed)]
         sentence = "trained and evaluated" if math.isfinite(score) else result.sentence or "the training diverged"
     return RecordedTrial(
         stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, rate=rate, steps=steps, seconds=seconds

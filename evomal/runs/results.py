@@ -127,7 +127,7 @@ class Best(Displayed):
 
 @dataclass(frozen=True)
 class Recommended:
-    """The loss to use: the best learned one if it leads the best rival on validation, else that rival.
+    """The loss to use: the best learned one if it leads the best rival on validation, else a known one.
 
     Example:
         >>> recommended = result.recommended  # doctest: +SKIP
@@ -204,14 +204,14 @@ class SearchResult(Displayed):
     def recommended(self) -> Recommended | None:
         """The loss to use; None without a final, which alone can tell.
 
-        It is the best learned loss if that leads the best rival in the final, else that rival: a search never leaves
-        its user with a loss that is worse than a known one, as far as validation tells.
+        It is the best learned loss if that leads the best rival in the final, else that rival if it leads the baseline,
+        else the baseline: a search never leaves its user worse off than with a known loss, as far as validation tells.
         """
         if self.final is None or self.best is None:
             return None
         if self.final.leads:
             return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best)
-        name = self.final.best_rival[0]
+        name = self.final.advised
         return Recommended(name, self.final.learning_rate(name), self.best.kind)
 
     @property

@@ -8,7 +8,9 @@ import pytest
 import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
+from evomal.methods import Candidate
 from evomal.runs import RunStore, measured_rivals, measuring
+from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
@@ -68,8 +70,8 @@ def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished
     assert final.rates[final.winner[0].place] in {
         trial.rate for trial in trials if trial.stage == "rates" and trial.loss == final.winner[0].place
     }
-    assert {trial.loss for trial in trials if trial.stage == "lead"} == {final.winner[0].place, final.best_rival[0]}
-    own, other = final.last
+    assert {trial.loss for trial in trials if trial.stage == "lead"} == set(final.compared)
+    own, other, _ = final.last
     assert final.lead[0] == pytest.approx(other.mean - own.mean)
     assert next(iter(final.rivals)) == "mse"
 
@@ -93,7 +95,8 @@ def test_what_is_recommended_is_the_winner_or_the_best_rival(finished):
     if result.final.leads:
         assert recommended.learned == result.best
     else:
-        name = result.final.best_rival[0]
+        name = result.final.advised
+        assert name in (result.final.best_rival[0], "mse")
         assert (recommended.name, recommended.learned) == (name, None)
         assert recommended.lr == result.final.learning_rate(name)
         assert str(result).count(f"use {name} with lr") == 1
@@ -148,3 +151,26 @@ def test_headroom_by_itself():
     assert found.baseline == "mse"
     with pytest.raises(InputError, match="tried_rates must be at least 1 to measure headroom but got 0"):
         evomal.headroom(regression(), preset="paper")
+
+
+def scores(*values):
+    return Scores(values)
+
+
+@pytest.mark.parametrize(
+    ("last", "advised", "leads"),
+    [
+        ((0.1, 0.2, 0.3), None, True),
+        ((0.2, 0.2, 0.3), "huber", False),
+        ((0.2, 0.3, 0.3), "mse", True),
+        ((0.3, 0.3, 0.3), "mse", False),
+    ],
+)
+def test_a_rival_is_advised_only_if_it_leads_the_baseline(last, advised, leads):
+    """Means of the winner, the best rival and the baseline on further seeds, with the same noise."""
+    noise = (0.01, -0.01, 0.0)
+    three = tuple(scores(*(mean + draw for draw in noise)) for mean in last)
+    winner = Candidate(genome="abs(sub(y, f))", origin="initial")
+    final = Final(((winner, scores(0.1)),), {"mse": scores(0.3), "huber": scores(0.2)}, {"mse": 1.0}, 0.1, three)
+    assert final.leads is leads
+    assert advised is None or final.advised == advised
