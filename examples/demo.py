@@ -16,8 +16,8 @@ import planted
 import evomal
 
 # Short, so that both tasks take about a minute on two cores. One thread: the model is too small for more.
-SEARCH = {"generations": 4, "finalists": 5, "threads": 1}
-VERDICT = {"seeds": 5, "tune_lr": 3, "rescale": False, "final_steps": 500, "threads": 1}
+SEARCH = {"generations": 4, "finalists": 4, "final_steps": 500}
+VERDICT = {"seeds": 5, "tune_lr": 3, "rescale": False, "final_steps": 500}
 
 
 def main() -> None:
