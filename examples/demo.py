@@ -15,7 +15,7 @@ import planted
 
 import evomal
 
-# Short, so that both tasks take about a minute on two cores. One thread: the model is too small for more.
+# Short, so that both tasks take a minute or two on two cores.
 SEARCH = {"generations": 4, "finalists": 4, "final_steps": 500}
 VERDICT = {"seeds": 5, "tune_lr": 3, "rescale": False, "final_steps": 500}
 

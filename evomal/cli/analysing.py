@@ -177,6 +177,24 @@ def show_front(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson =
     show("front", data, draw_front(data), front_lines(data), out=out, as_json=as_json)
 
 
+def show_rungs(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+    """Draw whether the candidates of a run that led on a rung lead on the next."""
+    from evomal.cli.summaries import rung_lines
+    from evomal.figures.rungs import draw_rungs, rung_steps
+
+    data = rung_steps(_runs([folder]))
+    show("rungs", data, draw_rungs(data), rung_lines(data), out=out, as_json=as_json)
+
+
+def show_headroom(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+    """Draw the known losses that a run began with, beside the noise between seeds."""
+    from evomal.cli.summaries import headroom_lines
+    from evomal.figures.headroom import draw_headroom, run_headroom
+
+    data = run_headroom(_runs([folder]))
+    show("headroom", data, draw_headroom(data), headroom_lines(data), out=out, as_json=as_json)
+
+
 def show_ancestry(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
     """Draw the ancestors of the best loss of a run."""
     from evomal.cli.summaries import ancestry_lines
@@ -194,6 +212,8 @@ KINDS: dict[str, Callable[..., None]] = {
     "filters": show_filters,
     "runtime": show_runtime,
     "front": show_front,
+    "rungs": show_rungs,
+    "headroom": show_headroom,
     "ancestry": show_ancestry,
 }
 

@@ -49,7 +49,7 @@ from evomal.cli.task_specs import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.settings import SearchSettings
-from evomal.text import file_name
+from evomal.text import file_name, plural
 
 if TYPE_CHECKING:
     from evomal.runs.estimates import Estimate
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 _WIDTH, _LABEL = 80, 13
 _MEBIBYTE = 2**20
+MOST_GENERATIONS = 10_000
+"""That a time chooses, however long it is."""
 
 
 def show_estimate(
@@ -123,6 +125,10 @@ def search_losses(
     address: Address = None,
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
+    duration: Annotated[
+        str | None,
+        typer.Option("--time", help="Choose the number of generations for a search of about that time, such as 2m."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the settings and an estimate of time and memory, and exit.")
     ] = False,
@@ -145,6 +151,8 @@ def search_losses(
     named = preset_from_options(config, preset)
     chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
+    if duration is not None:
+        settings = _within(duration, chosen, method, settings, seed, given)
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
@@ -152,6 +160,27 @@ def search_losses(
         again = shlex.join(["evomal", "resume", str(folder)])
         raise InputError(f"{folder}: holds a run: resume it with `{again}`, or name another --out")
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
+
+
+def _within(
+    duration: str, tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, given: list[str]
+) -> SearchSettings:
+    """The settings with as many generations as fit into the time, by an estimate from a few steps."""
+    from evomal.runs.estimates import estimate
+
+    if any(text.partition("=")[0].strip() == "generations" for text in given):
+        raise InputError("--time chooses the number of generations, which --set generations chooses already")
+    allowed = settings.with_texts([f"max_time={duration}"]).max_time
+    assert allowed is not None
+    expected = estimate(tasks, method=method, settings=settings, seed=seed)
+    repeated = sum(expected.stages.get(stage, 0.0) for stage in ("filter", "optimise", "evaluate"))
+    once, each = expected.seconds - repeated, repeated / settings.generations
+    count = max(1, min(MOST_GENERATIONS, int((allowed - once) / each) if each > 0 else MOST_GENERATIONS))
+    seconds = _duration(once + count * each)
+    about = f"about {plural(count, 'generation')} of {settings.population} candidates fit into {duration}"
+    short = "" if once + each <= allowed else f", which is too short for a search: it will take about {seconds}"
+    echo(f"evomal: {about}{short}", err=True)
+    return settings.with_changes(generations=count)
 
 
 def show_headroom(

@@ -10,9 +10,11 @@ from evomal.figures.ancestry import Ancestry, change_lines
 from evomal.figures.data import NOTHING_TRAINED
 from evomal.figures.filter_shares import FilterShares
 from evomal.figures.front import Front, formula_of
+from evomal.figures.headroom import NOT_MEASURED, RunHeadroom
 from evomal.figures.landscape import UNMOVED, Landscapes
 from evomal.figures.learning_rate import RateCurves
 from evomal.figures.run_times import RunTimes, described, unit_of
+from evomal.figures.rungs import NO_RUNGS, RungSteps
 from evomal.figures.search_curves import SearchCurves
 from evomal.figures.shape_panels import ShapePanels, Surfaces
 from evomal.figures.style import FloatArray
@@ -128,6 +130,29 @@ def time_lines(data: RunTimes) -> Iterator[str]:
         text = f"{_method_name(group.method)} {total} {unit}, {described(group)}: {stages or 'no time is recorded'}"
         lines.append((f"{group.task}, {group.hardware}", text))
     return _by_task(lines, data.sentence, *data.notes)
+
+
+def rung_lines(data: RungSteps) -> Iterator[str]:
+    if not data.steps:
+        yield NO_RUNGS
+        return
+    yield f"{data.run.task}, {data.run.method}"
+    for step in data.steps:
+        count = plural(len(step.candidates), "candidate")
+        tau = f", rank correlation {step.agreement:.2f}" if math.isfinite(step.agreement) else ""
+        yield f"  rung {step.rung} to {step.rung + 1}: {count}{tau}"
+
+
+def headroom_lines(data: RunHeadroom) -> Iterator[str]:
+    found, run = data.headroom, data.run
+    if found is None:
+        yield NOT_MEASURED
+        return
+    seeds = plural(len(found.last(found.baseline).scores), "seed")
+    yield f"{run.task}: {seeds}, learning rates as multiples of the task's"
+    for name in sorted(found.losses, key=lambda name: found.last(name).mean):
+        last = found.last(name)
+        yield f"  {name}: {run.shown_metric.text(last.mean, last.deviation)}, {last.rate:g} times"
 
 
 def front_lines(data: Front) -> Iterator[str]:

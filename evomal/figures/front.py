@@ -39,7 +39,7 @@ class Front:
     @property
     def unsized(self) -> int:
         """How many recorded losses are no formulas, so that they have no size."""
-        return len(self.run.trained) - len(self.points)
+        return len(self.run.comparable) - len(self.points)
 
     @property
     def unit(self) -> str:
@@ -64,10 +64,10 @@ class Front:
 def front(runs: Runs) -> Front:
     """Return all losses that one run trained, with those on the front of size and fitness marked."""
     run = runs.only()
-    best = {(candidate.generation, candidate.index) for candidate in front_of(run.trained)}
+    best = {(candidate.generation, candidate.index) for candidate in front_of(run.comparable)}
     points = [
         FrontPoint(size, run.value(candidate.fitness), candidate, (candidate.generation, candidate.index) in best)
-        for candidate in run.trained
+        for candidate in run.comparable
         if (size := candidate.size) is not None
     ]
     return Front(run, tuple(sorted(points, key=lambda point: (point.size, point.candidate.rank))))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from evomal.figures.ancestry import ancestry, draw_ancestry
 from evomal.figures.filter_shares import draw_filter_shares, filter_shares
 from evomal.figures.front import draw_front, front
+from evomal.figures.headroom import draw_headroom, run_headroom
 from evomal.figures.loss_shape import draw_loss, loss_shape
 from evomal.figures.run_times import draw_run_times, run_times
+from evomal.figures.rungs import draw_rungs, rung_steps
 from evomal.figures.search_curves import draw_search_curves, search_curves
 from evomal.report.loss_table import loss_table
 from evomal.report.pages import figure_markup, render, versions
@@ -90,6 +92,11 @@ def run_figures(report: RunReport) -> list[ShownFigure]:
         ShownFigure("Filters", filters, draw_filter_shares(filter_shares(runs))),
     ]
     if report.run is not None:
+        if report.run.headroom is not None:
+            text = "the known losses at their best learning rates, every seed and the mean; grey: the baseline's noise"
+            shown.append(ShownFigure("Headroom", text, draw_headroom(run_headroom(runs))))
+            text = "the metric on a rung against that on the next, with other seeds, of the candidates that went on"
+            shown.append(ShownFigure("Rungs", text, draw_rungs(rung_steps(runs))))
         text = "size against fitness of every trained loss, with the front of those that no other beats in both"
         shown.append(ShownFigure("Size against fitness", text, draw_front(front(runs))))
         text = "the ancestors of the best loss by generation and fitness, with the steps that led to it"

@@ -123,3 +123,9 @@ def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:
     """The cost of each rival on the longest rung, at its best learning rate; infinite if the training diverged."""
     found = Headroom.of(trials)
     return {name: found.last(name).mean for name in found.losses}
+
+
+def recorded_headroom(trials: Iterable[RecordedTrial]) -> Headroom | None:
+    """The headroom of a record; None if its rivals were trained once, at the task's own learning rate."""
+    rivals = [trial for trial in trials if trial.stage == "rivals"]
+    return Headroom.of(rivals) if any(trial.steps for trial in rivals) else None

@@ -25,7 +25,7 @@ from evomal.progress import tracked
 from evomal.runs.canonical import differences
 from evomal.runs.finals import Final, Scores, recorded_final
 from evomal.runs.lock import is_held
-from evomal.runs.measured_rivals import rivals_of
+from evomal.runs.measured_rivals import Headroom, recorded_headroom, rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
@@ -72,6 +72,8 @@ class Run:
     """Differences that the run was resumed in spite of."""
     rivals: Mapping[str, float] = field(default_factory=dict)
     """Fitness of the known losses before the first generation, the baseline first; infinite if one diverged."""
+    headroom: Headroom | None = None
+    """The known losses on every rung; None if each was trained once, at the task's own learning rate."""
     final: Final | None = None
     """The best candidates and the rivals trained with fresh seeds; None if there is no complete final."""
     problem: str = ""
@@ -89,6 +91,12 @@ class Run:
     def trained(self) -> tuple[Candidate, ...]:
         """Candidates whose fitness was measured, each once, in the order of the record."""
         return tuple(candidate for candidate in self.computed if candidate.state is State.EVALUATED)
+
+    @cached_property
+    def comparable(self) -> tuple[Candidate, ...]:
+        """Trained candidates on the longest rung: fitness on shorter ones is of trainings of another length."""
+        longest = max((len(candidate.rungs) for candidate in self.trained), default=0)
+        return tuple(candidate for candidate in self.trained if len(candidate.rungs) == longest)
 
     @cached_property
     def best(self) -> Candidate | None:
@@ -317,6 +325,7 @@ def _read(folder: Path) -> Run:
         ending=ending,
         forced=tuple(entry.differences for entry in forced),
         rivals=rivals_of(trials),
+        headroom=recorded_headroom(trials),
         final=recorded_final(settings, candidates, trials),
     )
 

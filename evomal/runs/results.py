@@ -121,8 +121,12 @@ class Best(Displayed):
         """
         loss = learned_loss(self.genome, self.weights, kind=self.kind, activation=self.activation)
         if isinstance(loss, ExpressionLoss) and self.priors is not None:
-            return loss.on_task(self.priors)
-        return loss.in_units(self.units)
+            loss = loss.on_task(self.priors)
+        else:
+            loss = loss.in_units(self.units)
+        if self.lr is not None:
+            loss.provenance = {**loss.provenance, "learning_rate": self.lr}
+        return loss
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from torch import nn
 
 from evomal.engine import Score
 from evomal.engine.resolve import initial_model
+from evomal.losses.loss import Loss
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.task import Task
@@ -39,9 +40,10 @@ def tuned(
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. The baseline
     is never left at an end of the rates, where a better one may lie beyond: a badly tuned baseline would make gains out
-    of nothing. Every loss gets the same rates.
+    of nothing. Every loss gets the same rates, among them those that searches found for their losses.
     """
     rates = tried_rates(trials.own_lr, number)
+    found = [rate for rate in found_rates(losses) if number > 1 and rate not in rates]
     costs: dict[str, dict[float, float]] = {loss.identity: {} for loss in losses}
 
     def try_rates(some: Sequence[float]) -> None:
@@ -53,16 +55,26 @@ def tuned(
             mean = _mean_validation_cost([scores[trial] for trial in row], task)
             costs[row[0].compared.identity][row[0].lr] = mean
 
-    try_rates(rates)
+    if found:
+        trials.expect(len(TUNING_SEEDS) * len(losses) * len(found))
+    try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        best, ratio = _best(costs[baseline.identity]), rates[1] / rates[0]
+        known = costs[baseline.identity]
+        best, ratio = _best({rate: known[rate] for rate in rates}), rates[1] / rates[0]
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
         trials.expect(len(TUNING_SEEDS) * len(losses))
         try_rates([beyond])
         rates = sorted([*rates, beyond])
-    return Tuning(tuple(rates), {identity: _best(found) for identity, found in costs.items()})
+    return Tuning(tuple(sorted([*rates, *found])), {identity: _best(row) for identity, row in costs.items()})
+
+
+def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:
+    """The learning rates that searches found for their losses, as their files name them."""
+    named = [loss.loss.provenance.get("learning_rate") for loss in losses if isinstance(loss.loss, Loss)]
+    rates = [_rounded(float(rate)) for rate in named if isinstance(rate, int | float) and not isinstance(rate, bool)]
+    return sorted({rate for rate in rates if math.isfinite(rate) and rate > 0})
 
 
 def tried_rates(own: float, number: int) -> list[float]:

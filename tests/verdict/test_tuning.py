@@ -8,7 +8,7 @@ from evomal.engine import Score
 from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.contestants import given_contestant
 from evomal.verdict.tables import comparison_markdown
-from evomal.verdict.tuning import TUNING_SEEDS, tried_rates, tuned
+from evomal.verdict.tuning import TUNING_SEEDS, found_rates, tried_rates, tuned
 from tests.engine.populations import regression
 
 TASK = regression()
@@ -102,3 +102,16 @@ def test_a_loss_left_at_an_end_is_pointed_out():
     assert "- mae, tuned: the best learning rate is at an end of the range that was tried" in text
     assert "- evomal, tuned: the best learning rate of 2 of 3 losses is at an end of the range that was tried" in text
     assert "mse, tuned: the" not in text
+
+
+def test_the_learning_rate_that_a_search_found_is_tried_by_all():
+    learned = given_contestant("mae", TASK).losses[0]
+    learned.loss.provenance = {"learning_rate": 0.0200001}
+    trials = KnownTrials({BASELINE.identity: 0.01, learned.identity: 0.02})
+    found = tuned([BASELINE, learned], BASELINE, trials, 3, TASK)
+    assert found.rates == (0.001, 0.01, 0.02, 0.1)
+    assert found.best == {BASELINE.identity: 0.01, learned.identity: 0.02}
+    assert trials.further == 2 * 2
+    for odd in ("0.1", True, float("nan"), -1.0, None):
+        learned.loss.provenance = {"learning_rate": odd}
+        assert found_rates([learned]) == []

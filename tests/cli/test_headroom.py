@@ -1,0 +1,60 @@
+"""`evomal headroom`, and a search on rungs with what is drawn of it."""
+
+import json
+
+from evomal.settings import setting_text
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+from tests.protocols import ON_RUNGS
+
+TASK = ["diabetes", "--model", "mlp:hidden=4", "--device", "cpu"]
+SHORT = {**ON_RUNGS, "population": 4, "generations": 1, "training_steps": 8, "filter_steps": 5, "finalists": 1}
+CHANGES = [text for key, value in SHORT.items() for text in ("--set", f"{key}={setting_text(value)}")]
+
+
+def test_known_losses_are_listed_the_best_first_with_a_sentence(run):  # noqa: F811
+    code, out, _ = run("headroom", *TASK, *CHANGES)
+    assert code == 0
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "mse" in {line.split()[0] for line in lines}
+    assert "(4 seeds, lr" in " ".join(lines)
+    found = json.loads(run("headroom", *TASK, *CHANGES, "--json")[1])
+    assert found["baseline"] == "mse"
+    assert lines[0].split()[0] == found["best"]
+    assert all(len(row["costs"]) == 4 and row["steps"] == 8 for row in found["losses"].values())
+
+
+def test_headroom_needs_several_learning_rates(run):  # noqa: F811
+    code, out, err = run("headroom", *TASK, "--preset", "paper")
+    assert (code, out) == (2, "")
+    assert err == "evomal: tried_rates must be at least 1 to measure headroom but got 0\n"
+
+
+def test_a_search_on_rungs_says_what_to_use_and_is_drawn(run, tmp_path):  # noqa: F811
+    code, out, _ = run("search", *TASK, *CHANGES, "--set", "seed_with=mse,mae", "--out", tmp_path / "run")
+    assert code == 0
+    assert " with lr " in out
+    for kind in ("rungs", "headroom"):
+        code, out, err = run("analyse", kind, tmp_path / "run", "--out", tmp_path / "figures")
+        assert (code, err) == (0, "")
+        assert out.startswith("diabetes, mlp:hidden=4")
+        assert (tmp_path / "figures" / f"{kind}.csv").read_text().count("\n") > 1
+    code, _, err = run("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert (code, err) == (0, "")
+    page = (tmp_path / "page.html").read_text()
+    assert "Headroom" in page
+    assert "Rungs" in page
+
+
+def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path):  # noqa: F811
+    options = [text for text in CHANGES if text != "--set" and not text.startswith("generations=")]
+    changes = [text for change in options for text in ("--set", change)]
+    code, out, err = run("search", *TASK, *changes, "--time", "8s", "--out", tmp_path / "run", "--json")
+    assert code == 0
+    (line,) = (line for line in err.splitlines() if "of 4 candidates fit into 8s" in line)
+    assert f"evomal: about {len(json.loads(out)['history'])} generation" in line
+    code, _, err = run("search", *TASK, *CHANGES, "--time", "8s", "--out", tmp_path / "other")
+    assert code == 2
+    assert err == "evomal: --time chooses the number of generations, which --set generations chooses already\n"
+    code, _, err = run("search", *TASK, "--time", "soon", "--out", tmp_path / "other")
+    assert (code, err.count("\n")) == (2, 1)
