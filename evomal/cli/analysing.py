@@ -189,7 +189,7 @@ def show_rungs(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson =
 def show_headroom(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
     """Draw the known losses that a run began with, beside the noise between seeds."""
     from evomal.cli.summaries import headroom_lines
-    from evomal.figures.headroom import draw_headroom, run_headroom
+    from evomal.figures.known_losses import draw_headroom, run_headroom
 
     data = run_headroom(_runs([folder]))
     show("headroom", data, draw_headroom(data), headroom_lines(data), out=out, as_json=as_json)

@@ -10,7 +10,7 @@ from evomal.figures.ancestry import Ancestry, change_lines
 from evomal.figures.data import NOTHING_TRAINED
 from evomal.figures.filter_shares import FilterShares
 from evomal.figures.front import Front, formula_of
-from evomal.figures.headroom import NOT_MEASURED, RunHeadroom
+from evomal.figures.known_losses import NOT_MEASURED, RunHeadroom
 from evomal.figures.landscape import UNMOVED, Landscapes
 from evomal.figures.learning_rate import RateCurves
 from evomal.figures.run_times import RunTimes, described, unit_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evomal.figures.ancestry import ancestry, draw_ancestry
 from evomal.figures.filter_shares import draw_filter_shares, filter_shares
 from evomal.figures.front import draw_front, front
-from evomal.figures.headroom import draw_headroom, run_headroom
+from evomal.figures.known_losses import draw_headroom, run_headroom
 from evomal.figures.loss_shape import draw_loss, loss_shape
 from evomal.figures.run_times import draw_run_times, run_times
 from evomal.figures.rungs import draw_rungs, rung_steps

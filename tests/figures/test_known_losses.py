@@ -1,6 +1,6 @@
 """The known losses before a search: the data and the drawing."""
 
-from evomal.figures.headroom import NOT_MEASURED, draw_headroom, run_headroom
+from evomal.figures.known_losses import NOT_MEASURED, draw_headroom, run_headroom
 from evomal.runs.reading import read_runs
 from evomal.runs.rows import RecordedTrial
 from evomal.runs.store import RunStore
