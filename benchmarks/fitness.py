@@ -1,7 +1,7 @@
 """Whether a fitness ranks losses as the verdict would: rank correlations with the truth, for a pool of losses.
 
-The pool are distinct losses of the first generations of a short search. The truth of a loss is its test cost after
-2 000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). A fitness is the
+The pool are distinct losses of the first generations of a short search. The truth of a loss is its test cost after 2
+000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). A fitness is the
 paper's (one training of 500 steps at the task's learning rate) or that of a preset's rungs. Kendall's τ is given over
 the whole pool and among the fitness's own top fifty, with the training steps that the fitness took.
 """
