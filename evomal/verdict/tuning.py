@@ -43,7 +43,8 @@ def tuned(
     of nothing. Every loss gets the same rates, among them those that searches found for their losses.
     """
     rates = tried_rates(trials.own_lr, number)
-    found = [rate for rate in found_rates(losses) if number > 1 and rate not in rates]
+    known = (_rounded(trials.own_lr), *rates)
+    found = [rate for rate in found_rates(losses) if number > 1 and rate not in known]
     costs: dict[str, dict[float, float]] = {loss.identity: {} for loss in losses}
 
     def try_rates(some: Sequence[float]) -> None:
@@ -59,8 +60,8 @@ def tuned(
         trials.expect(len(TUNING_SEEDS) * len(losses) * len(found))
     try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        known = costs[baseline.identity]
-        best, ratio = _best({rate: known[rate] for rate in rates}), rates[1] / rates[0]
+        of_baseline = costs[baseline.identity]
+        best, ratio = _best({rate: of_baseline[rate] for rate in rates}), rates[1] / rates[0]
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)

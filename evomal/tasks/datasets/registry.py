@@ -53,7 +53,11 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     Each dataset has its own subfolder there.
     """
     chosen = folder if folder is not None else os.environ.get(DATA_VARIABLE) or pooch.os_cache("evomal")
-    return path_to("data", chosen).expanduser()
+    path = path_to("data", chosen)
+    try:
+        return path.expanduser()
+    except RuntimeError:  # of ~NAME, where there is no such user
+        raise InputError(f"data must be a folder but got {str(path)!r}, and there is no such user") from None
 
 
 def dataset_named(name: str) -> DatasetInfo:

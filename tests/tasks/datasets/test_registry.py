@@ -91,3 +91,9 @@ def test_the_sources_make_up_all_files_of_every_set():
             assert (algorithm, len(bytes.fromhex(digest))) == ("sha256", 32)
             assert all(url.startswith("https://") for url in source.urls)
             assert source.urls
+
+
+def test_a_home_folder_of_nobody_is_refused():
+    with pytest.raises(InputError) as caught:
+        data_folder("~forged-user")
+    assert str(caught.value) == "data must be a folder but got '~forged-user', and there is no such user"
