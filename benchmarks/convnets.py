@@ -21,7 +21,8 @@ from evomal.losses.loss import WeightedTree
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 MODELS = ("alexnet", "vgg16", "allcnnc", "resnet18", "preresnet101", "wrn28-10", "squeezenet", "pyramidnet")
 WARM_UP, STEPS = 6, 20

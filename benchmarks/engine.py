@@ -36,7 +36,8 @@ from evomal.randomness import generator
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 POPULATION, META_STEPS, TRAINING_STEPS, FILTER_SAMPLES = 25, 250, 500, 100
 ROUNDS = 3

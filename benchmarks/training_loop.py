@@ -27,7 +27,8 @@ from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.precision import Precision, autocast, matmul_precision
 from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 BATCH, CLASSES, TRAINING_ROWS = 128, 10, 12_800
 ROUNDS = 5

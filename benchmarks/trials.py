@@ -23,7 +23,8 @@ from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator
 from evomal.tasks.models import make_model
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 LOSSES, RATES, SEEDS, STEPS = 40, tuple(0.01 * 10 ** (power / 2) for power in range(-3, 4)), (0, 1, 2), 2000
 

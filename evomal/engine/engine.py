@@ -28,7 +28,8 @@ from evomal.losses.loss import WeightedTree
 from evomal.progress import StageStepsDone, StepsDone
 from evomal.randomness import isolated_torch
 from evomal.reproducible import has_reproducible_products
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import users_code
 

@@ -20,7 +20,7 @@ from torch.func import jvp, vjp
 from evomal.engine.functional_model import ONCE, FunctionalModel, Parameters, PullBack
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Vectorise
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 
 PushForward = Callable[[Parameters], Tensor]
 """v ↦ J v: a direction of the parameters to the change of the outputs."""

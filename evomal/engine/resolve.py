@@ -14,7 +14,8 @@ from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.models.base import ZooModel
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from evomal.text import short_repr
 from evomal.users_code import described, users_code
 

@@ -21,7 +21,8 @@ from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from evomal.users_code import users_code
 
 _KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond that are drawn again in each generation

@@ -30,7 +30,8 @@ from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task, task_list
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task, task_list
 from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import passing, users_code
 

@@ -13,7 +13,7 @@ from torch.func import grad, grad_and_value
 from evomal.engine.functional_model import FunctionalModel, Parameters
 from evomal.engine.meta_gradient import LossPopulation, MetaBatch, TaskLoss, transposed
 from evomal.engine.vectorise import Vectorise
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 
 
 class _InnerStep(NamedTuple):

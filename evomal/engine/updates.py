@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evomal.forest.forest import has_triton
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 

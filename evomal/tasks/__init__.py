@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from evomal.tasks.metrics import Metric
     from evomal.tasks.models import MODELS, make_model
     from evomal.tasks.parts import Part
-    from evomal.tasks.task import Recipe, Task
+    from evomal.tasks.recipe import Recipe
+    from evomal.tasks.task import Task
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -21,7 +22,7 @@ else:
             "Hardships": "evomal.tasks.hardships",
             "Metric": "evomal.tasks.metrics",
             "Part": "evomal.tasks.parts",
-            "Recipe": "evomal.tasks.task",
+            "Recipe": "evomal.tasks.recipe",
             "Task": "evomal.tasks.task",
             "load_task": "evomal.tasks.loading",
             "make_model": "evomal.tasks.models",

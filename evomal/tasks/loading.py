@@ -20,8 +20,9 @@ from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
+from evomal.tasks.recipe import Recipe
 from evomal.tasks.splits import shared_content, split_rows
-from evomal.tasks.task import ModelFactory, Recipe, Task
+from evomal.tasks.task import ModelFactory, Task
 from evomal.text import short_repr
 from evomal.users_code import users_code
 

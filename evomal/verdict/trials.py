@@ -16,7 +16,8 @@ from evomal.runs.canonical import canonical, versions
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import WorkerPool
 from evomal.settings import SearchSettings
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from evomal.users_code import passing
 from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import TrainingLog

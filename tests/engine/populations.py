@@ -6,7 +6,8 @@ import torch
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
 from evomal.tasks.metrics import Metric
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 SMOOTH = [
     Expression.parse(text)

@@ -15,7 +15,7 @@ from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights
 from evomal.tasks.models import make_model
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 
 CPU = torch.device("cpu")
 TREES = [

@@ -11,7 +11,7 @@ from evomal.engine.resolve import initial_model
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import (
     EXPLOSIVE,
     SMOOTH,

@@ -14,7 +14,7 @@ from evomal.errors import InputError
 from evomal.losses import CATALOGUE, CrossEntropyLoss, ExpressionLoss
 from evomal.losses.loss import WeightedTree
 from evomal.reproducible import has_reproducible_products
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, dropping, regression, weights_of
 
 TREES = [WeightedTree(tree, row) for tree, row in zip(SMOOTH, weights_of(SMOOTH), strict=True)]

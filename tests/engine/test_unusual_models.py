@@ -16,7 +16,8 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, network, regression, weights_of, with_recipe
 from tests.engine.test_weight_optimisation import by_double_backprop
 

@@ -15,7 +15,7 @@ from evomal.engine.resolve import initial_model
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses import ExpressionLoss
 from evomal.tasks.batches import Batches
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import EXPLOSIVE, SMOOTH, dropping, normalised, regression, weights_of
 
 DOUBLE = {"device": "cpu", "dtype": torch.float64, "meta_steps": 12, "meta_lr": 0.05, "training_steps": 5}

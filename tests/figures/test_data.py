@@ -14,7 +14,7 @@ from evomal.figures.data import (
 )
 from evomal.figures.training_curves import training_curves
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from evomal.text import plural
 from tests.engine.populations import classification, dropping, regression
 

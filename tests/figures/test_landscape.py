@@ -14,7 +14,7 @@ from evomal.errors import InputError
 from evomal.figures.landscape import Landscape, heights_around, landscapes, random_direction
 from evomal.losses import AbsoluteErrorLoss, SquaredErrorLoss
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import classification, normalised, regression
 
 FAST = {"steps": 20, "device": "cpu"}

@@ -9,7 +9,7 @@ import pytest
 import evomal
 from evomal.engine.scores import CurvePoint, Score, diverged_fitness, score_of
 from evomal.figures.training_curves import TrainingCurve, training_curves
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import classification, regression
 
 FAST = {"steps": 20, "device": "cpu"}

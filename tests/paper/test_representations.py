@@ -7,7 +7,8 @@ from torch import nn
 
 from evomal.errors import InputError
 from evomal.paper.representations import laid_out, penultimate, representations, same_class_neighbours
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from tests.engine.populations import classification, network, regression
 
 FAST = {"steps": 20, "device": "cpu"}

@@ -19,7 +19,7 @@ from evomal.runs import RunStore
 from evomal.runs.reading import read_runs
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from tests.engine.populations import regression
 from tests.protocols import ONE_TRAINING
 

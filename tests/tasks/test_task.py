@@ -13,7 +13,8 @@ from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe, Task
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (200, 4))

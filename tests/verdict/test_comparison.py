@@ -13,7 +13,7 @@ from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.parts import Part
-from evomal.tasks.task import Recipe
+from evomal.tasks.recipe import Recipe
 from evomal.verdict import comparing, comparison, statistics
 from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.plan import EVALUATION_SEEDS
