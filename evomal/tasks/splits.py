@@ -27,21 +27,71 @@ def split_rows(
     rows: int, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
 ) -> Split:
     """Split rows at random into validation and test, by their shares, and training; stratified if labels are given."""
-    shares: dict[str, Any] = {"validation": validation, "test": test}
-    for name, share in shares.items():
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-            raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {short_repr(share)}")
-    counts = [round(rows * share) for share in (validation, test)]
-    if rows <= sum(counts) or (validation and not counts[0]) or (test and not counts[1]):
-        raise InputError(
-            f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"
-        )
+    counts = _counts(rows, validation, test)
     remaining: Rows = np.arange(rows)
     parts = []
     for name, count in (("test", counts[1]), ("validation", counts[0])):
         remaining, part = _taken(remaining, count, labels, name, seed)
         parts.append(part)
     return Split(np.sort(remaining), np.sort(parts[1]), np.sort(parts[0]))
+
+
+def split_groups(
+    groups: Rows, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
+) -> Split:
+    """Split rows so that no group is in two parts, and as near to the shares of rows and classes as the groups allow.
+
+    Args:
+        groups: The number of each row's group.
+        validation: The share of the rows for validation.
+        test: The share of the rows for the test.
+        labels: The class of each row; None: there are none.
+        seed: Decides which group goes where.
+    """
+    counts = _counts(len(groups), validation, test)
+    shares = np.array([len(groups) - sum(counts), *counts]) / len(groups)
+    # The rows of each group by class, and in the last column all of them: a part should hold its share of each.
+    sizes = np.zeros((int(groups.max()) + 1, 2 if labels is None else int(labels.max()) + 2))
+    np.add.at(sizes, (groups, np.zeros_like(groups) if labels is None else labels), 1)
+    sizes[:, -1] = sizes.sum(1)
+    if len(sizes) < (needed := int((shares > 0).sum())):
+        raise InputError(f"groups must hold at least {needed} groups, one for each part, but hold {len(sizes)}")
+    wanted = shares[:, None] * sizes.sum(0)
+    scale, held = np.where(wanted > 0, wanted, np.inf), np.zeros_like(wanted)
+    # The largest groups first, as small ones can even out what they leave; those of about one size at random.
+    shuffled = generator(seed, "split", "groups").permutation(len(sizes))
+    part_of_group = np.zeros(len(sizes), np.int64)
+    for group in shuffled[np.argsort(-np.log2(sizes[shuffled, -1]).round(), kind="stable")]:
+        # A group goes where most of what it brings is lacking; so an empty part comes before one that holds something.
+        lacking = np.where(shares > 0, ((wanted - held) / scale) @ sizes[group], -np.inf)
+        part_of_group[group] = lacking.argmax()
+        held[part_of_group[group]] += sizes[group]
+    found = part_of_group[groups]
+    return Split(*(np.flatnonzero(found == part) for part in range(3)))
+
+
+def split_in_order(keys: npt.NDArray[Any], *, validation: float, test: float) -> Split:
+    """Split rows by time: the latest are the test, those before them validation; equal times stay in one part.
+
+    Args:
+        keys: The time of each row, or anything else that can be sorted.
+        validation: The share of the rows for validation.
+        test: The share of the rows for the test.
+    """
+    counts = _counts(len(keys), validation, test)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    # The first row of each time; a part begins at the one that is nearest to its share.
+    starts = np.append(np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])), len(keys))
+    cuts = [int(starts[np.abs(starts - (len(keys) - behind)).argmin()]) for behind in (sum(counts), counts[1])]
+    parts = np.split(order, cuts)
+    for name, part, count in zip(("train", "validation", "test"), parts, (1, *counts), strict=True):
+        if count and not len(part):
+            raise InputError(
+                f"order leaves the {name} split empty, as rows of equal time stay together: use finer times or other "
+                "shares"
+            )
+    return Split(*parts)
 
 
 def shared_content(*parts: npt.NDArray[np.generic]) -> int:
@@ -53,6 +103,20 @@ def shared_content(*parts: npt.NDArray[np.generic]) -> int:
         shared += sum(digest in seen for digest in digests)
         seen.update(digests)
     return shared
+
+
+def _counts(rows: int, validation: float, test: float) -> tuple[int, int]:
+    """The numbers of rows for validation and test, both of which, and training, get one."""
+    shares: dict[str, Any] = {"validation": validation, "test": test}
+    for name, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+            raise InputError(f"{name} must be a share of at least 0 and less than 1 but got {short_repr(share)}")
+    first, second = (round(rows * share) for share in (validation, test))
+    if rows <= first + second or (validation and not first) or (test and not second):
+        raise InputError(
+            f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"
+        )
+    return first, second
 
 
 def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: str, seed: int) -> tuple[Rows, Rows]:
