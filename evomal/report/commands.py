@@ -45,9 +45,9 @@ def repeat_command(run: Run) -> RepeatCommand:
     if not words or not isinstance(recorded, Mapping):
         sentence = "the record has no command: the search was begun from Python, or by an older version of evomal"
         return RepeatCommand(None, sentence, preset, changes)
-    planned = dict(run.settings.get("budgets") or {}).get("generations")
-    if planned != settings.generations:
-        words = [*words, "--set", f"generations={settings.generations}"]  # it was resumed with more of them
+    first = run.settings.get("first_budgets") or run.settings.get("budgets") or {}
+    if first.get("generations") != settings.generations:  # it was resumed with another number of them
+        words = [*words, "--set", f"generations={settings.generations}"]
     text = shlex.join([*words, "--out", beside(run.folder)])
     return RepeatCommand(text, _conditions(run, settings, str(recorded.get("folder"))), preset, changes)
 

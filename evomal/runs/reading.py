@@ -36,7 +36,7 @@ from evomal.units import Units
 UNKNOWN = "unknown"
 """The task, method or metric of a run that does not record it as `search` does."""
 
-_OBJECTS = ("task", "versions", "settings", "budgets", "workplace")
+_OBJECTS = ("task", "versions", "settings", "budgets", "first_budgets", "workplace")
 _DEEPEST = 20  # objects and lists within each other
 _LARGEST = 10**100  # beyond every seed and count, and within the range of a float
 _ACTIVATIONS = ("identity", "softplus")

@@ -150,6 +150,7 @@ class _Run:
         begin = time.perf_counter()
         if store is not None:
             self._replay(store)
+            self._note_changes(store)
         if listener is not None:
             steps = self._steps_of_generation()
             metric = self._tasks[0].metric
@@ -245,6 +246,22 @@ class _Run:
         if recorded:
             self._save_best(store.path.parent)  # the process may have been killed between record and file
 
+    def _note_changes(self, store: RunStore) -> None:
+        """Record the budgets of a run that is continued, and what it was forced over.
+
+        A complete run is continued if it is given another number of generations and some are left to compute.
+        """
+        given, recorded = self.description(), store.settings
+        budgets = recorded.get("budgets")
+        planned = budgets.get("generations") if isinstance(budgets, dict) else None
+        if store.ending is not None and (self._strategy.finished or planned == self._settings.generations):
+            return
+        if budgets != given["budgets"]:
+            first = {"first_budgets": recorded.get("first_budgets", budgets)}
+            store.change_settings({**recorded, **first, "budgets": given["budgets"]})
+        if differing := _relevant(store.differences(given)):
+            _force(store, differing)
+
     def _used_up(self, seconds: float) -> str | None:
         """Why no further generation is begun, if a budget is used up."""
         settings = self._settings
@@ -328,7 +345,7 @@ BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 """Settings that end a search sooner or later but change nothing that is computed; they may be changed on resuming."""
 
 
-_FREE = {"budgets", "source", "workplace"}
+_FREE = {"budgets", "first_budgets", "source", "workplace"}
 """Parts of the description that may differ when a search is resumed."""
 _RESOLVED = {"settings.threads"}
 """Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
@@ -352,8 +369,6 @@ def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunSto
         differing = _relevant(store.differences(description))
         if differing and not force:
             raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
-        if differing and store.ending is None:
-            _force(store, differing)
     except BaseException:
         store.close()
         raise

@@ -194,7 +194,7 @@ class RunStore:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings the run was begun with."""
+        """The settings of the run: those it was begun with, and the budgets of when it was last resumed."""
         result: dict[str, Any] = parsed(self._first("settings")[1])
         return result
 
@@ -279,10 +279,18 @@ class RunStore:
                 raise DamageError(f"one of its rows {error}") from None
 
     def finish(self, reason: str) -> None:
-        """Record that the run is complete, and why; nothing can be added after that."""
+        """Record that the run is complete, and why; nothing can be added until `change_settings` continues it."""
         text = checked_text("reason", reason, MAX_SENTENCE)
         with self._writing():
             insert(self._connection, "ending", (1, text, now()))
+
+    def change_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record other settings, such as budgets. A complete run is incomplete after that and can be continued."""
+        row = (1, settings_text(settings), self.created)
+        with self._writing(although_complete=True):
+            for table in ("ending", "settings"):
+                self._connection.execute(f"DELETE FROM {table}")
+            insert(self._connection, "settings", row)
 
     def candidates(self, generation: int | None = None) -> tuple[Candidate, ...]:
         """All candidates, or those of one generation, by generation and index."""
@@ -345,11 +353,11 @@ class RunStore:
             yield
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, *, although_complete: bool = False) -> Iterator[None]:
         if self._lock is None:
             raise InputError(f"{self.path}: was opened to be read, and cannot be written")
         with self._explaining(), transaction(self._connection, writing=True):
-            if (reason := self.ending) is not None:
+            if (reason := self.ending) is not None and not although_complete:
                 raise InputError(f"{self.path}: the run is complete ({reason}), and nothing can be added to it")
             yield
 

@@ -33,6 +33,11 @@ def test_a_search_is_recorded_listed_and_not_begun_twice(run, tmp_path):  # noqa
     code, _, err = run("search", "diabetes", "--out", folder, *SHORT)
     assert code == 2
     assert f"holds a run: resume it with `evomal resume '{folder}'`, or name another --out" in err
+    code, out, err = run("resume", folder, "--set", "generations=3")
+    assert (code, [line.split(":")[0] for line in err.splitlines()]) == (0, ["generation 3 of 3", "final"])
+    assert "all 3 generations are done" in out
+    code, out, err = run("resume", folder)
+    assert (code, err, "all 3 generations are done" in out) == (0, "", True)
 
 
 def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monkeypatch):  # noqa: F811

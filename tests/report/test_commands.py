@@ -61,6 +61,13 @@ def test_more_generations_than_planned_were_asked_for_on_resuming(tmp_path):
     assert "--set generations=12 --out" in command.text
 
 
+def test_another_number_of_generations_was_recorded_on_resuming(tmp_path):
+    changed = SearchSettings.preset("quick", generations=5)
+    command = command_of(tmp_path, changed, first_budgets={"generations": 8})
+    assert command.changes == {"generations": "5"}
+    assert "--set generations=5 --out" in command.text
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -169,7 +169,7 @@ def test_a_budget_ends_the_generations_but_not_without_a_final(tmp_path):
     whole = run(tmp_path / "whole")
     resumed = run(tmp_path / "parts")
     assert (resumed.best, resumed.final, resumed.ending) == (whole.best, whole.final, "all 3 generations are done")
-    # But for the first line, which has the budgets that each was begun with.
+    # But for the first line, which has the budgets that each was begun with and resumed with.
     assert dump_of(tmp_path / "parts").splitlines()[1:] == dump_of(tmp_path / "whole").splitlines()[1:]
     assert (tmp_path / "parts" / "best.json").read_bytes() == (tmp_path / "whole" / "best.json").read_bytes()
 

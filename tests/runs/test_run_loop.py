@@ -94,6 +94,22 @@ def test_a_finished_run_is_only_read_again(tmp_path):
     assert again.history == first.history
 
 
+@pytest.mark.parametrize("changes", [{}, ISLANDS])
+def test_a_finished_run_can_be_given_more_generations(tmp_path, changes):
+    whole = run(tmp_path / "whole", **changes)
+    run(tmp_path / "longer", **changes, generations=1)
+    assert len(run(tmp_path / "longer", **changes, generations=2).history) == 2
+    longer = run(tmp_path / "longer", **changes)
+    assert longer.ending == "all 3 generations are done"
+    assert (longer.best, longer.final) == (whole.best, whole.final)
+    with RunStore.read(tmp_path / "whole") as one, RunStore.read(tmp_path / "longer") as other:
+        assert one.dump().splitlines()[1:] == other.dump().splitlines()[1:]
+        assert other.settings.pop("first_budgets")["generations"] == 1
+        assert other.settings["budgets"] == one.settings["budgets"]
+    best = [(tmp_path / name / "best.json").read_bytes() for name in ("whole", "longer")]
+    assert best[0] == best[1]
+
+
 def test_another_search_is_refused_with_what_differs(tmp_path):
     run(tmp_path)
     before = (tmp_path / "run.sqlite").read_bytes()

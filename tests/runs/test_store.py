@@ -207,6 +207,20 @@ def test_a_complete_run_takes_nothing_more(tmp_path):
         assert json.loads(store.dump().splitlines()[-1]) == {"kind": "ending", "reason": "all generations done"}
 
 
+def test_a_complete_run_with_other_settings_can_be_continued(tmp_path):
+    with RunStore.create(tmp_path, SETTINGS) as store:
+        store.write_chunk(0, chunk_of(0))
+        created = store.created
+        store.finish("the one generation is done")
+        store.change_settings({**SETTINGS, "budgets": {"generations": 2}})
+        store.write_chunk(1, chunk_of(2))
+    with RunStore.read(tmp_path) as store:
+        assert (store.ending, store.created, len(store.complete_chunks())) == (None, created, 2)
+        assert store.settings == {**SETTINGS, "budgets": {"generations": 2}}
+        with pytest.raises(InputError, match="was opened to be read"):
+            store.change_settings(SETTINGS)
+
+
 def test_a_reader_follows_a_writer_and_changes_nothing(tmp_path):
     with RunStore.create(tmp_path, SETTINGS) as writer, RunStore.read(tmp_path) as reader:
         for number in range(4):
