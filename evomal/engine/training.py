@@ -330,7 +330,7 @@ def train(
     trainings = []
     for one in tasks:  # all are checked before the first is trained
         checked = dataclasses.replace(one.recipe, **changes)
-        recipe = dataclasses.replace(one.recipe.schedule(checked.steps, milestones), **changes)
+        recipe = dataclasses.replace(one.recipe.for_steps(checked.steps, milestones), **changes)
         setup = TrainingSetup(one, recipe, seed, where, optimizer, precision, channels_last, graphs)
         trainings.append((setup, resolve_loss(loss, one).to(where)))
     scores = []

@@ -131,7 +131,7 @@ def usual_losses(task: Task) -> list[str]:
 
 def schedule_of(task: Task, options: TrainingOptions) -> str:
     """Return how long the trainings are, in words."""
-    recipe = task.recipe.schedule(options.get("steps"), options.get("milestones"))
+    recipe = task.recipe.for_steps(options.get("steps"), options.get("milestones"))
     return schedule_words(recipe.steps, recipe.milestones)
 
 

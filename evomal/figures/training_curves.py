@@ -95,7 +95,7 @@ def training_curves(
     for trained in trained_models(task, losses, curve_points=points, **options):
         scores.setdefault(trained.name, []).append(replace(trained.score, model=None))
         sentences += [trained.sentence] if trained.score.diverged else []
-    schedule = task.recipe.schedule(options.get("steps"), options.get("milestones"))
+    schedule = task.recipe.for_steps(options.get("steps"), options.get("milestones"))
     curves = tuple(TrainingCurve(name, tuple(found)) for name, found in scores.items())
     return TrainingCurves(task.name, task.metric.name, schedule.steps, curves, tuple(sentences), schedule.milestones)
 

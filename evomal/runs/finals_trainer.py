@@ -169,7 +169,7 @@ class FinalsTrainer:
 
     def _final_rung(self, stage: TrialStage, count: int) -> Rung:
         """A rung of full length with fresh seeds."""
-        recipe = self._tasks[0].recipe.schedule(self._settings.final_steps, self._settings.milestones)
+        recipe = self._tasks[0].recipe.for_steps(self._settings.final_steps, self._settings.milestones)
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
         return Rung(recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched)

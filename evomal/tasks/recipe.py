@@ -26,7 +26,7 @@ class Recipe:
         InputError: If a number is out of range.
 
     Example:
-        >>> Recipe(steps=3_000, lr=0.1, milestones=(2_000,)).schedule(300).milestones
+        >>> Recipe(steps=3_000, lr=0.1, milestones=(2_000,)).for_steps(300).milestones
         (200,)
     """
 
@@ -49,7 +49,7 @@ class Recipe:
             finite_number(name, getattr(self, name), at_least=0)
         finite_number("lr", self.lr, above=0)
 
-    def schedule(self, steps: int | None, milestones: tuple[int, ...] | None = None) -> "Recipe":
+    def for_steps(self, steps: int | None, milestones: tuple[int, ...] | None = None) -> "Recipe":
         """Return the recipe for a training of another length.
 
         Args:

@@ -148,7 +148,7 @@ def _parts(trials: Sequence[ComparedTrial], chunk: int) -> list[list[ComparedTri
 
 def final_recipe(task: Task, settings: SearchSettings) -> Recipe:
     """How the trainings of a comparison run: the task's recipe with the changes of the settings."""
-    scheduled = task.recipe.schedule(settings.final_steps, settings.milestones)
+    scheduled = task.recipe.for_steps(settings.final_steps, settings.milestones)
     return dataclasses.replace(scheduled, **settings.recipe_changes())
 
 

@@ -76,9 +76,9 @@ def test_a_shorter_training_has_its_milestones_at_the_same_fractions():
     assert constant.milestones == ()
     assert constant.test != shortened.test
     assert train(task, "mse", device="cpu").milestones == (100, 135)
-    assert long.schedule(10).milestones == (7, 9)
-    assert long.schedule(1).milestones == (1, 1)
-    assert long.schedule(None) == long
+    assert long.for_steps(10).milestones == (7, 9)
+    assert long.for_steps(1).milestones == (1, 1)
+    assert long.for_steps(None) == long
     with pytest.raises(InputError, match=r"^milestones must be at least 1 but got 0$"):
         train(task, "mse", steps=5, milestones=(0,), device="cpu")
 
