@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from evomal.engine.precision import Precision, autocast
 from evomal.engine.repeatable_layers import replace_layers
 from evomal.errors import InputError
+from evomal.tasks.inputs import Inputs, arguments, with_channels_last
 
 Parameters = dict[str, Tensor]
 PullBack = Callable[..., Parameters]
@@ -70,17 +71,18 @@ class FunctionalModel:
                 (parameters if name in parameters else constants)[name].copy_(tensor.detach())
         return flat
 
-    def __call__(self, parameters: Parameters, inputs: Tensor, constants: Parameters | None = None) -> Tensor:
+    def __call__(self, parameters: Parameters, inputs: Inputs, constants: Parameters | None = None) -> Tensor:
         """Returns the outputs, in the dtype of the parameters for every precision."""
-        if self.channels_last and inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        if self.channels_last:
+            inputs = with_channels_last(inputs)
+        positional, named = arguments(inputs)
         # Copies, because a layer may write to its buffers.
         given = {name: value.clone() for name, value in (self.constants if constants is None else constants).items()}
         with autocast(self.precision, self.device):
-            outputs: Tensor = functional_call(self.module, {**given, **parameters}, (inputs,))
+            outputs: Tensor = functional_call(self.module, {**given, **parameters}, positional, named)
         return outputs.to(self.flat.dtype)
 
-    def linearised(self, parameters: Parameters, inputs: Tensor) -> tuple[Tensor, PullBack]:
+    def linearised(self, parameters: Parameters, inputs: Inputs) -> tuple[Tensor, PullBack]:
         """Returns the outputs, and the pull-back of the same pass."""
         outputs, pull = vjp(lambda own: self(own, inputs), parameters)[:2]
         return outputs, lambda cotangent, **options: pull(cotangent, **options)[0]

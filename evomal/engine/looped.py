@@ -14,7 +14,7 @@ from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Part, joined_parts
 
 
 class _ForestLoss(torch.autograd.Function):
@@ -125,6 +125,6 @@ def _resplit(setup: TrainingSetup, split: int) -> tuple[Part, Part]:
     train, validation = setup.parts or (
         part.to(setup.device, setup.dtype) for part in (setup.task.train, setup.task.validation)
     )
-    inputs, targets = torch.cat((train.inputs, validation.inputs)), torch.cat((train.targets, validation.targets))
+    pool = joined_parts((train, validation))
     first, second = (rows.to(setup.device) for rows in setup.task.resplit(split))
-    return Part(inputs[first], targets[first]), Part(inputs[second], targets[second])
+    return pool.select(first), pool.select(second)

@@ -20,6 +20,8 @@ from torch.func import jvp, vjp
 from evomal.engine.functional_model import ONCE, FunctionalModel, Parameters, PullBack
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Vectorise
+from evomal.tasks.inputs import Inputs
+from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 
 PushForward = Callable[[Parameters], Tensor]
@@ -44,8 +46,8 @@ class LossPopulation(Protocol):
 class MetaBatch:
     """Data of a meta step: a training batch for each inner step, and a validation batch for the task loss."""
 
-    inner: tuple[tuple[Tensor, Tensor], ...]
-    validation: tuple[Tensor, Tensor]
+    inner: tuple[Part, ...]
+    validation: Part
 
 
 def meta_gradients(
@@ -59,7 +61,8 @@ def meta_gradients(
     tangent: Tangent,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
-    ((inputs, targets),) = batch.inner
+    (train,) = batch.inner
+    inputs, targets = train.inputs, train.targets
     start = model.parameters
     rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
 
@@ -70,7 +73,7 @@ def meta_gradients(
     push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
 
     def validate(parameters: Parameters) -> tuple[Parameters, Tensor]:
-        found = vjp(lambda own: task_loss(model(own, batch.validation[0]), batch.validation[1]), parameters)
+        found = vjp(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.targets), parameters)
         value, pull_value = found[:2]
         # Not `grad`, which keeps what a second derivative would need.
         return pull_value(torch.ones_like(value), **ONCE)[0], value
@@ -104,7 +107,7 @@ def transposed(pull: PullBack, outputs: Tensor) -> PushForward:
     return along
 
 
-def forward_mode_jvp(model: FunctionalModel, inputs: Tensor) -> PushForward:
+def forward_mode_jvp(model: FunctionalModel, inputs: Inputs) -> PushForward:
     """v ↦ J v by forward mode, which runs the model again."""
 
     def along(direction: Parameters) -> Tensor:

@@ -14,6 +14,7 @@ from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
+from evomal.tasks.inputs import Inputs, called, count
 from evomal.users_code import described
 
 
@@ -41,7 +42,7 @@ class Capabilities:
     """Outputs of all its layers per sample: what a backward pass keeps."""
 
 
-def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> Capabilities:
+def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs) -> Capabilities:
     """Try the model on some samples; a model that cannot be differentiated by its parameters raises an error."""
     with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
         before = torch_states(model.device)
@@ -52,7 +53,7 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
             raise InputError(
                 f"this model cannot be differentiated as a function of its parameters: {described(error)}"
             ) from error
-        if outputs.dim() != 2 or len(outputs) != len(samples):
+        if outputs.dim() != 2 or len(outputs) != count(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
         is_random = not all(torch.equal(a, b) for a, b in zip(before, torch_states(model.device), strict=True))
         return Capabilities(
@@ -68,7 +69,7 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Tensor) -> 
         )
 
 
-def _is_repeatable(model: FunctionalModel, samples: Tensor) -> bool:
+def _is_repeatable(model: FunctionalModel, samples: Inputs) -> bool:
     with torch.no_grad():
         with running(model.module, "first"):
             model(model.parameters, samples)
@@ -79,29 +80,29 @@ def _is_repeatable(model: FunctionalModel, samples: Tensor) -> bool:
     return all(torch.equal(a, b) for a, b in zip(before, torch_states(model.device), strict=True))
 
 
-def _activations(model: FunctionalModel, samples: Tensor) -> int:
+def _activations(model: FunctionalModel, samples: Inputs) -> int:
     counted = 0
 
-    def count(layer: nn.Module, given: object, outputs: object) -> None:
+    def add(layer: nn.Module, given: object, outputs: object) -> None:
         nonlocal counted
         counted += outputs.numel() if isinstance(outputs, Tensor) else 0
 
     layers = [layer for layer in model.module.modules() if not list(layer.children())]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
+    hooks = [layer.register_forward_hook(add) for layer in layers]
     try:
         with torch.no_grad():
             model(model.parameters, samples)
     finally:
         for hook in hooks:
             hook.remove()
-    return counted // len(samples)
+    return counted // count(samples)
 
 
-def _updates_buffers(module: nn.Module, model: FunctionalModel, samples: Tensor) -> bool:
+def _updates_buffers(module: nn.Module, model: FunctionalModel, samples: Inputs) -> bool:
     copied = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
     before = [buffer.clone() for buffer in copied.buffers()]
     with torch.no_grad():
-        copied(samples)
+        called(copied, samples)
     return not all(torch.equal(a, b) for a, b in zip(before, copied.buffers(), strict=True))
 
 
@@ -113,7 +114,7 @@ def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
     return True
 
 
-def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:
+def _has_forward_mode(model: FunctionalModel, samples: Inputs) -> bool:
     try:
         jvp(lambda parameters: model(parameters, samples), (model.parameters,), (model.parameters,))
     except (NotImplementedError, RuntimeError):
@@ -121,7 +122,7 @@ def _has_forward_mode(model: FunctionalModel, samples: Tensor) -> bool:
     return True
 
 
-def _why_not_stackable(model: FunctionalModel, samples: Tensor) -> str:
+def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
     doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
     stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
     try:

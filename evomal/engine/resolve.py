@@ -13,6 +13,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
+from evomal.tasks.inputs import called, count, first, moved, sample_shapes
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
@@ -142,19 +143,19 @@ def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
     """Raise unless the model accepts the task's inputs and its outputs fit the targets."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
-    samples = task.train.to("cpu", dtype).inputs[:2].to(device)
+    samples = moved(first(task.train.inputs, 2), device, dtype)
     was_training = model.training
     try:
         with torch.no_grad(), isolated_torch(0, "trial", device=device):
-            outputs = model.eval()(samples)
+            outputs = called(model.eval(), samples)
     except (Exception, SystemExit) as error:  # a user's model may raise anything
-        shape = list(samples.shape[1:])
+        shape = sample_shapes(samples)
         raise InputError(f"the model cannot take the task's inputs of shape {shape}: {described(error)}") from error
     finally:
         model.train(was_training)
-    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != len(samples):
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != count(samples):
         found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise InputError(f"a model must give a row of outputs for each of {len(samples)} samples but gave {found}")
+        raise InputError(f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}")
     check_outputs(task, outputs.shape[1])
 
 

@@ -17,6 +17,7 @@ from evomal.forest import Forest
 from evomal.losses.contract import Kind
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator, isolated_torch
+from evomal.tasks.inputs import select
 
 Weights = Sequence[Sequence[float]]
 
@@ -96,7 +97,7 @@ class Screening:
         """A context with the initial parameters, and the outputs for the samples as a function of parameters."""
         data, model = self._data, self._data.model
         parameters, constants = model.views(model.flattened(initial_model(data.task, self._seed)).to(model.device))
-        inputs = data.train.inputs.index_select(0, self._rows)
+        inputs = select(data.train.inputs, self._rows)
         with isolated_torch(self._seed, "filter dropout", device=model.device):
             yield parameters, lambda own: model(own, inputs, constants)
 

@@ -25,7 +25,8 @@ from evomal.engine.updates import STACKED_OPTIMIZERS
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
-from evomal.tasks.parts import Part
+from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, pieces, select
+from evomal.tasks.parts import Part, joined_parts
 
 FEWEST_MEMBERS = 2
 
@@ -115,7 +116,7 @@ class TrialStack:
         Parameters are laid out alike, as autograd would otherwise copy every gradient to the layout of its parameter.
         """
         with isolated_torch(self.setup.seed, "layout", device=self.setup.device):
-            outputs = self._outputs(self._train.inputs[:2].clone().unsqueeze(0))
+            outputs = self._outputs(map_tensors(lambda own: own[:2].clone().unsqueeze(0), self._train.inputs))
             gradients = torch.autograd.grad(outputs.sum(), [*self._parameters.values()], materialize_grads=True)
         orders = {}
         for name, gradient in zip(self._parameters, gradients, strict=True):
@@ -153,8 +154,7 @@ class TrialStack:
         assert all(len(group.members) <= self.members for group in groups)
         self._groups = groups
         if self._pool is None and any(group.rows is not None for group in groups):
-            parts = (self._train, self._validation)
-            self._pool = Part(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
+            self._pool = joined_parts((self._train, self._validation))
         self._losses.load(self._in_places(lambda member: member.loss, None))
         factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
         self._factors.copy_(factors.view(-1, 1, 1))
@@ -273,23 +273,23 @@ class TrialStack:
         torch.autograd.backward(outputs, cotangents)
         self._optimizer.step()
 
-    def _batch(self) -> tuple[Tensor, Tensor]:
+    def _batch(self) -> tuple[Inputs, Tensor]:
         """Returns `[G, B, …]` inputs and targets."""
-        part, rows = self._pool or self._train, self._rows
-        inputs, targets = (
-            _in_groups(values.index_select(0, rows.view(-1)), rows) for values in (part.inputs, part.targets)
-        )
+        rows = self._rows
+        part = (self._pool or self._train).select(rows.view(-1))
+        inputs, targets = _in_groups(part.inputs, rows), part.targets.view(*rows.shape, *part.targets.shape[1:])
         augmentation = self.setup.task.augmentation
         if augmentation is not None:
-            pairs = zip(inputs, self._augmenting, strict=True)
-            inputs = torch.stack([augmentation(images, generator=generator) for images, generator in pairs])
+            images = image_tensor(part.inputs).view(*rows.shape, *image_tensor(part.inputs).shape[1:])
+            pairs = zip(images, self._augmenting, strict=True)
+            inputs = torch.stack([augmentation(own, generator=generator) for own, generator in pairs])
         return inputs, targets
 
-    def _outputs(self, inputs: Tensor, *, is_shared: bool = False) -> Tensor:
+    def _outputs(self, inputs: Inputs, *, is_shared: bool = False) -> Tensor:
         """Returns `[G, R, B, K]`, from inputs `[G, B, …]` or, if all groups share them, `[B, …]`."""
 
-        def of_member(own: dict[str, Tensor], constants: dict[str, Tensor], x: Tensor) -> Tensor:
-            result: Tensor = functional_call(self._module, {**constants, **own}, (x,))
+        def of_member(own: dict[str, Tensor], constants: dict[str, Tensor], x: Inputs) -> Tensor:
+            result: Tensor = functional_call(self._module, {**constants, **own}, *arguments(x))
             return result
 
         of_group = vmap(of_member, in_dims=(0, None, None), randomness="same")
@@ -306,19 +306,19 @@ class TrialStack:
         rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
         with torch.no_grad():
             if not rows:
-                pieces = torch.split(part.inputs, self._evaluated_rows)
-                outputs = torch.cat([self._outputs(x, is_shared=True) for x in pieces], dim=2)
+                some = pieces(part.inputs, self._evaluated_rows)
+                outputs = torch.cat([self._outputs(x, is_shared=True) for x in some], dim=2)
                 targets = [part.targets] * self.groups
             else:
                 pool = self._pool
                 assert pool is not None
-                pieces = torch.split(torch.stack(rows), self._evaluated_rows, dim=1)
-                inputs = (_in_groups(pool.inputs.index_select(0, some.reshape(-1)), some) for some in pieces)
+                chosen = torch.split(torch.stack(rows), self._evaluated_rows, dim=1)
+                inputs = (_in_groups(select(pool.inputs, some.reshape(-1)), some) for some in chosen)
                 outputs = torch.cat([self._outputs(x) for x in inputs], dim=2)
                 targets = [pool.targets.index_select(0, own) for own in rows]
         yield from zip(outputs.to(self.setup.dtype), targets, strict=True)
 
 
-def _in_groups(values: Tensor, rows: Tensor) -> Tensor:
-    """Returns values of rows `[G, B]` that lie one after the other as `[G, B, …]`."""
-    return values.view(*rows.shape, *values.shape[1:])
+def _in_groups(inputs: Inputs, rows: Tensor) -> Inputs:
+    """Returns inputs of rows `[G, B]` that lie one after the other as `[G, B, …]`."""
+    return map_tensors(lambda values: values.view(*rows.shape, *values.shape[1:]), inputs)

@@ -21,6 +21,8 @@ from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
+from evomal.tasks.inputs import arguments, first, image_tensor, tensors
+from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from evomal.users_code import users_code
@@ -91,7 +93,7 @@ class TaskData:
         self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
         self.augmenting = torch.Generator(device)
         self.model.flat.copy_(self.initial_weights.at(0))
-        self.capabilities = capabilities(self.model, module, self.train.inputs[:4])
+        self.capabilities = capabilities(self.model, module, first(self.train.inputs, 4))
         check_outputs(task, self.capabilities.outputs)
         self.multiply_adds = self._multiply_adds()
         """Multiply-adds of a training step."""
@@ -104,14 +106,12 @@ class TaskData:
         forward = functools.partial(model, model.parameters)
         parameters = sum(values.numel() for values in model.parameters.values())
         with isolated_torch(0, "trial", device=model.device):
-            return step_multiply_adds(forward, self.train.inputs[:4], parameters=parameters, batch=batch)
+            return step_multiply_adds(forward, first(self.train.inputs, 4), parameters=parameters, batch=batch)
 
     def bytes_kept(self, steps: int) -> int:
         """Returns the bytes of the data and of the initial weights of that number of steps."""
-        tensors = (part.inputs for part in (self.train, self.validation))
-        return self.initial_weights.bytes_kept(steps) + sum(
-            tensor.numel() * tensor.element_size() for tensor in tensors
-        )
+        kept = [*tensors(self.train.inputs), *tensors(self.validation.inputs)]
+        return self.initial_weights.bytes_kept(steps) + sum(tensor.numel() * tensor.element_size() for tensor in kept)
 
     def begin_step(self, step: int, *, keep: bool = True) -> None:
         """Copy θ0 and rows of the step to where it reads them; `keep`: the step will be taken again."""
@@ -123,13 +123,12 @@ class TaskData:
         """Returns the batches of the step; training data are augmented where the task says so, validation data not."""
         inner = []
         for rows in self._rows[:-1]:
-            inputs = self.train.inputs.index_select(0, rows)
+            part = self.train.select(rows)
             if self.task.augmentation is not None:
-                inputs = self.task.augmentation(inputs, generator=self.augmenting)
-            inner.append((inputs, self.train.targets.index_select(0, rows)))
-        rows = self._rows[-1]
-        validation = self.validation.inputs.index_select(0, rows), self.validation.targets.index_select(0, rows)
-        return MetaBatch(tuple(inner), validation)
+                images = self.task.augmentation(image_tensor(part.inputs), generator=self.augmenting)
+                part = dataclasses.replace(part, inputs=images)
+            inner.append(part)
+        return MetaBatch(tuple(inner), self.validation.select(self._rows[-1]))
 
     def forest(self, expressions: Sequence[Expression], *, width: int | None = None) -> Forest:
         """Returns the expressions as losses of this task's outputs."""
@@ -152,22 +151,29 @@ def task_content(task: Task) -> dict[str, Any]:
     """Returns everything of a task that a search depends on: two tasks with equal content give the same search."""
     module = initial_model(task, 0)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    parts = (task.train.inputs, task.train.targets, task.validation.inputs, task.validation.targets)
     return {
         **task.record,
         "name": task.name,
         "metric": task.metric.name,
         "higher_is_better": task.metric.higher_is_better,
         "recipe": dataclasses.asdict(task.recipe),
-        "data": digest(parts),
+        "data": digest_of_parts(task.train, task.validation),
         "fresh_model": digest(state.values(), repr(module)),
     }
 
 
-def digest(tensors: Iterable[Tensor], text: str = "") -> str:
+def digest_of_parts(*parts: Part) -> str:
+    """Returns a short digest of the parts' inputs, targets and weights, and of the names that inputs have."""
+    values = []
+    for part in parts:
+        values += [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
+    return digest(values, ",".join(arguments(parts[0].inputs)[1]))
+
+
+def digest(values: Iterable[Tensor], text: str = "") -> str:
     """Returns a short digest of the tensors' contents, dtypes and shapes, and of a text."""
     found = hashlib.sha256(text.encode())
-    for tensor in tensors:
+    for tensor in values:
         plain = tensor.detach().cpu().contiguous()
         found.update(f"{plain.dtype} {tuple(plain.shape)} ".encode())
         found.update(plain.numpy().tobytes())

@@ -29,6 +29,7 @@ from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.batches import Batches
+from evomal.tasks.inputs import Inputs, called, first, image_tensor, pieces, with_channels_last
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task, task_list
@@ -145,7 +146,7 @@ class Training:
         """Returns the number of threads for this training, by a fixed rule; at most those that torch uses now."""
         forward = functools.partial(evaluate_model, self.model)
         parameters = sum(parameter.numel() for parameter in self._trained)
-        work = step_multiply_adds(forward, self._data.inputs[:2], parameters=parameters, batch=self._batches.size)
+        work = step_multiply_adds(forward, first(self._data.inputs, 2), parameters=parameters, batch=self._batches.size)
         return suitable_threads(work, device=self.setup.device.type, most=torch.get_num_threads())
 
     def validation_metric(self) -> float:
@@ -192,16 +193,15 @@ class Training:
         return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
     def _step(self) -> None:
-        # index_select is several times faster than indexing with a tensor.
-        inputs = self._data.inputs.index_select(0, self._rows)
+        batch = self._data.select(self._rows)
+        inputs = batch.inputs
         if self.setup.task.augmentation is not None:
-            inputs = self.setup.task.augmentation(inputs, generator=self._augmenting)
-        if self.setup.channels_last and inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+            inputs = self.setup.task.augmentation(image_tensor(inputs), generator=self._augmenting)
+        if self.setup.channels_last:
+            inputs = with_channels_last(inputs)
         with autocast(self.setup.precision, self.setup.device):
-            outputs = self.model(inputs)
-        targets = self._data.targets.index_select(0, self._rows)
-        loss = self.criterion(outputs.to(self.setup.dtype), targets)
+            outputs = called(self.model, inputs)
+        loss = self.criterion(outputs.to(self.setup.dtype), batch.targets)
         self._optimizer.zero_grad(set_to_none=True)
         # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
         torch.autograd.backward(loss, inputs=self._trained)
@@ -401,11 +401,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
     return changed
 
 
-def evaluate_model(model: nn.Module, inputs: Tensor) -> Tensor:
+def evaluate_model(model: nn.Module, inputs: Inputs) -> Tensor:
     """Returns the model's outputs on all inputs, in evaluation mode."""
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        outputs = torch.cat([model(batch) for batch in torch.split(inputs, _EVALUATION_BATCH)])
+        outputs = torch.cat([called(model, batch) for batch in pieces(inputs, _EVALUATION_BATCH)])
     model.train(was_training)
     return outputs

@@ -13,6 +13,7 @@ from torch.func import grad, grad_and_value
 from evomal.engine.functional_model import FunctionalModel, Parameters
 from evomal.engine.meta_gradient import LossPopulation, MetaBatch, TaskLoss, transposed
 from evomal.engine.vectorise import Vectorise
+from evomal.tasks.inputs import Inputs
 from evomal.tasks.recipe import Recipe
 
 
@@ -37,22 +38,22 @@ def unrolled_meta_gradients(
     parameters = {name: value.expand(len(weights), *value.shape) for name, value in model.parameters.items()}
     momenta = {name: torch.zeros_like(value) for name, value in parameters.items()}
     taken: list[_InnerStep] = []
-    for step, (inputs, targets) in enumerate(batch.inner):
-        outputs = vectorise(lambda own, x=inputs: model(own, x), f"inner {step}")(parameters)
-        _, cotangents = losses.gradients(outputs, targets, weights)
+    for step, part in enumerate(batch.inner):
+        outputs = vectorise(lambda own, x=part.inputs: model(own, x), f"inner {step}")(parameters)
+        _, cotangents = losses.gradients(outputs, part.targets, weights)
         taken.append(_InnerStep(parameters, outputs, cotangents))
-        parameters, momenta = _sgd_step(model, inputs, parameters, momenta, cotangents, recipe, vectorise, step)
+        parameters, momenta = _sgd_step(model, part.inputs, parameters, momenta, cotangents, recipe, vectorise, step)
 
-    validate = grad_and_value(lambda own: task_loss(model(own, batch.validation[0]), batch.validation[1]))
+    validate = grad_and_value(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.targets))
     of_parameters, values = vectorise(validate, "validation")(parameters)
     of_momenta = {name: torch.zeros_like(value) for name, value in of_parameters.items()}
     gradients = torch.zeros_like(weights)
     for step in reversed(range(len(taken))):
-        inputs, targets = batch.inner[step]
+        inputs, targets = batch.inner[step].inputs, batch.inner[step].targets
         of_gradient, of_momenta = _through_update(of_parameters, of_momenta, recipe)
         step_taken = taken[step]
 
-        def tangent_of(own: Parameters, direction: Parameters, x: Tensor = inputs) -> Tensor:
+        def tangent_of(own: Parameters, direction: Parameters, x: Inputs = inputs) -> Tensor:
             outputs, pull = model.linearised(own, x)
             return transposed(pull, outputs)(direction)
 
@@ -63,7 +64,7 @@ def unrolled_meta_gradients(
         curvatures = losses.curvatures(step_taken.outputs, targets, tangents, weights)
 
         def hessian_vector_product(
-            own: Parameters, direction: Parameters, cotangent: Tensor, curvature: Tensor, x: Tensor = inputs
+            own: Parameters, direction: Parameters, cotangent: Tensor, curvature: Tensor, x: Inputs = inputs
         ) -> Parameters:
             """The Hessian-vector product: the change of Jᵀg with J at fixed g, and with g at fixed J."""
 
@@ -90,7 +91,7 @@ def unrolled_meta_gradients(
 
 def _sgd_step(
     model: FunctionalModel,
-    inputs: Tensor,
+    inputs: Inputs,
     parameters: Parameters,
     momenta: Parameters,
     cotangents: Tensor,

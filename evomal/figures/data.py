@@ -145,4 +145,4 @@ def fixed_rows(part: Part, samples: int, *purpose: str) -> Part:
     if samples >= len(part):
         return part
     rows: npt.NDArray[np.int64] = np.sort(generator(0, "rows", *purpose).choice(len(part), samples, replace=False))
-    return Part(part.inputs[rows], part.targets[rows])
+    return part.select(torch.from_numpy(rows))

@@ -26,6 +26,7 @@ from evomal.figures.data import (
 from evomal.figures.style import Axes, Band, Figure, FloatArray
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
+from evomal.tasks.inputs import arguments, pieces
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses, baseline_contestant
@@ -207,7 +208,8 @@ def heights_around(
             for place, direction in zip(reversed(index), directions, strict=True):
                 for name, way in direction.items():
                     moved[name] = moved[name] + float(positions[place]) * way
-            outputs = torch.cat([functional_call(model, moved, (rows,)) for rows in torch.split(part.inputs, _BATCH)])
+            batches = pieces(part.inputs, _BATCH)
+            outputs = torch.cat([functional_call(model, moved, *arguments(batch)) for batch in batches])
             heights[index] = float(loss(outputs, part.targets))
     return heights
 

@@ -5,7 +5,6 @@ from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
 from evomal.checks import whole_number
@@ -24,6 +23,7 @@ from evomal.figures.data import (
 from evomal.figures.style import GREY, INK, Axes, Figure, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
+from evomal.tasks.inputs import Inputs, count, moved, pieces
 from evomal.tasks.metrics import metric_text
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
@@ -134,7 +134,7 @@ def representations(
     )
 
 
-def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | None:
+def penultimate(model: nn.Module, inputs: Inputs) -> tuple[FloatArray, str] | None:
     """Return the inputs of the last linear or convolutional layer, one flat row per row, and that layer's name.
 
     The last layer is the one called last. None if the model calls no such layer, or not once per batch.
@@ -151,10 +151,10 @@ def penultimate(model: nn.Module, inputs: Tensor) -> tuple[FloatArray, str] | No
     last: set[nn.Module] = set()
     hooks = [module.register_forward_hook(noted) for module in names]
     try:
-        for batch in torch.split(inputs, 256):
+        for batch in pieces(inputs, 256):
             given.clear()
             evaluate_model(model, batch)
-            if not given or len(given[-1][1]) != len(batch):
+            if not given or len(given[-1][1]) != count(batch):
                 return None
             last.add(given[-1][0])
             rows.append(given[-1][1].flatten(1).double().cpu().numpy())
@@ -188,13 +188,13 @@ def same_class_neighbours(features: FloatArray, classes: npt.NDArray[Any]) -> fl
     return float((classes[nearest] == classes).mean())
 
 
-def _pictured(trained: TrainedModel, inputs: Tensor, classes: Tensor | None) -> Representation | str:
+def _pictured(trained: TrainedModel, inputs: Inputs, classes: Tensor | None) -> Representation | str:
     """The picture, or a sentence that says why there is none."""
     model = trained.score.model
     if model is None:
         return trained.sentence
     parameter = next(model.parameters())
-    found = penultimate(model, inputs.to(parameter.device, parameter.dtype))
+    found = penultimate(model, moved(inputs, parameter.device, parameter.dtype))
     if found is None:
         return f"{trained.name}: the model has no last linear or convolutional layer, so there is none before it"
     features, layer = found

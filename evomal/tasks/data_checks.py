@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evomal.checks import MOST_CLASSES, one_of
 from evomal.errors import InputError, UserCodeError
+from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
 from evomal.text import one_line
 from evomal.users_code import users_code
 
@@ -49,8 +50,18 @@ def number_array(values: npt.ArrayLike, place: str) -> npt.NDArray[Any]:
     return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
-def checked_inputs(inputs: Any, place: str) -> Tensor:
-    """Inputs of a split as a tensor of real, finite numbers."""
+def checked_inputs(inputs: Any, place: str) -> Inputs:
+    """Inputs of a split as tensors of real, finite numbers with a common first dimension."""
+    if isinstance(inputs, tuple | dict):
+        own = map_tensors(lambda tensor: _checked_input(tensor, place), inputs)
+        counts = [len(tensor) for tensor in tensors(own)]
+        if len(set(counts)) != 1:
+            raise InputError(f"the inputs of {place} must all have a row for each sample but have {counts} rows")
+        return own
+    return _checked_input(inputs, place)
+
+
+def _checked_input(inputs: Any, place: str) -> Tensor:
     tensor = _tensor(inputs, place)
     if len(tensor) and tensor[0].numel() == 0:
         raise InputError(f"the inputs of {place} must have at least one feature but have shape {tuple(tensor.shape)}")
@@ -86,12 +97,12 @@ def checked_targets(targets: Any, kind: Kind, place: str) -> Tensor:
     return values
 
 
-def check_split(inputs: Tensor, targets: Tensor, kind: Kind, outputs: int, name: str) -> None:
+def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str) -> None:
     """Raise unless the split has samples, one target for each, and targets that fit the number of outputs."""
-    if len(inputs) == 0:
+    if count(inputs) == 0:
         raise InputError(f"the {name} split must have at least one sample but is empty")
-    if len(inputs) != len(targets):
-        counts = f"{len(inputs)} and {len(targets)}"
+    if count(inputs) != len(targets):
+        counts = f"{count(inputs)} and {len(targets)}"
         raise InputError(f"the {name} split must have a target for each input but got {counts}")
     if kind == "classification":
         check_classes(targets, f"the {name} split", outputs)

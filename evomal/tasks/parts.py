@@ -1,6 +1,6 @@
 """The parts of a task's data, and how arrays and datasets become parts."""
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from evomal.tasks.data_checks import (
     checked_targets,
     number_array,
 )
+from evomal.tasks.inputs import Inputs, count, joined, moved, select, shapes_and_dtypes
 from evomal.text import short_repr
 from evomal.units import Units
 from evomal.users_code import users_code
@@ -28,24 +29,44 @@ from evomal.users_code import users_code
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Inputs and targets of one split, as whole tensors."""
+    """Inputs and targets of one split or of one batch, as whole tensors."""
 
-    inputs: Tensor
+    inputs: Inputs
+    """One tensor, or a tuple or dictionary of tensors, with a row for each sample."""
     targets: Tensor
+    weights: Tensor | None = None
+    """How much each sample counts in losses and metrics; None: all count alike."""
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return count(self.inputs)
 
     def __repr__(self) -> str:
-        inputs, targets = (f"{list(tensor.shape)} {tensor.dtype}" for tensor in (self.inputs, self.targets))
-        return f"Part(inputs={inputs}, targets={targets})"
+        fields = [f"inputs={shapes_and_dtypes(self.inputs)}", f"targets={shapes_and_dtypes(self.targets)}"]
+        fields += [] if self.weights is None else [f"weights={shapes_and_dtypes(self.weights)}"]
+        return f"Part({', '.join(fields)})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Part":
         """Return the part on another device, with its floating-point tensors in that dtype."""
-        inputs, targets = (
-            tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in (self.inputs, self.targets)
+        targets = self.targets.to(device, dtype if self.targets.is_floating_point() else None)
+        weights = None if self.weights is None else self.weights.to(device, dtype)
+        return Part(moved(self.inputs, device, dtype), targets, weights)
+
+    def select(self, rows: Tensor) -> "Part":
+        """Return the samples at those numbers."""
+        weights = None if self.weights is None else self.weights.index_select(0, rows)
+        return Part(select(self.inputs, rows), self.targets.index_select(0, rows), weights)
+
+
+def joined_parts(parts: Sequence[Part]) -> Part:
+    """Return the samples of several parts one after the other; samples without weights count 1 beside others."""
+    given = [part.weights for part in parts if part.weights is not None]
+    weights = None
+    if given:
+        shape = given[0].shape[1:]
+        weights = torch.cat(
+            [given[0].new_ones(len(part), *shape) if part.weights is None else part.weights for part in parts]
         )
-        return Part(inputs, targets)
+    return Part(joined([part.inputs for part in parts]), torch.cat([part.targets for part in parts]), weights)
 
 
 def checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

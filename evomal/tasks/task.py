@@ -22,6 +22,7 @@ from evomal.tasks.data_checks import (
     checked_targets,
 )
 from evomal.tasks.hardships import Hardships
+from evomal.tasks.inputs import tensors
 from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
 from evomal.tasks.parts import Part, checked_arrays, part_of, read_dataset, units_of
 from evomal.tasks.recipe import Recipe
@@ -93,7 +94,8 @@ class Task:
             object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
         for name in ("train", "validation", "test"):
             place, part = f"the {name} split", getattr(self, name)
-            part = Part(checked_inputs(part.inputs, place), checked_targets(part.targets, self.kind, place))
+            targets = checked_targets(part.targets, self.kind, place)
+            part = Part(checked_inputs(part.inputs, place), targets, part.weights)
             check_split(part.inputs, part.targets, self.kind, self.outputs, name)
             object.__setattr__(self, name, part)
         if self.kind == "classification":
@@ -291,7 +293,7 @@ class Task:
         outputs = int(first.targets.max()) + 1 if kind == "classification" else first.targets.shape[1]
         record = {
             "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
-            "equal_rows_across_splits": shared_content(*(part.inputs.numpy() for part in parts)),
+            "equal_rows_across_splits": shared_content(*(tensors(part.inputs)[0].numpy() for part in parts)),
         }
         chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
         return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Score, Trial
-from evomal.engine.task_data import digest, task_content
+from evomal.engine.task_data import digest_of_parts, task_content
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.progress import StepsDone
@@ -158,7 +158,7 @@ def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
     return {
         "task": {**task.record, "name": task.name},
         "data": content["data"],
-        "test_data": digest((task.test.inputs, task.test.targets)),
+        "test_data": digest_of_parts(task.test),
         "fresh_model": content["fresh_model"],
         "metric": task.metric.name,
         "steps": recipe.steps,

@@ -12,6 +12,7 @@ from evomal.engine.resolve import initial_model
 from evomal.losses.loss import Loss
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
+from evomal.tasks.inputs import called
 from evomal.tasks.task import Task
 from evomal.users_code import users_code
 from evomal.verdict.comparison import cost_of
@@ -105,8 +106,8 @@ def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
     norms = []
     with users_code(f"training on {task.name}"), torch.enable_grad(), isolated_torch(seed, "gradient norm"):
         for index in range(_BATCHES):
-            rows = batches[index]
-            value = loss(model(task.train.inputs[rows].float()), task.train.targets[rows])
+            batch = task.train.select(batches[index]).to("cpu", torch.float32)
+            value = loss(called(model, batch.inputs), batch.targets)
             gradients = torch.autograd.grad(value, trained, materialize_grads=True)
             whole = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
             norms.append(float(torch.linalg.vector_norm(whole)))

@@ -15,6 +15,7 @@ from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights
 from evomal.tasks.models import make_model
+from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 
 CPU = torch.device("cpu")
@@ -86,8 +87,8 @@ class Case:
         def batch():
             inputs = torch.randn(12, *shape, dtype=dtype, generator=generator)
             if outputs == 1:
-                return inputs, torch.randn(12, 1, dtype=dtype, generator=generator)
-            return inputs, torch.randint(outputs, (12,), generator=generator)
+                return Part(inputs, torch.randn(12, 1, dtype=dtype, generator=generator))
+            return Part(inputs, torch.randint(outputs, (12,), generator=generator))
 
         self.batch = MetaBatch(tuple(batch() for _ in range(inner_steps)), batch())
         self.task_loss = F.mse_loss if outputs == 1 else F.cross_entropy
@@ -118,9 +119,9 @@ class Case:
         own = {name: value.clone().requires_grad_() for name, value in self.model.parameters.items()}
         momenta = {name: torch.zeros_like(value) for name, value in own.items()}
         with torch.random.fork_rng(devices=[]), self.model.differentiable_twice():
-            for step, (inputs, targets) in enumerate(self.batch.inner):
+            for step, part in enumerate(self.batch.inner):
                 self.masks.begin(f"inner {step}")
-                value = loss(self.model(own, inputs), targets)
+                value = loss(self.model(own, part.inputs), part.targets)
                 gradients = torch.autograd.grad(value, own.values(), create_graph=True)
                 for name, gradient in zip(list(own), gradients, strict=True):
                     gradient = gradient + recipe.weight_decay * own[name]
@@ -128,7 +129,7 @@ class Case:
                     direction = gradient + recipe.momentum * momenta[name] if recipe.nesterov else momenta[name]
                     own[name] = own[name] - recipe.lr * direction
             self.masks.begin("validation")
-            return self.task_loss(self.model(own, self.batch.validation[0]), self.batch.validation[1])
+            return self.task_loss(self.model(own, self.batch.validation.inputs), self.batch.validation.targets)
 
     def check(self, found, recipe, tolerance):
         gradients, values = found
