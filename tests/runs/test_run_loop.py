@@ -402,7 +402,7 @@ def test_the_loss_found_has_the_units_of_the_task(tmp_path):
     assert search([task, other], seed=1, **tiny).best.loss().units is None
 
 
-@pytest.mark.parametrize("name", ["evomal.settings", "evomal.runs.run_loop"])
+@pytest.mark.parametrize("name", ["evomal.settings.search_settings", "evomal.runs.run_loop"])
 def test_examples_in_docstrings_run(name):
     found = doctest.testmod(importlib.import_module(name))
     assert found.failed == 0
