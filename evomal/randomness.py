@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,14 +44,60 @@ def isolated_torch(seed: int, *purpose: str | int, device: torch.device | str = 
 def isolated_numpy(seed: int, *purpose: str | int) -> Iterator[None]:
     """A context for code that uses the global generators of numpy and `random`: seeded, and restored afterwards."""
     states = np.random.get_state(), random.getstate()  # noqa: NPY002
-    start = derived_seed(seed, *purpose)
     try:
-        np.random.seed(start % 2**32)  # noqa: NPY002
-        random.seed(start)
+        _reseed_numpy(derived_seed(seed, *purpose))
         yield
     finally:
         np.random.set_state(states[0])  # noqa: NPY002
         random.setstate(states[1])
+
+
+@dataclass(frozen=True)
+class GlobalStates:
+    """The states of the global generators of torch on the CPU, of numpy and of `random`."""
+
+    of_torch: torch.Tensor
+    of_numpy: Any
+    of_random: Any
+
+    @classmethod
+    def now(cls) -> "GlobalStates":
+        """The states that the generators are in."""
+        return cls(torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+
+    def restore(self) -> None:
+        """Put the generators into these states."""
+        torch.set_rng_state(self.of_torch)
+        np.random.set_state(self.of_numpy)  # noqa: NPY002
+        random.setstate(self.of_random)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GlobalStates):
+            return NotImplemented
+        return (
+            self.of_random == other.of_random
+            and torch.equal(self.of_torch, other.of_torch)
+            and self.of_numpy[2:] == other.of_numpy[2:]
+            and bool(np.array_equal(self.of_numpy[1], other.of_numpy[1]))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def preserved_globals() -> Iterator[None]:
+    """A context after which the global generators of torch on the CPU, numpy and `random` are as they were before."""
+    states = GlobalStates.now()
+    try:
+        yield
+    finally:
+        states.restore()
+
+
+def reseed_globals(start: int) -> None:
+    """Seed the global generators of torch on the CPU, numpy and `random`: use it in `preserved_globals`."""
+    torch.default_generator.manual_seed(start)
+    _reseed_numpy(start)
 
 
 def reseed_torch(start: int, device: torch.device) -> None:
@@ -70,6 +118,11 @@ def restore_torch(states: Sequence[torch.Tensor], device: torch.device) -> None:
     torch.set_rng_state(states[0])
     for gpu, state in zip(_gpus(device), states[1:], strict=True):
         torch.cuda.set_rng_state(state, gpu)
+
+
+def _reseed_numpy(start: int) -> None:
+    np.random.seed(start % 2**32)  # noqa: NPY002
+    random.seed(start)
 
 
 def _gpus(device: torch.device) -> list[int]:

@@ -21,7 +21,7 @@ from evomal.tasks.data_checks import (
     checked_targets,
     number_array,
 )
-from evomal.tasks.inputs import Inputs, count, joined, moved, select, shapes_and_dtypes
+from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, select, shapes_and_dtypes
 from evomal.text import short_repr
 from evomal.units import Units
 from evomal.users_code import users_code
@@ -50,6 +50,11 @@ class Part:
         targets = self.targets.to(device, dtype if self.targets.is_floating_point() else None)
         weights = None if self.weights is None else self.weights.to(device, dtype)
         return Part(moved(self.inputs, device, dtype), targets, weights)
+
+    def pin_memory(self) -> "Part":
+        """Return the part in pinned memory, from which a CUDA device can copy while it computes."""
+        weights = None if self.weights is None else self.weights.pin_memory()
+        return Part(map_tensors(Tensor.pin_memory, self.inputs), self.targets.pin_memory(), weights)
 
     def select(self, rows: Tensor) -> "Part":
         """Return the samples at those numbers."""

@@ -1,0 +1,181 @@
+"""Batches of a source read ahead in worker processes, so that a device does not wait for them."""
+
+import copy
+import itertools
+import multiprocessing
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from evomal.errors import EvomalError
+from evomal.randomness import preserved_globals
+from evomal.tasks.parts import Part
+from evomal.tasks.sources import Request, Source
+from evomal.users_code import users_code
+
+_AHEAD = 4  # batches that each worker reads ahead
+_MOST_WORKERS = 12  # that are started unless the user asks for more
+
+
+class Stream:
+    """The batches of some seeds and purposes, step after step.
+
+    Batches that are asked for in order are read ahead; any other step may be asked for, too, and reading starts anew
+    from there. Streams of one source share its worker processes: one of them reads ahead at a time.
+
+    Args:
+        source: Where the batches come from.
+        keys: A seed and a purpose for each batch of a step.
+        size: Samples in a batch, where the recipe decides it.
+        device: Where the batches will be used: for CUDA they are put into pinned memory.
+    """
+
+    def __init__(self, source: Source, keys: Sequence[tuple[int, str]], *, size: int, device: torch.device) -> None:
+        self._source, self._keys, self._size, self._device = source, list(keys), size, device
+        self._token = object()
+        self._next: int | None = None
+
+    def at(self, step: int) -> list[Part]:
+        """Returns the batches of a step, one for each key, in the memory of the host."""
+        reader = _reader(self._source, self._device)
+        if reader.owner is not self._token or self._next != step:
+            reader.begin(self._token, _requests(reader.source, self._keys, self._size, step))
+        self._next = step + 1
+        return [next(reader) for _ in self._keys]
+
+
+def _requests(source: Source, keys: Sequence[tuple[int, str]], size: int, first: int) -> Iterator[Request]:
+    for step in itertools.count(first):
+        for seed, purpose in keys:
+            yield source.request(seed, purpose, step, size)
+
+
+def whole(source: Source, *, size: int, device: torch.device) -> Iterator[Part]:
+    """Yields all samples of a source once, in batches, in their order."""
+    reader = _reader(source, device)
+    reader.begin(object(), reader.source.whole(size))
+    yield from reader
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error in a worker process: its sentence, without the traces of the process."""
+
+    kind: type[EvomalError]
+    sentence: str
+
+
+class _Requested(Dataset[Any]):
+    """What a worker process reads: a batch for each request."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getitem__(self, request: Request) -> Part | _Failure | None:
+        try:
+            return self._source.part(request)
+        except StopIteration:
+            return None
+        except EvomalError as error:
+            return _Failure(type(error), str(error))
+
+
+class _Requests:
+    """The requests that the workers are given, which are replaced when reading starts anew."""
+
+    def __init__(self) -> None:
+        self.current: Iterator[Request] = iter(())
+
+    def __iter__(self) -> Iterator[Request]:
+        return self.current
+
+
+class _Reader:
+    """Reads requests of one source in their order, in worker processes or, without workers, when asked."""
+
+    def __init__(self, source: Source, *, workers: int, pinned: bool) -> None:
+        # A copy, so that source and reader do not refer to each other: workers must end as soon as nobody needs them.
+        # Waiting for the garbage collector, their handles would be collected in other processes that are forked.
+        self.source = copy.copy(source)
+        self.pinned, self.workers = pinned, workers
+        self._requested, self._requests = _Requested(self.source), _Requests()
+        self.owner: object = None
+        """Who reading ahead is for."""
+        self._batches: Iterator[Any] = iter(())
+        self._loader: DataLoader[Any] | None = None
+        if workers:
+            with warnings.catch_warnings():
+                # More workers than processors are the user's choice.
+                warnings.filterwarnings("ignore", "This DataLoader will create")
+                self._loader = DataLoader(
+                    self._requested, batch_size=None, sampler=self._requests, num_workers=workers,
+                    prefetch_factor=_AHEAD, persistent_workers=True, collate_fn=_as_it_is, pin_memory=pinned,
+                    worker_init_fn=source.start_worker,
+                    # A loader draws a seed for its workers, which must not come from the caller's generator.
+                    generator=torch.Generator(), multiprocessing_context="fork" if sys.platform == "linux" else None,
+                )  # fmt: skip
+
+    def begin(self, owner: object, requests: Iterator[Request]) -> None:
+        """Read these requests from now on."""
+        self.owner, self._requests.current = owner, requests
+        if self._loader is not None:
+            with users_code(f"a process that reads the {self.source.place} data"), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This DataLoader will create")
+                self._batches = iter(self._loader)
+
+    def __iter__(self) -> Iterator[Part]:
+        return self
+
+    def __next__(self) -> Part:
+        if self._loader is None:
+            request = next(self._requests.current)
+            with preserved_globals():
+                found = self._requested[request]
+            if self.pinned and isinstance(found, Part):
+                found = found.pin_memory()
+        else:
+            with users_code(f"a process that reads the {self.source.place} data"):
+                try:
+                    found = next(self._batches)
+                except StopIteration:
+                    found = None
+        if isinstance(found, _Failure):
+            raise found.kind(found.sentence)
+        if found is None:
+            raise StopIteration
+        return found
+
+
+def _reader(source: Source, device: torch.device) -> _Reader:
+    """Returns the reader of a source, which is kept so that worker processes are started once."""
+    pinned, workers = device.type == "cuda", worker_count(source, device)
+    kept = source.reader
+    if not isinstance(kept, _Reader) or (kept.workers, kept.pinned) != (workers, pinned):
+        source.reader = kept = _Reader(source, workers=workers, pinned=pinned)
+    return kept
+
+
+def worker_count(source: Source, device: torch.device) -> int:
+    """Returns the number of processes that read a source: those asked for, else several for CUDA and none for a CPU.
+
+    It changes no number. Processes are not started by themselves where they would have to import the user's script, as
+    on macOS, nor in a process that may not start any.
+    """
+    if multiprocessing.current_process().daemon:
+        return 0
+    wanted = source.workers
+    if wanted is None:
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        is_useful = device.type == "cuda" and sys.platform == "linux"
+        wanted = min(_MOST_WORKERS, max(1, processors - 1)) if is_useful else 0
+    return min(wanted, source.most_workers)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
