@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evomal.runs.results import SearchResult
     from evomal.runs.run_loop import search
     from evomal.settings import SearchSettings
-    from evomal.tasks import Hardships, Metric, Recipe, Task, load_task
+    from evomal.tasks import Hardships, Metric, Recipe, Task, load_task, metrics
     from evomal.units import Units
     from evomal.verdict.comparing import compare, transfer
     from evomal.verdict.comparison import Comparison
@@ -46,6 +46,7 @@ __all__ = [
     "load_loss",
     "load_task",
     "losses",
+    "metrics",
     "save_loss",
     "search",
     "train",
@@ -73,6 +74,7 @@ _MODULES = {
     "load_loss": "evomal.losses",
     "load_task": "evomal.tasks",
     "losses": "evomal.losses",
+    "metrics": "evomal.tasks",
     "save_loss": "evomal.losses",
     "search": "evomal.runs.run_loop",
     "train": "evomal.engine",

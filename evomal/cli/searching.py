@@ -202,7 +202,7 @@ def show_headroom(
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
     from evomal.runs.measuring import headroom
     from evomal.tasks import Hardships
-    from evomal.tasks.metrics import ShownMetric
+    from evomal.tasks.metric_display import ShownMetric
 
     settings = settings_from_options(config, preset, changes or [], device)
     hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)

@@ -22,7 +22,7 @@ from evomal.figures.training_curves import TrainingCurves
 from evomal.paper.behaviour import OUTPUTS, Behaviours
 from evomal.paper.representations import Representations
 from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost
-from evomal.tasks.metrics import metric_text
+from evomal.tasks.metric_display import metric_text
 from evomal.text import plural, shorten
 from evomal.verdict.words import schedule_words
 

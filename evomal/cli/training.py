@@ -105,7 +105,7 @@ def train_models(
 def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettings", *, shown: bool) -> dict[str, Any]:
     """Train over the seeds, print each score and then the summary if `shown`, and return everything as data."""
     from evomal.engine import train
-    from evomal.tasks.metrics import metric_text
+    from evomal.tasks.metric_display import metric_text
 
     scores = []
     for seed in range(seeds):
@@ -128,7 +128,7 @@ def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettin
 
 
 def _scored(score: "Score", metric: str) -> str:
-    from evomal.tasks.metrics import metric_text
+    from evomal.tasks.metric_display import metric_text
 
     if score.diverged:
         return f"diverged: {score.sentence}"

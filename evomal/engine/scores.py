@@ -93,8 +93,9 @@ def diverged_fitness(sentence: str, *, is_undefined: bool = False) -> Fitness:
 
 
 def metric_or_nan(task: Task, outputs: Tensor, targets: Tensor) -> float:
-    """Returns the task's metric, or NaN for outputs that are not finite: some metrics would return a number."""
-    return task.metric(outputs, targets) if bool(torch.isfinite(outputs).all()) else math.nan
+    """Returns the task's metric on the validation split, or NaN for outputs that are not finite: some metrics would
+    return a number."""
+    return task.metric(outputs, targets, part="validation") if bool(torch.isfinite(outputs).all()) else math.nan
 
 
 def fitness_of_outputs(task: Task, outputs: Tensor, targets: Tensor) -> Fitness:
@@ -123,7 +124,7 @@ def score_of(
     tested = math.nan
     if test is not None and not fitness.diverged:
         if bool(torch.isfinite(test[0]).all()):
-            tested = task.metric(*test)
+            tested = task.metric(*test, part="test")
             if not math.isfinite(tested):
                 fitness = diverged_fitness(f"the test {task.metric.name} was {tested}", is_undefined=True)
         else:

@@ -156,6 +156,7 @@ def task_content(task: Task) -> dict[str, Any]:
         "name": task.name,
         "metric": task.metric.name,
         "higher_is_better": task.metric.higher_is_better,
+        **({"metric_options": options} if (options := task.metric.record()) else {}),
         "recipe": dataclasses.asdict(task.recipe),
         "data": digest_of_parts(task.train, task.validation),
         "fresh_model": digest(state.values(), repr(module)),

@@ -15,7 +15,7 @@ from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import Axes, Band, Figure
-from evomal.tasks.metrics import metric_label, metric_scale
+from evomal.tasks.metric_display import metric_label, metric_scale
 from evomal.text import plural
 from evomal.verdict.comparison import Comparison, Entry, RateCurve
 from evomal.verdict.folder import read_result

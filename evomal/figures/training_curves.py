@@ -12,7 +12,7 @@ from evomal.engine import Score
 from evomal.figures import style
 from evomal.figures.data import TrainingOptions, mean_and_deviation, span, table, trained_models
 from evomal.figures.style import Axes, Band, Figure, FloatArray
-from evomal.tasks.metrics import metric_label, metric_scale
+from evomal.tasks.metric_display import metric_label, metric_scale
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 

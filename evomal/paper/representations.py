@@ -24,7 +24,7 @@ from evomal.figures.style import GREY, INK, Axes, Figure, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind
 from evomal.tasks.inputs import Inputs, count, moved, pieces
-from evomal.tasks.metrics import metric_text
+from evomal.tasks.metric_display import metric_text
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses
 

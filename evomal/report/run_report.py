@@ -21,7 +21,7 @@ from evomal.report.commands import (
 )
 from evomal.report.loss_table import ShownFormula, run_name, shown_formula
 from evomal.runs.reading import Run, Runs, RunState, read_runs
-from evomal.tasks.metrics import named_value
+from evomal.tasks.metric_display import named_value
 from evomal.text import plural, shorten, value_text
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
 from evomal.verdict.searches import SEARCHES

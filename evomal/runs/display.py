@@ -18,7 +18,7 @@ from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageBar
 from evomal.runs.finals import Final
 from evomal.runs.results import Generation, final_text, rivals_text
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 from evomal.text import printable
 
 _REFRESHES_PER_SECOND = 4

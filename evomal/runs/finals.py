@@ -14,7 +14,7 @@ from typing import Any
 
 from evomal.methods.candidates import Candidate, trained
 from evomal.runs.rows import RecordedTrial, TrialStage
-from evomal.tasks.metrics import difference_unit, metric_number
+from evomal.tasks.metric_display import difference_unit, metric_number
 from evomal.text import plural
 
 FINAL_SEEDS = 3000

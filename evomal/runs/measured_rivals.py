@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from evomal.runs.rows import RecordedTrial
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural
 
 

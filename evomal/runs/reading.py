@@ -29,7 +29,7 @@ from evomal.runs.measured_rivals import Headroom, recorded_headroom, rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
-from evomal.tasks.metrics import ShownMetric, is_metric_of, recorded_direction
+from evomal.tasks.metric_display import ShownMetric, is_metric_of, recorded_direction
 from evomal.text import one_line, plural
 from evomal.units import Units
 

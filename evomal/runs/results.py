@@ -16,7 +16,7 @@ from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable, shorten
 from evomal.units import Units
 

@@ -31,7 +31,7 @@ from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import WORKPLACE, SearchSettings
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 from evomal.tasks.task import Task
 from evomal.text import plural, short_repr
 from evomal.threads import thread_count

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from evomal.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from evomal.tasks import metrics
     from evomal.tasks.built_in import TASKS
     from evomal.tasks.hardships import Hardships
     from evomal.tasks.loading import load_task, task_from_file
@@ -26,6 +27,7 @@ else:
             "Task": "evomal.tasks.task",
             "load_task": "evomal.tasks.loading",
             "make_model": "evomal.tasks.models",
+            "metrics": "evomal.tasks.metrics",
             "task_from_file": "evomal.tasks.loading",
         },
     )
@@ -40,5 +42,6 @@ __all__ = [
     "Task",
     "load_task",
     "make_model",
+    "metrics",
     "task_from_file",
 ]

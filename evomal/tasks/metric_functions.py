@@ -39,6 +39,11 @@ def error_rate(outputs: Tensor, targets: Tensor) -> float:
     return (_predicted_classes(outputs) != targets).double().mean().item()
 
 
+def accuracy(outputs: Tensor, targets: Tensor) -> float:
+    """Share of samples whose most probable class is right, or of labels whose presence is predicted rightly."""
+    return 1 - error_rate(outputs, targets)
+
+
 def balanced_error(outputs: Tensor, targets: Tensor) -> float:
     """Share of each class's samples that are classified wrongly, averaged over the classes that have samples.
 
@@ -82,14 +87,32 @@ def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
 
 def macro_f1(outputs: Tensor, targets: Tensor) -> float:
     """F1 of each class or label that occurs among targets or predictions, averaged; 0 where none does."""
-    if _are_labels(targets):
-        predicted, present = (outputs > 0).double(), (targets > 0.5).double()
-        hits, occurrences = (predicted * present).sum(0), predicted.sum(0) + present.sum(0)
-    else:
-        counts = _confusion(outputs, targets)
-        hits, occurrences = counts.diagonal(), counts.sum(0) + counts.sum(1)
-    scores = (2 * hits / occurrences)[occurrences > 0]
-    return scores.mean().item() if len(scores) else 0.0
+    hits, predicted, present = _hits(outputs, targets)
+    return _mean_of_occurring(2 * hits, predicted + present)
+
+
+def mean_iou(outputs: Tensor, targets: Tensor) -> float:
+    """Intersection over union of each class or label that occurs among targets or predictions, averaged."""
+    hits, predicted, present = _hits(outputs, targets)
+    return _mean_of_occurring(hits, predicted + present - hits)
+
+
+def f1_score(outputs: Tensor, targets: Tensor, *, label: int) -> float:
+    """F1 of one class or label; 0 where it occurs neither among targets nor among predictions."""
+    hits, predicted, present = _hits_of(label, outputs, targets)
+    return _share(2 * hits, predicted + present)
+
+
+def precision(outputs: Tensor, targets: Tensor, *, label: int) -> float:
+    """Share of the samples predicted to be of a class, or to have a label, that are; 0 where none is predicted."""
+    hits, predicted, _ = _hits_of(label, outputs, targets)
+    return _share(hits, predicted)
+
+
+def recall(outputs: Tensor, targets: Tensor, *, label: int) -> float:
+    """Share of the samples of a class, or with a label, that are predicted to be; 0 where there are none."""
+    hits, _, present = _hits_of(label, outputs, targets)
+    return _share(hits, present)
 
 
 def auroc(outputs: Tensor, targets: Tensor) -> float:
@@ -149,6 +172,31 @@ def _confusion(outputs: Tensor, targets: Tensor) -> Tensor:
     counts = torch.zeros(classes, classes, dtype=torch.float64, device=outputs.device)
     ones = torch.ones_like(targets, dtype=torch.float64)
     return counts.index_put_((targets, _predicted_classes(outputs)), ones, accumulate=True)
+
+
+def _hits(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each class or label how often it was predicted rightly, predicted, and present."""
+    if _are_labels(targets):
+        predicted, present = (outputs > 0).double(), (targets > 0.5).double()
+        return (predicted * present).sum(0), predicted.sum(0), present.sum(0)
+    counts = _confusion(outputs, targets)
+    return counts.diagonal(), counts.sum(0), counts.sum(1)
+
+
+def _hits_of(label: int, outputs: Tensor, targets: Tensor) -> tuple[float, float, float]:
+    hits, predicted, present = _hits(outputs, targets)
+    if label >= len(hits):
+        raise InputError(f"label must be less than the number of classes or labels, {len(hits)}, but got {label}")
+    return hits[label].item(), predicted[label].item(), present[label].item()
+
+
+def _mean_of_occurring(part: Tensor, whole: Tensor) -> float:
+    shares = (part / whole)[whole > 0]
+    return shares.mean().item() if len(shares) else 0.0
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def _scores_and_members(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,23 +2,23 @@
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evomal.checks import finite_number, options_in
+from evomal.checks import finite_number, options_in, whole_number
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
-from evomal.text import short_repr, shorten
+from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part
+from evomal.tasks.foreign_metrics import Torchmetrics, is_of_torchmetrics, measured_by, name_of
+from evomal.tasks.named_metrics import METRICS, WORST_CLASS, WORST_GROUP, NamedMetric, metric_names, rows_of, terms_in
+from evomal.text import short_repr
 from evomal.users_code import place_of_function, users_code
 
-Measure = Callable[[Tensor, Tensor], Any]
-POINTS = "points"
-"""The unit of differences of shares, such as error rates: percentage points."""
+Measure = Callable[[Tensor, Tensor], Any] | Combined
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Metric:
 
     Args:
         function: Called as `function(outputs, targets)`; returns one number. Outputs are the model's, such as logits of
-            shape (samples, classes); regression and multilabel targets have the shape of the outputs.
+            shape (samples, classes); regression and multilabel targets have the shape of the outputs. Where there are
+            targets for positions of a sample, every position is a row, and those that are ignored are left out. A
+            metric of torchmetrics is copied, and is reset, updated and computed anew for every call.
         name: What tables and figures call it; the function's own name if empty.
         higher_is_better: True where a search should look for the highest value, False for the lowest.
         needs_every_class: Whether validation and test must hold samples of every class, and for multilabel of every
@@ -57,11 +59,26 @@ class Metric:
         if not isinstance(self.name, str):
             raise InputError(f"a metric's name must be a text but got {short_repr(self.name)}")
         if not self.name:
-            object.__setattr__(self, "name", _name_of(self.function))
+            object.__setattr__(self, "name", name_of(self.function))
+        if is_of_torchmetrics(self.function):
+            object.__setattr__(self, "function", Torchmetrics(self.function))
 
-    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+    def __call__(
+        self, outputs: Tensor, targets: Tensor, *, weights: Tensor | None = None, part: str | None = None
+    ) -> float:
+        """Measure a trained model.
+
+        Args:
+            outputs: One row per sample, or per position of every sample.
+            targets: The targets of the rows.
+            weights: The weights of the rows; those of weight 0 are left out, the others count alike.
+            part: "validation" or "test", for a metric that knows groups of rows.
+        """
         with users_code(f"the metric {self.name}"):
-            value = self.function(outputs, targets)
+            if isinstance(self.function, Combined):
+                value = self.function(outputs, targets, weights=weights, part=part)
+            else:
+                value = self.function(*counted(outputs, targets, weights))
         try:
             if isinstance(value, (str, bytes)):  # which Python would read as a number
                 raise TypeError
@@ -77,141 +94,52 @@ class Metric:
         """The value as something to be minimised, which is what a search does."""
         return -value if self.higher_is_better else value
 
+    def check(self, targets: Tensor, part: str, *, kind: str, outputs: int) -> None:
+        """Raise unless a part of a task holds what the metric needs.
 
-@dataclass(frozen=True)
-class NamedMetric:
-    """A row of the registry."""
+        Args:
+            targets: The targets of the part.
+            part: "validation" or "test".
+            kind: The kind of task.
+            outputs: The number of classes, labels or regression targets.
+        """
 
-    name: str
-    purpose: str
-    function: Callable[..., float]
-    kinds: tuple[str, ...] = ("classification", "multilabel")
-    """The kinds of task that it is defined for."""
-    higher_is_better: bool = False
-    percent: bool = False
-    """Whether it is a share that is shown in percent."""
-    needs_every_class: bool = False
-    option: str = ""
-    """The name of a number between 0 and 1 that must be given, as in `pinball:quantile=0.9`."""
-    usual: bool = True
-    """Whether every training reports it beside the metric asked for."""
+        def check(one: Metric, own: Tensor, place: str) -> None:
+            if one.needs_every_class and (missing := missing_class(own, outputs, kind)):
+                raise InputError(f"the metric {one.name} needs every class in {place}, but {missing}")
+
+        if isinstance(self.function, Combined):
+            self.function.check(targets, part, f"the {part} split", check)
+        else:
+            check(self, targets, f"the {part} split")
 
     @property
-    def written(self) -> str:
-        """How it is asked for."""
-        return f"{self.name}:{self.option}=0.9" if self.option else self.name
+    def is_by_part(self) -> bool:
+        """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
+        return isinstance(self.function, Combined) and self.function.is_by_part
+
+    def of_rows(self, rows: Mapping[str, Tensor]) -> "Metric":
+        """The metric of a task whose validation and test part consist of these rows of what groups were given for."""
+        if not isinstance(self.function, Combined):
+            return self
+        return dataclasses.replace(self, function=self.function.of_rows(rows))
+
+    def record(self) -> dict[str, Any]:
+        """What decides the values besides the name: groups of rows, options of a metric of torchmetrics."""
+        found = self.function.record() if isinstance(self.function, Combined | Torchmetrics) else {}
+        return dict(found)
 
 
-_CLASSES, _VALUES = ("classification",), ("regression",)
-_ROWS = (
-    NamedMetric(
-        "error_rate", "share of samples, or of labels, predicted wrongly", functions.error_rate, percent=True
-    ),
-    NamedMetric(
-        "balanced_error", "error rate of each class, averaged over classes", functions.balanced_error, percent=True
-    ),
-    NamedMetric("nll", "mean negative log-likelihood of the target", functions.negative_log_likelihood),
-    NamedMetric("log_loss", "another name of nll", functions.negative_log_likelihood, usual=False),
-    NamedMetric("brier", "mean squared error of the probabilities", functions.brier_score),
-    NamedMetric(
-        "ece", "expected calibration error: gap between confidence and accuracy",
-        functions.expected_calibration_error, _CLASSES, percent=True,
-    ),
-    NamedMetric("macro_f1", "F1 of each class or label, averaged", functions.macro_f1, higher_is_better=True),
-    NamedMetric(
-        "auroc", "area under the ROC curve; the mean of one class against the rest for several",
-        functions.auroc, higher_is_better=True, needs_every_class=True,
-    ),
-    NamedMetric(
-        "average_precision", "area under precision against recall; the mean of one class against the rest for several",
-        functions.average_precision, higher_is_better=True, needs_every_class=True,
-    ),
-    NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES),
-    NamedMetric("mae", "mean absolute error", functions.mean_absolute_error, _VALUES),
-    NamedMetric("r2", "share of the targets' variance explained", functions.r_squared, _VALUES, higher_is_better=True),
-    NamedMetric("pinball", "quantile loss", functions.pinball, _VALUES, option="quantile", usual=False),
-)  # fmt: skip
-
-METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
-"""All metrics that have a name; the first of a kind is the one a task is judged by unless another is asked for."""
+def counted(outputs: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Outputs and targets without the rows of weight 0."""
+    if weights is None or bool((weights > 0).all()):
+        return outputs, targets
+    return outputs[weights > 0], targets[weights > 0]
 
 
-def metric_names(kind: str) -> list[str]:
-    """How the metrics of a kind of task are asked for."""
-    return [row.written for row in METRICS.values() if kind in row.kinds]
-
-
-def is_metric_of(name: str, kind: str) -> bool:
-    """Whether a recorded name is that of a metric for this kind of task."""
-    row = _row_of(name)
-    return row is not None and kind in row.kinds
-
-
-def recorded_direction(name: str) -> bool | None:
-    """Whether more is better for the metric that a record names; None for a user's own."""
-    row = _row_of(name)
-    return None if row is None else row.higher_is_better
-
-
-def shown_in_percent(name: str) -> bool:
-    """Whether values of the metric that bears this name are shares that are shown in percent."""
-    row = _row_of(name)
-    return row is not None and row.percent
-
-
-def metric_scale(name: str) -> float:
-    """Returns what values of the metric are multiplied by when they are shown: 100 for shares, which are in percent."""
-    return 100.0 if shown_in_percent(name) else 1.0
-
-
-def metric_label(name: str, longest: int = 60) -> str:
-    """Returns the metric's name for a heading or an axis, with the unit if there is one: `error rate (%)`."""
-    shown = shorten(name.replace("_", " "), longest)
-    return f"{shown} (%)" if shown_in_percent(name) else shown
-
-
-def metric_number(value: float, name: str, *, digits: int = 4) -> str:
-    """Returns a value without its unit: shares in percent with two decimals, others with significant digits."""
-    return f"{100 * value:.2f}" if shown_in_percent(name) else f"{value:.{digits}g}"
-
-
-def difference_unit(name: str) -> str:
-    """Returns the unit of differences in the metric: points for shares, none for others."""
-    return POINTS if shown_in_percent(name) else ""
-
-
-def metric_text(value: float, name: str, deviation: float | None = None) -> str:
-    """Returns a value with its unit, and with its standard deviation if there is one: `1.23 ± 0.05 %`."""
-    spread = "" if deviation is None else f" ± {metric_number(deviation, name, digits=2)}"
-    return f"{metric_number(value, name)}{spread}{' %' if shown_in_percent(name) else ''}"
-
-
-def named_value(value: float, name: str, longest: int = 60) -> str:
-    """Returns the metric's name, the value and its unit, for a sentence: `error rate 1.23 %`."""
-    return f"{shorten(name.replace('_', ' '), longest)} {metric_text(value, name)}"
-
-
-@dataclass(frozen=True)
-class ShownMetric:
-    """How costs, which a search minimises, are shown to people: as values of the metric, with its unit."""
-
-    name: str = ""
-    higher_is_better: bool = False
-
-    def value(self, cost: float) -> float:
-        """Returns the value of the metric for a cost."""
-        return -cost if self.higher_is_better else cost
-
-    def text(self, cost: float, deviation: float | None = None) -> str:
-        """Returns the value for a cost, with its deviation if that is finite, or "diverged"."""
-        if not math.isfinite(cost):
-            return "diverged"
-        spread = deviation if deviation is not None and math.isfinite(deviation) else None
-        return metric_text(self.value(cost), self.name, spread)
-
-
-def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+def usual_metrics(kind: str, outputs: Tensor, targets: Tensor, *, weights: Tensor | None = None) -> dict[str, float]:
     """The metrics that every training reports; without those for which classes are missing among the targets."""
+    outputs, targets = counted(outputs, targets, weights)
     found: dict[str, float] = {}
     for row in METRICS.values():
         if kind in row.kinds and row.usual:
@@ -224,12 +152,13 @@ def usual_metrics(kind: str, outputs: Tensor, targets: Tensor) -> dict[str, floa
 def missing_class(targets: Tensor, outputs: int, kind: str) -> str:
     """Which class has no sample, or which label is always or never there; empty where nothing is missing."""
     if kind == "multilabel":
-        present = targets > 0.5
-        for label in range(targets.shape[1]):
+        present = targets.reshape(-1, targets.shape[-1]) > 0.5
+        for label in range(present.shape[1]):
             if not bool(present[:, label].any()) or bool(present[:, label].all()):
                 return f"label {label} is {'always' if bool(present[:, label].any()) else 'never'} present there"
         return ""
-    counts = torch.bincount(targets, minlength=max(2, outputs))
+    # Targets of positions may be ignored, which a negative number says.
+    counts = torch.bincount(targets[targets >= 0], minlength=max(2, outputs))
     missing = (counts == 0).nonzero().flatten().tolist()
     return f"class {missing[0]} has no sample there" if missing else ""
 
@@ -238,8 +167,9 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
     """The metric that a user asks for.
 
     Args:
-        metric: None for the kind's default, a name such as "auroc" or "pinball:quantile=0.9", a `Metric`, or an object
-            that is called as `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
+        metric: None for the kind's default; a name such as "auroc" or "pinball:quantile=0.9", a sum of several
+            ("0.7*error_rate+0.3*ece"), or a name after "worst_class:"; a `Metric`; or an object that is called as
+            `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
         kind: The kind of task.
 
     Raises:
@@ -249,32 +179,149 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
         row = next(row for row in METRICS.values() if kind in row.kinds)
         return _made(row, row.name, kind)
     if isinstance(metric, Metric):
-        return metric
+        if isinstance(metric.function, _Named):
+            return _named(metric.function.name, kind)
+        if not isinstance(metric.function, Combined):
+            return metric
+        return dataclasses.replace(metric, function=metric.function.of_kind(lambda one: chosen_metric(one, kind)))
     if isinstance(metric, str):
         return _named(metric, kind)
     if not callable(metric):
         raise InputError(f"metric must be a name or an evomal.Metric but got {short_repr(metric)}")
-    name, direction = _name_of(metric), getattr(metric, "higher_is_better", None)
+    return chosen_metric(_with_direction(metric), kind)
+
+
+def weighted(metrics: Mapping[Any, float]) -> Metric:
+    """A weighted sum of metrics as one metric.
+
+    If more of every one is better, more of the sum is; if less of every one is, less is. Otherwise they are added as
+    costs: those of which more is better are subtracted, and less of the sum is better.
+
+    Args:
+        metrics: The weight of each metric, more than 0; metrics are given by name or as `Task` takes them.
+
+    Returns:
+        A metric for `Task(metric=…)` or `task.judged_by`. A sum of named metrics can also be written as a text:
+        `0.7*error_rate+0.3*ece`.
+
+    Raises:
+        InputError: If there is no such metric, or a weight is not a number of more than 0.
+
+    Example:
+        >>> metric = weighted({"error_rate": 0.7, "ece": 0.3})
+        >>> metric.name, metric.higher_is_better
+        ('0.7*error_rate+0.3*ece', False)
+    """
+    given: Any = metrics
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(f"metrics must map metrics to their weights but got {short_repr(metrics)}")
+    terms = []
+    for metric, weight in given.items():
+        one = _unresolved(metric)
+        terms.append((finite_number(f"the weight of {one.name}", weight, above=0), one))
+    directions = {one.higher_is_better for _, one in terms}
+    name = "+".join(f"{weight:g}*{one.name}" for weight, one in terms)
+    function = WeightedSum(terms, is_of_costs=len(directions) > 1)
+    return Metric(function, name, higher_is_better=directions == {True})
+
+
+def worst_group(metric: Any, *, groups: Any) -> Metric:
+    """The worst value of a metric over groups of rows as one metric: a model is as good as it is for its worst group.
+
+    Args:
+        metric: The metric, by name or as `Task` takes it.
+        groups: The group of each row, as numbers or texts: one per row of the arrays for `Task.from_arrays`, or
+            `{"validation": …, "test": …}` with one per row of each part; `"class"`: the classes of the targets.
+
+    Returns:
+        A metric for `Task(metric=…)` or `task.judged_by`. Over classes it can also be written as a text:
+        `worst_class:error_rate`. A search does not draw the parts of a task with groups of rows anew.
+
+    Raises:
+        InputError: If there is no such metric, or the groups are not one per row.
+
+    Example:
+        >>> metric = worst_group("error_rate", groups={"validation": [0, 0, 1], "test": [0, 1, 1]})
+        >>> outputs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+        >>> chosen_metric(metric, "classification")(outputs, torch.tensor([0, 1, 1]), part="validation")
+        1.0
+    """
+    one = _unresolved(metric)
+    if isinstance(one.function, Combined):
+        raise InputError(f"worst_group takes a metric that is not made of others but got {one.name}")
+    found = groups_by_part(groups)
+    prefix = WORST_CLASS if found is None else WORST_GROUP
+    return Metric(WorstGroup(one, found), prefix + one.name, higher_is_better=one.higher_is_better)
+
+
+def _unresolved(metric: Any) -> Metric:
+    """The metric before the kind of task is known: a name has a direction, but is resolved later."""
+    if not isinstance(metric, str):
+        return metric if isinstance(metric, Metric) else _with_direction(metric)
+    if metric.startswith(WORST_CLASS):
+        return worst_group(metric.removeprefix(WORST_CLASS), groups="class")
+    if len(terms_in(metric)) > 1 or "*" in metric:
+        return _sum_in(metric)
+    rows = rows_of(metric)
+    if not rows:
+        raise InputError(f"metric must be one of {', '.join(METRICS)} but got {metric!r}")
+    return Metric(_Named(metric), metric, higher_is_better=rows[0].higher_is_better)
+
+
+class _Named:
+    """Stands for a named metric in a combination until the kind of task is known."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+        raise InputError(f"the metric {self.name} must belong to a task before it is measured")
+
+
+def _named(text: str, kind: str) -> Metric:
+    if text.startswith(WORST_CLASS) or "*" in text or "+" in text:
+        return chosen_metric(_unresolved(text), kind)
+    name = text.partition(":")[0]
+    row = METRICS.get(name)
+    if row is None or kind not in row.kinds:
+        raise InputError(f"metric must be one of {', '.join(metric_names(kind))} for {kind} but got {text!r}")
+    options = options_in(text, {row.option: row.example} if row.option else {})
+    if not row.option:
+        return _made(row, name, kind)
+    if not options:
+        raise InputError(f"the metric {name} needs its {row.option}, as in {row.written}, but got {text!r}")
+    place, number = f"{name}: {row.option}", options[row.option]
+    if isinstance(row.example, int):
+        whole_number(place, number, at_least=0)
+    else:
+        finite_number(place, number, above=0, below=1)
+    return _made(row, f"{name}:{row.option}={number:g}", kind, **options)
+
+
+def _sum_in(text: str) -> Metric:
+    """The weighted sum that a text such as `0.7*error_rate+0.3*ece` stands for."""
+    found: dict[str, float] = {}
+    for factor, name in terms_in(text):
+        if name in found:
+            raise InputError(f"the metric {name} is given twice in {text!r}")
+        try:
+            found[name] = float(factor)
+        except ValueError:
+            raise InputError(f"the weight of {name} must be a number but got {factor!r}") from None
+    return weighted(found)
+
+
+def _with_direction(metric: Any) -> Metric:
+    if not callable(metric):
+        raise InputError(f"metric must be a name or an evomal.Metric but got {short_repr(metric)}")
+    name, direction = name_of(metric), getattr(metric, "higher_is_better", None)
     if not isinstance(direction, bool):
         raise InputError(
             f"the metric {name} must come with its direction: "
             f"evomal.Metric({name}, higher_is_better=True) or higher_is_better=False"
         )
-    return Metric(functools.partial(_measured_by, metric), name, higher_is_better=direction)
-
-
-def _named(text: str, kind: str) -> Metric:
-    name = text.partition(":")[0]
-    row = METRICS.get(name)
-    if row is None or kind not in row.kinds:
-        raise InputError(f"metric must be one of {', '.join(metric_names(kind))} for {kind} but got {text!r}")
-    options = options_in(text, {row.option: 0.9} if row.option else {})
-    if not row.option:
-        return _made(row, name, kind)
-    if not options:
-        raise InputError(f"the metric {name} needs its {row.option}, as in {row.written}, but got {text!r}")
-    number = finite_number(f"{name}: {row.option}", options[row.option], above=0, below=1)
-    return _made(row, f"{name}:{row.option}={number:g}", kind, **options)
+    function = metric if is_of_torchmetrics(metric) else functools.partial(measured_by, metric)
+    return Metric(function, name, higher_is_better=direction)
 
 
 def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
@@ -283,24 +330,6 @@ def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
         functools.partial(functions.measured, function, kind), name,
         higher_is_better=row.higher_is_better, needs_every_class=row.needs_every_class,
     )  # fmt: skip
-
-
-def _row_of(name: str) -> NamedMetric | None:
-    return METRICS.get(name.partition(":")[0])
-
-
-def _measured_by(metric: Any, outputs: Tensor, targets: Tensor) -> Any:
-    """The value of an object such as torchmetrics' for this call alone."""
-    # One logit is binary, for which torchmetrics wants outputs of the targets' shape.
-    is_one_logit = outputs.dim() == targets.dim() + 1 and outputs.shape[-1] == 1
-    value = metric(outputs.squeeze(-1) if is_one_logit else outputs, targets)
-    if callable(reset := getattr(metric, "reset", None)):
-        reset()  # such objects add up what they are called with
-    return value
-
-
-def _name_of(metric: Any) -> str:
-    return getattr(metric, "__name__", None) or type(metric).__name__
 
 
 def _described(value: Any) -> str:

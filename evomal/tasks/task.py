@@ -23,7 +23,7 @@ from evomal.tasks.data_checks import (
 )
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import tensors
-from evomal.tasks.metrics import Measure, Metric, chosen_metric, missing_class
+from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.parts import Part, checked_arrays, part_of, read_dataset, units_of
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.splits import shared_content, split_rows
@@ -90,8 +90,7 @@ class Task:
             )
         if not isinstance(self.recipe, Recipe):
             raise InputError(f"recipe must be an evomal.Recipe but got a {type(self.recipe).__name__}")
-        if not isinstance(self.metric, Metric):
-            object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
+        object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
         for name in ("train", "validation", "test"):
             place, part = f"the {name} split", getattr(self, name)
             targets = checked_targets(part.targets, self.kind, place)
@@ -103,10 +102,11 @@ class Task:
         self._check_metric()
 
     def _check_metric(self) -> None:
-        """Raise unless validation and test hold what the metric needs."""
-        for name in ("validation", "test") if self.metric.needs_every_class else ():
-            if missing := missing_class(getattr(self, name).targets, self.outputs, self.kind):
-                raise InputError(f"the metric {self.metric.name} needs every class in the {name} split, but {missing}")
+        """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
+        for name in ("validation", "test"):
+            self.metric.check(getattr(self, name).targets, name, kind=self.kind, outputs=self.outputs)
+        if self.metric.is_by_part:
+            object.__setattr__(self, "exchangeable", False)
 
     def __repr__(self) -> str:
         rows = " + ".join(str(len(part)) for part in (self.train, self.validation, self.test))
@@ -242,7 +242,8 @@ class Task:
             "hardships": vars(hard),
         }
         first, second, third = (part_of(inputs, values, kind) for inputs, values in parts)
-        chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
+        rows_of_parts = {"validation": torch.as_tensor(split.validation), "test": torch.as_tensor(split.test)}
+        chosen, recipe = chosen_metric(metric, kind).of_rows(rows_of_parts), recipe or Recipe()
         return cls(
             kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record, units=units,
             exchangeable=hard.leaves_rows_exchangeable,

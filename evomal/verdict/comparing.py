@@ -11,7 +11,7 @@ from evomal.errors import InputError
 from evomal.methods import method_named
 from evomal.runs.display import SearchListener
 from evomal.settings import SearchSettings
-from evomal.tasks.metrics import difference_unit
+from evomal.tasks.metric_display import difference_unit
 from evomal.tasks.task import Task, task_list
 from evomal.text import plural, short_repr
 from evomal.verdict.comparison import Comparison, Entry, RateCurve, Trained, Transfer, Variant

@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from evomal.tasks.metrics import difference_unit, metric_number, metric_text
+from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
 from evomal.text import escape_markdown, plural, printable
 from evomal.verdict.comparison import Comparison, Entry
 from evomal.verdict.statistics import Direction, Paired, direction, summarised

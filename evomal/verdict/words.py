@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evomal.tasks.metrics import POINTS
+from evomal.tasks.metric_display import POINTS
 from evomal.text import plural
 from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 

@@ -13,7 +13,7 @@ from evomal.methods.candidates import Candidate, State
 from evomal.runs import Generation
 from evomal.runs.display import SearchDisplay, generation_line, shown_formula
 from evomal.runs.finals import Final, Scores
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 
 MANY = {
     State.EVALUATED: 31, State.CACHED: 12, State.DEAD: 20, State.REJECTED: 40, State.EQUIVALENT: 3, State.DIVERGED: 2,

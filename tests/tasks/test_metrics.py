@@ -1,7 +1,6 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
 import doctest
-import math
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +12,8 @@ import torch.nn.functional as F
 import evomal
 from evomal.errors import InputError
 from evomal.tasks import loading, metrics
-from evomal.tasks.metrics import (
-    METRICS,
-    Metric,
-    ShownMetric,
-    chosen_metric,
-    metric_label,
-    metric_number,
-    metric_scale,
-    metric_text,
-    missing_class,
-    named_value,
-    recorded_direction,
-    shown_in_percent,
-    usual_metrics,
-)
+from evomal.tasks.metrics import Metric, chosen_metric, missing_class, usual_metrics
+from evomal.tasks.named_metrics import METRICS
 
 
 def batch(classes, samples=200, seed=0):
@@ -60,7 +46,12 @@ def test_classification_metrics_are_those_of_scikit_learn(classes):
         "nll": sklearn.metrics.log_loss(targets, p),
         "log_loss": sklearn.metrics.log_loss(targets, p),
         "brier": sklearn.metrics.brier_score_loss(targets, scores),
+        "accuracy": sklearn.metrics.accuracy_score(targets, predicted),
         "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
+        "mean_iou": sklearn.metrics.jaccard_score(targets, predicted, average="macro"),
+        "f1:label=1": sklearn.metrics.f1_score(targets == 1, predicted == 1),
+        "precision:label=1": sklearn.metrics.precision_score(targets == 1, predicted == 1),
+        "recall:label=1": sklearn.metrics.recall_score(targets == 1, predicted == 1),
         "auroc": sklearn.metrics.roc_auc_score(targets, scores, multi_class="ovr"),
         "average_precision": sklearn.metrics.average_precision_score(targets, scores, average="macro"),
     }
@@ -80,6 +71,8 @@ def test_multilabel_metrics_are_those_of_scikit_learn():
         "nll": np.mean([sklearn.metrics.log_loss(targets[:, k], p[:, k]) for k in each]),
         "brier": np.mean([sklearn.metrics.brier_score_loss(targets[:, k], p[:, k]) for k in each]),
         "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
+        "mean_iou": sklearn.metrics.jaccard_score(targets, predicted, average="macro"),
+        "recall:label=2": sklearn.metrics.recall_score(targets[:, 2], predicted[:, 2]),
         "auroc": sklearn.metrics.roc_auc_score(targets, p, average="macro"),
         "average_precision": sklearn.metrics.average_precision_score(targets, p, average="macro"),
     }
@@ -158,39 +151,6 @@ def test_every_training_reports_what_can_be_measured():
     assert list(usual_metrics("regression", torch.zeros(2, 1), torch.ones(2, 1))) == ["mse", "mae", "r2"]
 
 
-def test_the_registry_knows_direction_and_unit():
-    higher = {name for name, row in METRICS.items() if row.higher_is_better}
-    assert higher == {"macro_f1", "auroc", "average_precision", "r2"}
-    assert {name for name, row in METRICS.items() if row.percent} == {"error_rate", "balanced_error", "ece"}
-    assert (recorded_direction("auroc"), recorded_direction("pinball:quantile=0.9")) == (True, False)
-    assert recorded_direction("mine") is None
-    assert shown_in_percent("ece")
-    assert not shown_in_percent("auroc")
-    assert not shown_in_percent("mine")
-
-
-def test_values_are_shown_in_one_way():
-    assert (metric_label("error_rate"), metric_label("macro_f1")) == ("error rate (%)", "macro f1")
-    assert (metric_label("m" * 99, 9), metric_scale("ece"), metric_scale("mse")) == ("m" * 8 + "…", 100.0, 1.0)
-    assert (metric_number(0.10567, "error_rate"), metric_number(0.10567, "mse")) == ("10.57", "0.1057")
-    assert metric_number(0.10567, "mse", digits=2) == "0.11"
-    assert (metric_text(0.12345, "error_rate"), metric_text(0.12345, "mse")) == ("12.35 %", "0.1235")
-    assert metric_text(0.12345, "error_rate", 0.00567) == "12.35 ± 0.57 %"
-    assert metric_text(1234.5, "mse", 0.0567) == "1234 ± 0.057"
-
-
-def test_a_value_in_a_sentence_has_its_metric_and_unit():
-    assert named_value(0.10567, "error_rate") == "error rate 10.57 %"
-    assert named_value(0.10567, "mse") == "mse 0.1057"
-
-
-def test_costs_are_shown_as_values_of_the_metric():
-    auroc, error_rate = ShownMetric("auroc", True), ShownMetric("error_rate")
-    assert (auroc.value(-0.5), error_rate.value(0.5)) == (0.5, 0.5)
-    assert (auroc.text(-0.98765, math.inf), error_rate.text(0.5, 0.01)) == ("0.9877", "50.00 ± 1.00 %")
-    assert [metric.text(cost) for metric, cost in ((auroc, math.inf), (error_rate, math.nan))] == ["diverged"] * 2
-
-
 def test_choosing_by_name():
     assert chosen_metric(None, "classification").name == "error_rate"
     assert chosen_metric(None, "multilabel").name == "error_rate"
@@ -199,6 +159,22 @@ def test_choosing_by_name():
     assert chosen_metric("mae", "regression").cost(0.25) == 0.25
     pinball = chosen_metric("pinball:quantile=0.90", "regression")
     assert (pinball.name, pinball.higher_is_better) == ("pinball:quantile=0.9", False)
+    assert chosen_metric("f1:label=2", "classification").name == "f1:label=2"
+    with pytest.raises(InputError, match="f1: label must be at least 0 but got -1"):
+        chosen_metric("f1:label=-1", "classification")
+    with pytest.raises(InputError, match="label must be less than the number of classes or labels, 3, but got 3"):
+        measured("f1:label=3", "classification", *batch(3))
+
+
+def test_rows_of_weight_zero_are_left_out():
+    outputs, targets = batch(3)
+    weights = torch.arange(200.0) % 3
+    metric = chosen_metric("error_rate", "classification")
+    assert metric(outputs, targets, weights=weights) == metric(outputs[weights > 0], targets[weights > 0])
+    assert metric(outputs, targets, weights=weights) != metric(outputs, targets)
+    assert metric(outputs, targets, weights=weights + 1) == metric(outputs, targets)
+    few = usual_metrics("classification", outputs, targets, weights=weights)
+    assert few["error_rate"] == metric(outputs, targets, weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +190,14 @@ def test_choosing_by_name():
         ("pinball:quantile=high", "pinball: quantile must be a number but got 'high'"),
         ("mse:quantile=0.9", "mse has no option 'quantile': it has none"),
         (3, "metric must be a name or an evomal.Metric but got 3"),
+        ("mse+mae+mse", "the metric mse is given twice in 'mse+mae+mse'"),
+        ("high*mse+mae", "the weight of mse must be a number but got 'high'"),
+        ("0*mse+mae", "the weight of mse must be a finite number of more than 0 but got 0.0"),
+        (
+            "0.5*mse+0.5*auroc",
+            "metric must be one of mse, mae, r2, pinball:quantile=0.9 for regression but got 'auroc'",
+        ),
+        ("0.5*mse+0.5*mine", "metric must be one of error_rate,"),
     ],
 )
 def test_metrics_that_are_not_there(name, sentence):
@@ -303,4 +287,4 @@ def test_the_documentation_lists_every_metric():
 
 @pytest.mark.parametrize("module", [loading, metrics])
 def test_examples_in_docstrings(module):
-    assert doctest.testmod(module) == (0, {loading: 1, metrics: 3}[module])
+    assert doctest.testmod(module) == (0, {loading: 1, metrics: 8}[module])

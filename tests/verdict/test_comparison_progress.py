@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from evomal.runs.display import ProgressDisplay
-from evomal.tasks.metrics import ShownMetric
+from evomal.tasks.metric_display import ShownMetric
 from evomal.verdict.comparing import compare
 from tests.engine.populations import regression
 from tests.protocols import ONE_TRAINING

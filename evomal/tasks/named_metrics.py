@@ -1,0 +1,112 @@
+"""The metrics that have a name: one table, and how names are written and read."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evomal.tasks import metric_functions as functions
+
+WORST_CLASS, WORST_GROUP = "worst_class:", "worst_group:"
+"""What precedes the name of a metric whose worst value over classes, or over groups of rows, counts."""
+
+
+@dataclass(frozen=True)
+class NamedMetric:
+    """A row of the registry."""
+
+    name: str
+    purpose: str
+    function: Callable[..., float]
+    kinds: tuple[str, ...] = ("classification", "multilabel")
+    """The kinds of task that it is defined for."""
+    higher_is_better: bool = False
+    percent: bool = False
+    """Whether it is a share that is shown in percent."""
+    needs_every_class: bool = False
+    option: str = ""
+    """The name of a number that must be given, as in `pinball:quantile=0.9`."""
+    example: float = 0.9
+    """A value of the option: a share, which lies between 0 and 1, or a whole number of at least 0."""
+    usual: bool = True
+    """Whether every training reports it beside the metric asked for."""
+
+    @property
+    def written(self) -> str:
+        """How it is asked for."""
+        return f"{self.name}:{self.option}={self.example}" if self.option else self.name
+
+
+_CLASSES, _VALUES = ("classification",), ("regression",)
+_ROWS = (
+    NamedMetric(
+        "error_rate", "share of samples, or of labels, predicted wrongly", functions.error_rate, percent=True
+    ),
+    NamedMetric(
+        "balanced_error", "error rate of each class, averaged over classes", functions.balanced_error, percent=True
+    ),
+    NamedMetric("nll", "mean negative log-likelihood of the target", functions.negative_log_likelihood),
+    NamedMetric("log_loss", "another name of nll", functions.negative_log_likelihood, usual=False),
+    NamedMetric("brier", "mean squared error of the probabilities", functions.brier_score),
+    NamedMetric(
+        "ece", "expected calibration error: gap between confidence and accuracy",
+        functions.expected_calibration_error, _CLASSES, percent=True,
+    ),
+    NamedMetric("macro_f1", "F1 of each class or label, averaged", functions.macro_f1, higher_is_better=True),
+    NamedMetric(
+        "auroc", "area under the ROC curve; the mean of one class against the rest for several",
+        functions.auroc, higher_is_better=True, needs_every_class=True,
+    ),
+    NamedMetric(
+        "average_precision", "area under precision against recall; the mean of one class against the rest for several",
+        functions.average_precision, higher_is_better=True, needs_every_class=True,
+    ),
+    NamedMetric(
+        "accuracy", "share of samples, or of labels, predicted rightly", functions.accuracy,
+        higher_is_better=True, percent=True, usual=False,
+    ),
+    NamedMetric(
+        "mean_iou", "intersection over union of each class or label, averaged", functions.mean_iou,
+        higher_is_better=True, usual=False,
+    ),
+    NamedMetric(
+        "f1", "F1 of one class or label", functions.f1_score, higher_is_better=True, usual=False, option="label",
+        example=1,
+    ),
+    NamedMetric(
+        "precision", "share of what is predicted to be of a class, or to have a label, that is", functions.precision,
+        higher_is_better=True, usual=False, option="label", example=1,
+    ),
+    NamedMetric(
+        "recall", "share of a class, or of what has a label, that is found", functions.recall,
+        higher_is_better=True, usual=False, option="label", example=1,
+    ),
+    NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES),
+    NamedMetric("mae", "mean absolute error", functions.mean_absolute_error, _VALUES),
+    NamedMetric("r2", "share of the targets' variance explained", functions.r_squared, _VALUES, higher_is_better=True),
+    NamedMetric("pinball", "quantile loss", functions.pinball, _VALUES, option="quantile", usual=False),
+)  # fmt: skip
+
+METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
+"""All metrics that have a name; the first of a kind is the one a task is judged by unless another is asked for."""
+
+
+def metric_names(kind: str) -> list[str]:
+    """How the metrics of a kind of task are asked for."""
+    return [row.written for row in METRICS.values() if kind in row.kinds]
+
+
+def rows_of(name: str) -> list[NamedMetric]:
+    """The rows that a metric's name is made of, as in `0.7*error_rate+0.3*ece`; none if one of them is a user's own."""
+    found = []
+    for _, member in terms_in(name):
+        row = METRICS.get(member.removeprefix(WORST_CLASS).removeprefix(WORST_GROUP).partition(":")[0])
+        if row is None:
+            return []
+        found.append(row)
+    return found
+
+
+def terms_in(text: str) -> list[tuple[str, str]]:
+    """The factors, as texts, and names of a sum such as `0.7*error_rate+0.3*ece`; a name alone has the factor 1."""
+    terms = [term.strip().rpartition("*") for term in re.split(r"(?<![0-9]e)\+", text)]
+    return [(factor.strip() if star else "1", name.strip()) for factor, star, name in terms]
