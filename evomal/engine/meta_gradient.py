@@ -35,11 +35,17 @@ any model whose derivative can be differentiated, and uses the dropout mask of t
 class LossPopulation(Protocol):
     """Many losses over shared or separate outputs, such as a `Forest`."""
 
-    def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...
+    def gradients(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
 
-    def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor: ...
+    def mixed_gradients(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor: ...
 
-    def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor: ...
+    def curvatures(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)

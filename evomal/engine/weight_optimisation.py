@@ -20,7 +20,7 @@ from evomal.engine.vectorise import Masks, Mode, vectorised
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import FILLER
-from evomal.forest.programs import Link, dense_targets, mean_scale
+from evomal.forest.programs import Link, dense_targets, mean_scale, row_shares
 from evomal.losses.neural import layers_of, network_value
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed
@@ -210,34 +210,45 @@ class NetworkLosses:
         self._kind, self._outputs, self._hidden = kind, outputs, hidden
         self._link = Link.of(kind, outputs)
 
-    def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """`[P]` losses, and `[P, B, K]` their gradients by the outputs."""
-        dense = self._dense(targets, outputs)
-        found = vmap(grad_and_value(lambda own, row: self._loss(own, dense, row)))
+        dense, shares = self._dense(targets, outputs), self._shares(outputs, row_weights)
+        found = vmap(grad_and_value(lambda own, row: self._loss(own, dense, row, shares)))
         gradients, losses = found(self._own(outputs, weights), weights)
         return losses, gradients
 
-    def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+    def mixed_gradients(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor:
         """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs."""
-        dense = self._dense(targets, outputs)
-        along = grad(lambda row, own, tangent: self._slope(own, dense, row, tangent))
+        dense, shares = self._dense(targets, outputs), self._shares(outputs, row_weights)
+        along = grad(lambda row, own, tangent: self._slope(own, dense, row, tangent, shares))
         result: Tensor = vmap(along)(weights, self._own(outputs, weights), tangents)
         return result
 
-    def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+    def curvatures(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor:
         """`[P, B, K]`: the second derivatives of each loss by the outputs, times the tangents."""
-        dense = self._dense(targets, outputs)
-        along = grad(lambda own, row, tangent: self._slope(own, dense, row, tangent))
+        dense, shares = self._dense(targets, outputs), self._shares(outputs, row_weights)
+        along = grad(lambda own, row, tangent: self._slope(own, dense, row, tangent, shares))
         result: Tensor = vmap(along)(self._own(outputs, weights), weights, tangents)
         return result
 
-    def _loss(self, outputs: Tensor, dense: Tensor, row: Tensor) -> Tensor:
+    def _loss(self, outputs: Tensor, dense: Tensor, row: Tensor, shares: Tensor | None) -> Tensor:
         values = network_value(layers_of(row, self._hidden), self._link.predictions(outputs), dense)
+        if shares is not None:
+            return (values.sum(-1) * shares).sum()
         return values.sum() * mean_scale(self._kind, outputs)
 
-    def _slope(self, outputs: Tensor, dense: Tensor, row: Tensor, tangent: Tensor) -> Tensor:
-        gradient: Tensor = grad(self._loss)(outputs, dense, row)
+    def _slope(self, outputs: Tensor, dense: Tensor, row: Tensor, tangent: Tensor, shares: Tensor | None) -> Tensor:
+        gradient: Tensor = grad(self._loss)(outputs, dense, row, shares)
         return torch.sum(gradient * tangent)
+
+    def _shares(self, outputs: Tensor, row_weights: Tensor | None) -> Tensor | None:
+        return None if row_weights is None else row_shares(self._kind, outputs, row_weights)
 
     def _dense(self, targets: Tensor, outputs: Tensor) -> Tensor:
         return dense_targets(targets, self._link, self._outputs, outputs.dtype)

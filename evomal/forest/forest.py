@@ -11,7 +11,7 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import torch_backend
-from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale
+from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale, row_shares
 from evomal.forest.terminals import check_terminals, output_priors
 
 BACKENDS = ("auto", "torch", "numba", "triton")
@@ -26,6 +26,8 @@ class Forest:
     Every expression costs what `ExpressionLoss` of the same kind and activation does, reduced by `mean`. Weights are
     `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point. Losses and
     gradients also take `[G, B, K]`, the targets of G groups of expressions that follow each other and are equally many.
+    Row weights are `[B]`, or `[G, B]` where targets have groups: the loss is then Σ w·l / Σ w. Rows of weight 0 count
+    for nothing, whatever their outputs are.
 
     `priors` are those of `ExpressionLoss`: the share of each class in the training rows, two for a single logit; None
     for equal shares.
@@ -93,15 +95,24 @@ class Forest:
         """Targets as `[B, K]`: class indices become one-hot. Nothing waits for the device."""
         return dense_targets(targets, self.link, self.outputs, dtype)
 
-    def losses(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def losses(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor:  # fmt: skip
         """`[P]`: each expression's loss."""
-        return self.gradients(outputs, targets, weights)[0]
+        return self.gradients(outputs, targets, weights, row_weights)[0]
 
-    def gradients(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """`[P]` losses, and `[P, B, K]` their gradients by the outputs."""
         losses, gradients = self.of_samples(outputs, targets, weights)
-        scale = mean_scale(self.kind, outputs)
-        return losses.sum(1).mul_(scale), gradients.mul_(scale)
+        if row_weights is None:
+            scale = mean_scale(self.kind, outputs)
+            return losses.sum(1).mul_(scale), gradients.mul_(scale)
+        shares = self._shares(outputs, row_weights)
+        counted = shares > 0  # not a product alone: a row that does not count may be infinite
+        losses = torch.where(counted, losses * shares, 0).sum(1)
+        return losses, torch.where(counted.unsqueeze(-1), gradients.mul_(shares.unsqueeze(-1)), 0)
 
     def gradient_norms(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """`[P, B]`: the Euclidean norm of each sample's gradient, taken as a batch of its own."""
@@ -109,18 +120,25 @@ class Forest:
         norms: Tensor = torch.linalg.vector_norm(gradients, dim=2)
         return norms.mul_(mean_scale(self.kind, outputs) * outputs.shape[-2])
 
-    def mixed_gradients(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+    def mixed_gradients(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor:
         """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs, zero where there is no edge."""
         dense = self._checked(outputs, targets, weights)
         self._check_tangents(tangents, outputs)
+        scale = mean_scale(self.kind, outputs)
+        if row_weights is not None:
+            outputs, tangents, scale = *self._weighted(outputs, tangents, row_weights), 1.0
         softplus = self.activation == "softplus"
         backend = self._backend_for(outputs)
         gradients: Tensor = backend.mixed(
             self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus
         )
-        return gradients.mul_(mean_scale(self.kind, outputs))
+        return gradients.mul_(scale)
 
-    def curvatures(self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor) -> Tensor:
+    def curvatures(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
+    ) -> Tensor:
         """`[P, B, K]`: the second derivatives of each loss by the outputs, times the tangents.
 
         Always by torch operations: only training through several inner steps asks for it, and there the network's own
@@ -128,9 +146,12 @@ class Forest:
         """
         dense = self._checked(outputs, targets, weights)
         self._check_tangents(tangents, outputs)
+        scale = mean_scale(self.kind, outputs)
+        if row_weights is not None:
+            outputs, tangents, scale = *self._weighted(outputs, tangents, row_weights), 1.0
         softplus = self.activation == "softplus"
         found = torch_backend.curvatures(self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus)
-        return found.mul_(mean_scale(self.kind, outputs))
+        return found.mul_(scale)
 
     def descended(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, steps: int, lr: float) -> Tensor:
         """`[P, B, K]`: the outputs after `steps` steps of Adam on the loss."""
@@ -188,6 +209,27 @@ class Forest:
             if tensor.device != self.programs.device:
                 raise InputError(f"{name} must be on {self.programs.device} but got {tensor.device}")
         return dense
+
+    def _shares(self, outputs: Tensor, row_weights: Tensor) -> Tensor:
+        """Each row's share of the loss, `[1, B]` for all expressions or `[P, B]`."""
+        groups = row_weights if row_weights.dim() == 2 else row_weights.unsqueeze(0)
+        if groups.shape[-1] != outputs.shape[-2] or self.count % len(groups) or groups.dtype != outputs.dtype:
+            raise InputError(
+                f"row weights must be {outputs.dtype} of shape [{outputs.shape[-2]}], or one such row for each group, "
+                f"but got {row_weights.dtype} of shape {list(row_weights.shape)}"
+            )
+        shares = row_shares(self.kind, outputs, groups)
+        return shares.repeat_interleave(self.count // len(groups), 0) if len(groups) > 1 else shares
+
+    def _weighted(self, outputs: Tensor, tangents: Tensor, row_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and tangents for which derivatives of the sum over the rows are those of the weighted mean.
+
+        Rows do not depend on each other, so a row's weight may as well be on its tangent. Rows that do not count have
+        ordinary outputs, as their derivatives may be infinite.
+        """
+        shares = self._shares(outputs, row_weights).unsqueeze(-1)
+        counted = shares if outputs.dim() == 3 else shares.squeeze(0)
+        return torch.where(counted > 0, outputs, 0), tangents * shares
 
     def _check_tokens(self, expressions: Sequence[Expression]) -> None:
         for expression in expressions:

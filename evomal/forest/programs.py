@@ -84,6 +84,15 @@ def mean_scale(kind: str, outputs: Tensor) -> float:
     return 1 / max(1, samples if kind == "classification" else samples * width)
 
 
+def row_shares(kind: str, outputs: Tensor, row_weights: Tensor) -> Tensor:
+    """The share of each row `[…, B]` in a weighted mean Σ w·l / Σ w of losses that are summed over the outputs.
+
+    Rows of no weight have no share; if no row has any, the loss is 0 and not 0 / 0.
+    """
+    totals = row_weights.sum(-1, keepdim=True).clamp(min=torch.finfo(row_weights.dtype).tiny)
+    return row_weights / (totals if kind == "classification" else totals * outputs.shape[-1])
+
+
 CODES = {token: code for code, token in enumerate(TOKENS)}
 """Number of each token: operators first, then terminals."""
 
