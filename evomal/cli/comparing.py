@@ -17,10 +17,8 @@ from evomal.cli.options import (
     DataFolder,
     Executor,
     GpusPerWorker,
-    LabelNoise,
     Losses,
     Model,
-    Outliers,
     Preset,
     SearchDevice,
     Seeds,
@@ -33,12 +31,14 @@ from evomal.cli.options import (
     settings_from_options,
     split_losses,
     split_rates,
+    with_hardships,
 )
 from evomal.cli.task_specs import given_command, task_from_spec
 from evomal.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
     from evomal.cli.display import TerminalDisplay
+    from evomal.tasks import Hardships
     from evomal.verdict.folder import Result
 
 Methods = Annotated[
@@ -67,6 +67,7 @@ Out = Annotated[
 ]
 
 
+@with_hardships
 def compare_losses(
     task: TaskName,
     model: Model = None,
@@ -92,13 +93,12 @@ def compare_losses(
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = None,
     out: Out = None,
-    label_noise: LabelNoise = 0.0,
-    outliers: Outliers = 0.0,
     data: DataFolder = None,
     as_json: AsJson = False,
+    *,
+    hardships: "Hardships",
 ) -> None:
     """Compare losses, given or found by searches, with the task's own loss over the same seeds."""
-    from evomal.tasks import Hardships
     from evomal.verdict.comparing import compare, rate_curve
 
     place = executor_settings(executor, address, workers, gpus_per_worker)
@@ -107,7 +107,6 @@ def compare_losses(
         raise InputError("--search-each needs --rates: it searches at each of them")
     if rates is not None and tune_lr:
         raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
-    hardships = Hardships(label_noise=label_noise, outliers=outliers)
     chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": split_losses(losses or "", chosen), "seeds": seeds,

@@ -1,8 +1,10 @@
 """The options that several commands share, and how their values are read."""
 
+import functools
+import inspect
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,25 +98,40 @@ Milestones = Annotated[
     ),
 ]
 
-# Training data made harder
-LabelNoise = Annotated[
-    float, typer.Option(help="Fraction of the training labels to replace by wrong ones.", rich_help_panel=_DATA)
-]
-Asymmetric = Annotated[
-    bool,
-    typer.Option("--asymmetric", help="Wrong labels are the next class, not a random one.", rich_help_panel=_DATA),
-]
-Outliers = Annotated[
-    float, typer.Option(help="Fraction of the training targets to turn into outliers.", rich_help_panel=_DATA)
-]
-Imbalance = Annotated[
-    float, typer.Option(help="Size of the smallest training class relative to the largest.", rich_help_panel=_DATA)
-]
-Fraction = Annotated[float, typer.Option(help="Fraction of the training samples to keep.", rich_help_panel=_DATA)]
+_HARDSHIPS: Mapping[str, tuple[float, str]] = {
+    "label_noise": (0.0, "Fraction of the training labels to replace by wrong ones."),
+    "asymmetric": (False, "Wrong labels are the next class, not a random one."),
+    "outliers": (0.0, "Fraction of the training targets to turn into outliers."),
+    "imbalance": (1.0, "Size of the smallest training class relative to the largest."),
+    "fraction": (1.0, "Fraction of the training samples to keep."),
+}
+"""Default and help text of each; importing the class for them would slow down every command."""
 
 # Figures
 FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PDF, PNG) and its data (CSV).")]
 Classes = Annotated[int, typer.Option(help="Number of classes.")]
+
+
+def with_hardships(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command one option for each hardship; it receives them together, as its keyword `hardships`."""
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        from evomal.tasks import Hardships
+
+        hardships = Hardships(**{name: given.pop(name) for name in _HARDSHIPS})
+        command(**given, hardships=hardships)
+
+    signature = inspect.signature(command)  # from which Typer reads the options
+    kept = [parameter for name, parameter in signature.parameters.items() if name != "hardships"]
+    added = []
+    for name, (default, text) in _HARDSHIPS.items():
+        option = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=_DATA)
+        kind: Any = Annotated[type(default), option]
+        added.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    called.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
+    return called
 
 
 def given_options(context: typer.Context, *parameters: str) -> str:

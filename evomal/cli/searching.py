@@ -14,17 +14,12 @@ from evomal.checks import LARGEST_SEED
 from evomal.cli.options import (
     Address,
     AsJson,
-    Asymmetric,
     Changes,
     Config,
     DataFolder,
     Executor,
-    Fraction,
     GpusPerWorker,
-    Imbalance,
-    LabelNoise,
     Model,
-    Outliers,
     Preset,
     RunFolder,
     SearchDevice,
@@ -37,6 +32,7 @@ from evomal.cli.options import (
     preset_from_options,
     setting_help,
     settings_from_options,
+    with_hardships,
 )
 from evomal.cli.task_specs import (
     absolute_file,
@@ -54,7 +50,7 @@ from evomal.text import file_name, plural
 if TYPE_CHECKING:
     from evomal.runs.estimates import Estimate
     from evomal.runs.results import SearchResult
-    from evomal.tasks import Task
+    from evomal.tasks import Hardships, Task
 
 _WIDTH, _LABEL = 80, 13
 _MEBIBYTE = 2**20
@@ -108,6 +104,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
+@with_hardships
 def search_losses(
     tasks: TaskNames,
     model: Model = None,
@@ -132,22 +129,17 @@ def search_losses(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the settings and an estimate of time and memory, and exit.")
     ] = False,
-    label_noise: LabelNoise = 0.0,
-    asymmetric: Asymmetric = False,
-    outliers: Outliers = 0.0,
-    imbalance: Imbalance = 1.0,
-    fraction: Fraction = 1.0,
     data: DataFolder = None,
     as_json: AsJson = False,
+    *,
+    hardships: "Hardships",
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
     from evomal.runs.store import RECORD_NAME
-    from evomal.tasks import Hardships
 
     given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
     given += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
     settings = settings_from_options(config, preset, given, device)
-    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     named = preset_from_options(config, preset)
     chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
@@ -183,6 +175,7 @@ def _within(
     return settings.with_changes(generations=count)
 
 
+@with_hardships
 def show_headroom(
     task: TaskName,
     model: Model = None,
@@ -191,21 +184,16 @@ def show_headroom(
     config: Config = None,
     changes: Changes = None,
     device: SearchDevice = None,
-    label_noise: LabelNoise = 0.0,
-    asymmetric: Asymmetric = False,
-    outliers: Outliers = 0.0,
-    imbalance: Imbalance = 1.0,
-    fraction: Fraction = 1.0,
     data: DataFolder = None,
     as_json: AsJson = False,
+    *,
+    hardships: "Hardships",
 ) -> None:
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
     from evomal.runs.measuring import headroom
-    from evomal.tasks import Hardships
     from evomal.tasks.metric_display import ShownMetric
 
     settings = settings_from_options(config, preset, changes or [], device)
-    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
     if settings.metric is not None:
         chosen = chosen.judged_by(settings.metric)

@@ -9,28 +9,25 @@ from evomal.checks import MOST_SEEDS
 from evomal.cli.options import (
     TRAININGS,
     AsJson,
-    Asymmetric,
     DataFolder,
     Device,
-    Fraction,
-    Imbalance,
-    LabelNoise,
     Milestones,
     Model,
-    Outliers,
     Steps,
     TaskNames,
     echo,
     echo_json,
+    with_hardships,
 )
 from evomal.cli.task_specs import task_from_spec
 from evomal.text import plural
 
 if TYPE_CHECKING:
     from evomal.engine import Score, TrainingSettings
-    from evomal.tasks import Task
+    from evomal.tasks import Hardships, Task
 
 
+@with_hardships
 def train_models(
     tasks: TaskNames,
     loss: Annotated[str, typer.Option(help="The name of a loss (see evomal losses), or a loss file.")],
@@ -59,11 +56,6 @@ def train_models(
         int | None, typer.Option(help="Number of samples per step (default: the task's).", rich_help_panel=TRAININGS)
     ] = None,
     milestone: Milestones = None,
-    label_noise: LabelNoise = 0.0,
-    asymmetric: Asymmetric = False,
-    outliers: Outliers = 0.0,
-    imbalance: Imbalance = 1.0,
-    fraction: Fraction = 1.0,
     device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="Precision of the training: float32, tf32 or bfloat16.", rich_help_panel=TRAININGS)
@@ -76,12 +68,12 @@ def train_models(
     ] = False,
     data: DataFolder = None,
     as_json: AsJson = False,
+    *,
+    hardships: "Hardships",
 ) -> None:
     """Train a task's model with a loss over several seeds, and evaluate it on the test split."""
     from evomal.engine import TrainingSettings
-    from evomal.tasks import Hardships
 
-    hardships = Hardships(label_noise, asymmetric, outliers, imbalance, fraction)
     chosen = [task_from_spec(task, model, data, hardships) for task in tasks]
     settings = TrainingSettings(
         steps=steps,

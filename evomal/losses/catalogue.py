@@ -5,55 +5,31 @@ from typing import Any
 
 from evomal.checks import named, options_in, unknown_name
 from evomal.errors import InputError
-from evomal.losses.classification import (
-    AbsoluteCrossEntropyLoss,
-    CrossEntropyLoss,
-    FocalLoss,
-    FocalSparseLabelSmoothingLoss,
-    LabelSmoothingLoss,
-    SparseLabelSmoothingLoss,
-)
+from evomal.losses import classification, priors, regression, robust
 from evomal.losses.loss import HandMadeLoss
-from evomal.losses.priors import BalancedSoftmaxLoss, ClassWeightedCrossEntropyLoss
-from evomal.losses.regression import (
-    AbsoluteErrorLoss,
-    CauchyLoss,
-    HuberLoss,
-    LogCoshLoss,
-    QuantileLoss,
-    SquaredErrorLoss,
-    TukeyLoss,
-    WelschLoss,
-)
-from evomal.losses.robust import (
-    GeneralizedCrossEntropyLoss,
-    NormalizedCrossEntropyLoss,
-    PolyLoss,
-    SymmetricCrossEntropyLoss,
-)
 from evomal.text import short_repr
 
 _CLASSES: tuple[type[HandMadeLoss], ...] = (
-    CrossEntropyLoss,
-    AbsoluteCrossEntropyLoss,
-    LabelSmoothingLoss,
-    SparseLabelSmoothingLoss,
-    FocalLoss,
-    FocalSparseLabelSmoothingLoss,
-    PolyLoss,
-    GeneralizedCrossEntropyLoss,
-    SymmetricCrossEntropyLoss,
-    NormalizedCrossEntropyLoss,
-    ClassWeightedCrossEntropyLoss,
-    BalancedSoftmaxLoss,
-    SquaredErrorLoss,
-    AbsoluteErrorLoss,
-    HuberLoss,
-    LogCoshLoss,
-    CauchyLoss,
-    WelschLoss,
-    TukeyLoss,
-    QuantileLoss,
+    classification.CrossEntropyLoss,
+    classification.AbsoluteCrossEntropyLoss,
+    classification.LabelSmoothingLoss,
+    classification.SparseLabelSmoothingLoss,
+    classification.FocalLoss,
+    classification.FocalSparseLabelSmoothingLoss,
+    robust.PolyLoss,
+    robust.GeneralizedCrossEntropyLoss,
+    robust.SymmetricCrossEntropyLoss,
+    robust.NormalizedCrossEntropyLoss,
+    priors.ClassWeightedCrossEntropyLoss,
+    priors.BalancedSoftmaxLoss,
+    regression.SquaredErrorLoss,
+    regression.AbsoluteErrorLoss,
+    regression.HuberLoss,
+    regression.LogCoshLoss,
+    regression.CauchyLoss,
+    regression.WelschLoss,
+    regression.TukeyLoss,
+    regression.QuantileLoss,
 )
 
 CATALOGUE: dict[str, type[HandMadeLoss]] = {made.name: made for made in _CLASSES}

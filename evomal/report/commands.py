@@ -14,7 +14,6 @@ from evomal.settings import PRESETS, SearchSettings
 from evomal.tasks import Hardships
 from evomal.verdict.folder import RecordedVerdicts
 
-_UNKNOWN_TO_COMPARE = ("--asymmetric", "--imbalance", "--fraction")  # hardships of `evomal search` alone
 _PARTS = ("settings", "budgets", "workplace")
 
 
@@ -71,8 +70,6 @@ def compare_command(run: Run) -> str | None:
     try:
         words = _task_words(run.settings["source"], run)
     except (EvomalError, KeyError, TypeError, ValueError):
-        return None
-    if set(words) & {*_UNKNOWN_TO_COMPARE}:
         return None
     best, out = str(run.folder / BEST_NAME), str(run.folder)
     return shlex.join(["evomal", "compare", *words, "--losses", best, "--tune-lr", "5", "--out", out])

@@ -1,11 +1,16 @@
 """Lists as people type them."""
 
-import pytest
+import dataclasses
 
+import pytest
+import typer
+
+from evomal.cli.app import app
 from evomal.cli.options import settings_help, split_losses, split_rates
 from evomal.errors import InputError
 from evomal.methods.rivals import strong_rivals
 from evomal.settings import SearchSettings
+from evomal.tasks import Hardships
 from tests.engine.populations import classification, regression
 
 
@@ -40,3 +45,12 @@ def test_the_help_describes_every_setting_with_defaults_and_choices():
     )
     assert "optimizer (sgd): Optimiser of the trainings. One of sgd, adam, adamw." in paragraphs
     assert "lr: Learning rate of the trainings; by default the task's." in paragraphs
+
+
+@pytest.mark.parametrize("name", ["search", "headroom", "train", "compare"])
+def test_every_hardship_is_an_option_that_changes_nothing_by_default(name):
+    options = {option.name: option for option in typer.main.get_command(app).commands[name].params}
+    for hardship in dataclasses.fields(Hardships):
+        option = options[hardship.name]
+        assert option.opts == [f"--{hardship.name.replace('_', '-')}"]
+        assert (option.default, type(option.default)) == (hardship.default, type(hardship.default))
