@@ -3,51 +3,23 @@
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from evomal.checks import MOST_CLASSES, one_of
-from evomal.errors import InputError, UserCodeError
+from evomal.errors import InputError
+from evomal.tasks.arrays import number_array
 from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
-from evomal.text import one_line
-from evomal.users_code import users_code
+from evomal.tasks.labels import IGNORED
+from evomal.text import plural, short_repr
 
 Kind = Literal["classification", "regression", "multilabel"]
-LARGEST = float(np.finfo(np.float32).max)
-"""The largest number that a task holds: models are trained in single precision."""
 KINDS = ("classification", "regression", "multilabel")
 
 
 def check_kind(kind: str) -> None:
     """Raise unless there is such a kind of task."""
     one_of("kind", kind, KINDS)
-
-
-def number_array(values: npt.ArrayLike, place: str) -> npt.NDArray[Any]:
-    """An array of real numbers, or an error: nothing masked, complex, or of another type."""
-    if isinstance(values, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(values)
-        if mask.any():
-            row = int(np.argwhere(mask)[0][0])
-            raise InputError(f"{place} must have no masked values but row {row} has one")
-    try:
-        if isinstance(values, Tensor):
-            # numpy knows neither bfloat16 nor smaller floats; single precision holds all of their values.
-            known = not values.is_floating_point() or values.dtype in (torch.float16, torch.float32, torch.float64)
-            values = (values if known else values.float()).detach().cpu().numpy()
-        with users_code(place):
-            array = np.asarray(values)
-    except UserCodeError as error:
-        if isinstance(error.__cause__, ValueError):
-            raise InputError(f"{place} must have rows of one shape but they differ") from None
-        raise
-    except (TypeError, RuntimeError) as error:  # such as a sparse, quantised or empty tensor without memory
-        raise InputError(f"{place} must be an ordinary tensor of numbers: {one_line(error)}") from None
-    if array.dtype.kind not in "fiub":
-        hint = ": number the classes from 0" if place == "y" and array.dtype.kind in "USO" else ""
-        raise InputError(f"{place} must hold real numbers but got {array.dtype}{hint}")
-    return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
 def checked_inputs(inputs: Any, place: str) -> Inputs:
@@ -77,16 +49,17 @@ def checked_targets(targets: Any, kind: Kind, place: str) -> Tensor:
     Returns:
         Class numbers of shape (samples,) for classification, else floats of shape (samples, targets or labels): a
         vector of regression targets becomes a column, as outputs are (samples, 1) and the two may not broadcast.
+        Targets at positions, such as (samples, height, width), keep their shape.
     """
     tensor = _tensor(targets, place)
     if kind == "classification":
         return _class_numbers(tensor, place)
     if tensor.dtype == torch.bool and kind == "regression":
-        raise InputError(f"regression targets of {place} must be numbers but are true and false: use classification")
+        raise InputError(
+            f'regression targets of {place} must be numbers but are true and false: use kind="classification"'
+        )
     if tensor.dim() == 1:
         tensor = tensor[:, None]
-    if tensor.dim() != 2:
-        raise InputError(f"{kind} targets of {place} must have shape (samples, targets) but have {tuple(tensor.shape)}")
     values = tensor if tensor.is_floating_point() else tensor.float()
     if not bool(torch.isfinite(values).all()):
         row, value = _first(~torch.isfinite(values), values)
@@ -97,18 +70,70 @@ def checked_targets(targets: Any, kind: Kind, place: str) -> Tensor:
     return values
 
 
-def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str) -> None:
+def checked_weights(weights: Any, rows: int, place: str) -> Tensor:
+    """Sample weights as a vector of floats, one for each sample and not all zero."""
+    tensor = _tensor(weights, place).float()
+    if tensor.shape == (rows, 1):
+        tensor = tensor[:, 0]
+    if tensor.shape != (rows,):
+        raise InputError(
+            f"{place} must be a vector with a weight for each of {plural(rows, 'sample')} but has shape "
+            f"{tuple(tensor.shape)}"
+        )
+    if bool((strange := ~(torch.isfinite(tensor) & (tensor >= 0))).any()):
+        row, value = _first(strange, tensor)
+        raise InputError(f"{place} must be finite and at least 0 but row {row} has {value}")
+    if not bool((tensor > 0).any()):
+        raise InputError(f"{place} must be more than 0 for at least one sample but all are 0")
+    return tensor
+
+
+def checked_class_weight(weights: Any, kind: Kind, outputs: int) -> tuple[float, ...]:
+    """Class weights as a tuple of finite numbers, one for each class and not all zero."""
+    if kind != "classification":
+        raise InputError(f"class_weight must be None for {kind}, which has no classes: use sample_weight")
+    found = number_array(weights, "class_weight")
+    if found.shape != (outputs,):
+        raise InputError(f"class_weight must have a weight for each of {outputs} classes but has shape {found.shape}")
+    if not (np.isfinite(found) & (found >= 0)).all() or not found.any():
+        raise InputError(
+            f"class_weight must be finite numbers of at least 0, and not all 0, but got {short_repr(found.tolist())}"
+        )
+    return tuple(map(float, found))
+
+
+def target_rows(targets: Tensor, kind: Kind, ignored: int = IGNORED) -> Tensor:
+    """Targets as rows of the loss, without the positions that are ignored: (rows,), or (rows, outputs) of floats."""
+    if kind != "classification":
+        return targets if targets.dim() == 2 else targets.reshape(-1, 1)
+    return targets if targets.dim() == 1 else targets[targets != ignored]
+
+
+def class_numbers_of(outputs: Tensor, classes: int) -> Tensor:
+    """The class numbers that outputs of a model predict: by the largest, or by the sign if there is only one."""
+    found = outputs.shape[1] if outputs.dim() > 1 else 0
+    if found == 1 and classes == 2:
+        return (outputs[:, 0] > 0).long()
+    if found < classes:
+        raise InputError(f"outputs of a model must have shape (samples, {classes}) but have {tuple(outputs.shape)}")
+    return outputs[:, :classes].argmax(1)
+
+
+def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str, ignored: int = IGNORED) -> None:
     """Raise unless the split has samples, one target for each, and targets that fit the number of outputs."""
     if count(inputs) == 0:
         raise InputError(f"the {name} split must have at least one sample but is empty")
     if count(inputs) != len(targets):
         counts = f"{count(inputs)} and {len(targets)}"
         raise InputError(f"the {name} split must have a target for each input but got {counts}")
+    rows = target_rows(targets, kind, ignored)
+    if len(rows) == 0:
+        raise InputError(f"the {name} split must have a position that counts but all are {ignored}, which is ignored")
     if kind == "classification":
-        check_classes(targets, f"the {name} split", outputs)
-    elif targets.shape[1] != outputs:
+        check_classes(rows, f"the {name} split", outputs)
+    elif rows.shape[1] != outputs:
         what = ("label" if kind == "multilabel" else "target") + ("" if outputs == 1 else "s")
-        raise InputError(f"the {name} split must have {outputs} {what} per sample but has {targets.shape[1]}")
+        raise InputError(f"the {name} split must have {outputs} {what} per sample but has {rows.shape[1]}")
 
 
 def check_classes(labels: Tensor, place: str, classes: int) -> None:
@@ -143,16 +168,18 @@ def _tensor(values: Any, place: str) -> Tensor:
 def _class_numbers(labels: Tensor, place: str) -> Tensor:
     if labels.dim() == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.dim() != 1:
-        raise InputError(
-            f"class numbers of {place} must have shape (samples,), one for each sample, but have {tuple(labels.shape)}"
-        )
     if labels.is_floating_point():
         broken = (labels != labels.round()) | ~torch.isfinite(labels)
         if bool(broken.any()):
             row, value = _first(broken, labels)
-            raise InputError(f"class numbers of {place} must be whole but row {row} is {value}")
+            raise InputError(
+                f"class numbers of {place} must be whole but row {row} is {value}{_values_or_missing(value)}"
+            )
     return labels.long()
+
+
+def _values_or_missing(value: float) -> str:
+    return ": drop rows without a label" if value != value else ': use kind="regression" to predict values'
 
 
 def _first(where: Tensor, values: Tensor) -> tuple[int, Any]:

@@ -108,7 +108,7 @@ def _image_parts(
         _image_part(raw.test_images, raw.test_labels, row),
     )
     counts = dict(zip(("train", "validation", "test"), map(len, parts), strict=True))
-    shared = shared_content(raw.train_images[split.train], raw.train_images[split.validation], raw.test_images)
+    shared = shared_content([raw.train_images[split.train]], [raw.train_images[split.validation]], [raw.test_images])
     record = {"seed": seed, "rows": counts, "equal_rows_across_splits": shared, "hardships": vars(hardships)}
     return parts, record
 

@@ -1,29 +1,18 @@
-"""The parts of a task's data, and how arrays and datasets become parts."""
+"""The parts of a task's data, and how datasets become parts."""
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from evomal.errors import InputError
 from evomal.progress import tracked
-from evomal.tasks.data_checks import (
-    LARGEST,
-    Kind,
-    check_classes,
-    check_kind,
-    check_several_classes,
-    checked_targets,
-    number_array,
-)
+from evomal.tasks.data_checks import Kind, checked_targets
 from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, select, shapes_and_dtypes
 from evomal.text import short_repr
-from evomal.units import Units
 from evomal.users_code import users_code
 
 
@@ -72,52 +61,6 @@ def joined_parts(parts: Sequence[Part]) -> Part:
             [given[0].new_ones(len(part), *shape) if part.weights is None else part.weights for part in parts]
         )
     return Part(joined([part.inputs for part in parts]), torch.cat([part.targets for part in parts]), weights)
-
-
-def checked_arrays(x: npt.ArrayLike, y: npt.ArrayLike, kind: Kind) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Check features and targets, so that errors name rows of the arrays that were given."""
-    check_kind(kind)
-    features, targets = number_array(x, "x"), number_array(y, "y")
-    if features.ndim < 2 or len(features) == 0 or features[0].size == 0:
-        raise InputError(f"x must have a row for each sample and at least one feature but got shape {features.shape}")
-    if targets.ndim == 0 or len(targets) != len(features):
-        targets = np.atleast_1d(targets)
-        raise InputError(f"y must have a target for each of {len(features)} rows of x but got {len(targets)}")
-    _check_sizes(features, "x")
-    if kind != "classification":
-        targets = targets.reshape(len(targets), -1)
-    checked = checked_targets(targets, kind, "y")
-    if kind != "classification":
-        _check_sizes(targets, "y")
-        return features, targets.astype(np.float64)
-    check_classes(checked, "y", int(checked.max()) + 1)
-    check_several_classes(checked, "y")
-    return features, checked.numpy()
-
-
-def _check_sizes(array: npt.NDArray[Any], name: str) -> None:
-    """Raise unless all numbers are finite in single precision."""
-    if array.dtype.kind != "f":
-        return
-    strange = ~(np.abs(array) <= LARGEST) if array.dtype == np.float64 else ~np.isfinite(array)
-    if strange.any():
-        place = tuple(int(index) for index in np.argwhere(strange)[0])
-        if not np.isfinite(array[place]):
-            raise InputError(f"{name} must be finite but {name}{list(place)} is {array[place]}")
-        raise InputError(f"{name} must be at most {LARGEST:.4g} in size but {name}{list(place)} is {array[place]:.4g}")
-
-
-def units_of(table: npt.NDArray[Any]) -> Units:
-    """Return the mean and deviation of each column."""
-    deviation = table.std(axis=0)
-    # A constant column stays constant: it is centred and left alone.
-    return Units(tuple(table.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
-
-
-def part_of(inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Part:
-    """Return the arrays as tensors in single precision, class numbers as 64-bit integers."""
-    target_dtype = torch.int64 if kind == "classification" else torch.float32
-    return Part(torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets, dtype=target_dtype))
 
 
 def read_dataset(dataset: Dataset[Any], place: str, kind: Kind) -> Part:

@@ -1,6 +1,7 @@
 """Splitting rows into training, validation and test."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import generator
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 
 Rows = npt.NDArray[np.int64]
 
@@ -94,12 +95,15 @@ def split_in_order(keys: npt.NDArray[Any], *, validation: float, test: float) ->
     return Split(*parts)
 
 
-def shared_content(*parts: npt.NDArray[np.generic]) -> int:
-    """Count the rows of later parts that have an equal row in an earlier part."""
+def shared_content(*parts: Sequence[npt.NDArray[np.generic]]) -> int:
+    """Count the samples of later parts that have an equal sample in an earlier part; each part is a list of inputs."""
     seen: set[bytes] = set()
     shared = 0
-    for part in parts:
-        digests = [hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest() for row in part]
+    for inputs in parts:
+        rows = zip(*inputs, strict=True)
+        digests = [
+            hashlib.sha256(b"".join(np.ascontiguousarray(own).tobytes() for own in row)).digest() for row in rows
+        ]
         shared += sum(digest in seen for digest in digests)
         seen.update(digests)
     return shared
@@ -129,6 +133,12 @@ def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: s
     state = int(generator(seed, "split", name).integers(2**32))
     try:
         left, taken = train_test_split(rows, test_size=count, stratify=stratify, random_state=state)
-    except ValueError as error:
-        raise InputError(f"the {name} split cannot hold every class in its share: {error}") from None
+    except ValueError:
+        rarest = np.bincount(labels[rows]) if labels is not None else np.zeros(1, np.int64)
+        fewest = int(rarest[rarest > 0].min()) if rarest.any() else 0
+        raise InputError(
+            f"the {name} split cannot hold every class in its share of {plural(count, 'row')}, as there are "
+            f"{plural(int((rarest > 0).sum()), 'class')} and the rarest has {plural(fewest, 'row')}: join or leave out "
+            'rare classes, or use kind="regression" to predict values'
+        ) from None
     return left, taken

@@ -1,7 +1,7 @@
 """A task: data in three parts, a model to train on them, a metric and a recipe for training."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,20 +13,26 @@ from torch.utils.data import Dataset
 from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.tasks.batches import Augmentation
+from evomal.tasks.building import ArrayOptions, array_fields
 from evomal.tasks.data_checks import (
     Kind,
     check_kind,
     check_several_classes,
     check_split,
+    checked_class_weight,
     checked_inputs,
     checked_targets,
+    checked_weights,
+    class_numbers_of,
+    target_rows,
 )
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import tensors
+from evomal.tasks.labels import IGNORED, Classes, decoded_labels
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
-from evomal.tasks.parts import Part, checked_arrays, part_of, read_dataset, units_of
+from evomal.tasks.parts import Part, read_dataset
 from evomal.tasks.recipe import Recipe
-from evomal.tasks.splits import shared_content, split_rows
+from evomal.tasks.splits import shared_content
 from evomal.text import short_repr
 from evomal.units import Units, Values
 
@@ -54,6 +60,9 @@ class Task:
         units: Mean and scale of the raw targets if the parts hold standardised targets, else None.
         exchangeable: Whether rows of the training and the validation part come from one distribution, so that a search
             may draw the two parts anew (see `resplit`).
+        classes: What the class numbers 0, 1, … stand for, or the names of the labels of a multilabel task; None: the
+            numbers stand for themselves.
+        class_weight: How much each class counts in losses; None: all count alike.
 
     Raises:
         InputError: If the data, the model or the metric do not fit the kind of task.
@@ -78,6 +87,8 @@ class Task:
     record: Mapping[str, Any] = field(default_factory=dict)
     units: Units | None = None
     exchangeable: bool = False
+    classes: Classes | None = None
+    class_weight: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -94,17 +105,33 @@ class Task:
         for name in ("train", "validation", "test"):
             place, part = f"the {name} split", getattr(self, name)
             targets = checked_targets(part.targets, self.kind, place)
-            part = Part(checked_inputs(part.inputs, place), targets, part.weights)
+            weights = part.weights
+            if weights is not None:
+                weights = checked_weights(weights, len(targets), f"the sample weights of {place}")
+            part = dataclasses.replace(
+                part, inputs=checked_inputs(part.inputs, place), targets=targets, weights=weights
+            )
             check_split(part.inputs, part.targets, self.kind, self.outputs, name)
             object.__setattr__(self, name, part)
+            if targets.dim() != self.train.targets.dim():
+                shapes = f"{tuple(self.train.targets.shape[1:])}, but {place} has {tuple(targets.shape[1:])}"
+                raise InputError(f"all splits must have targets of one shape for a sample, such as {shapes}")
         if self.kind == "classification":
-            check_several_classes(self.train.targets, "the train split")
+            check_several_classes(target_rows(self.train.targets, self.kind), "the train split")
+        if self.class_weight is not None:
+            weights = checked_class_weight(self.class_weight, self.kind, self.outputs)
+            object.__setattr__(self, "class_weight", weights)
+        if self.classes is not None and len(self.classes) != self.outputs:
+            raise InputError(
+                f"classes must name each of {self.outputs} classes or labels but got {short_repr(self.classes)}"
+            )
         self._check_metric()
 
     def _check_metric(self) -> None:
         """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
         for name in ("validation", "test"):
-            self.metric.check(getattr(self, name).targets, name, kind=self.kind, outputs=self.outputs)
+            rows = target_rows(getattr(self, name).targets, self.kind)
+            self.metric.check(rows, name, kind=self.kind, outputs=self.outputs)
         if self.metric.is_by_part:
             object.__setattr__(self, "exchangeable", False)
 
@@ -163,16 +190,54 @@ class Task:
         """
         return predictions if self.units is None else self.units.raw(predictions)
 
+    def decode(self, predictions: Tensor | npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Convert outputs of a model, or class numbers, into what the targets were given as.
+
+        Args:
+            predictions: Outputs of a model that was trained on this task, or for classification also class numbers. The
+                outputs of a sample are the second dimension.
+
+        Returns:
+            For classification the class of each sample or position: a text or number of `classes`, or the class number
+            if the task has no `classes`. For multilabel, whether each label is present. For regression, predictions in
+            the units of the raw targets.
+
+        Raises:
+            InputError: If the numbers of outputs or classes do not fit the task.
+
+        Example:
+            >>> import numpy as np
+            >>> x, y = np.random.default_rng(0).normal(size=(50, 3)), np.array(["cat", "dog"] * 25)
+            >>> task = Task.from_arrays(x, y, model=lambda: nn.Linear(3, 2))
+            >>> task.classes, task.decode(torch.tensor([[0.1, 0.9], [2.0, -1.0]])).tolist()
+            (('cat', 'dog'), ['dog', 'cat'])
+        """
+        values = torch.as_tensor(predictions).detach().cpu()
+        if self.kind == "regression":
+            return self.to_raw(values).numpy()
+        if self.kind == "multilabel":
+            return (values > 0).numpy()
+        if values.is_floating_point():
+            values = class_numbers_of(values, self.outputs)
+        return decoded_labels(values.long().numpy(), self.classes, self.outputs)
+
     @classmethod
     def from_arrays(
         cls,
-        x: npt.ArrayLike,
-        y: npt.ArrayLike,
+        x: Any = None,
+        y: Any = None,
         *,
         model: ModelFactory,
         kind: Kind = "classification",
-        validation: float = 0.2,
-        test: float = 0.2,
+        train: Sequence[Any] | None = None,
+        validation: float | Sequence[Any] = 0.2,
+        test: float | Sequence[Any] = 0.2,
+        groups: Any = None,
+        order: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        classes: Sequence[Any] | None = None,
+        ignore_index: int | str | None = IGNORED,
         seed: int = 0,
         standardise: bool = True,
         metric: str | Metric | Measure | None = None,
@@ -180,15 +245,29 @@ class Task:
         hardships: Hardships | None = None,
         name: str = "own",
     ) -> "Task":
-        """Make a task from two arrays: split them into three parts and standardise tables.
+        """Make a task from arrays: split them into three parts, number the classes and standardise tables.
+
+        Arrays may be arrays of numpy, tensors, lists, frames and series of pandas, or sparse matrices of scipy, which
+        are made dense. See docs/own-task.md for all of it.
 
         Args:
-            x: The inputs, with a row for each sample.
-            y: Class numbers of shape (samples,), regression targets, or a matrix of zeros and ones for multilabel.
+            x: The inputs, with a row for each sample: one array, or a tuple of arrays, which the model is called with
+                as `model(*x)`, or a dictionary of arrays, as `model(**x)`. Whole numbers stay whole numbers if the
+                model takes them, as an embedding does, and become floats otherwise.
+            y: For classification, class numbers from 0, or texts or truth values, which are numbered (see `classes`);
+                of shape (samples,), or with a label for each position, such as (samples, height, width). For
+                regression, numbers; for multilabel, a matrix of zeros and ones.
             model: A function without arguments that makes a fresh model.
             kind: "classification", "regression" or "multilabel".
-            validation: The share of the rows for validation.
-            test: The share of the rows for the test.
+            train: In place of x and y, the training part as (x, y) or (x, y, weights).
+            validation: The share of the rows for validation; if train is given, a part, or a share of train's rows.
+            test: The share of the rows for the test; if train is given, a part, or a share of train's rows.
+            groups: The group of each row, such as a patient: no group is in two parts.
+            order: The time of each row, or "rows" if they are sorted: later rows are validation and test.
+            sample_weight: How much each sample counts in losses; one of weight 0 is left out of metrics, too.
+            class_weight: How much each class counts in losses: "balanced", a weight for each class, or a dictionary.
+            classes: The classes in the order of their numbers; None: texts in alphabetical order.
+            ignore_index: The label of positions that count in no loss and no metric.
             seed: Decides the split and the hardships, not the training.
             standardise: Whether tables of floats are standardised with the means and deviations of the training part:
                 the features, and the targets of regression. `to_raw` converts predictions back.
@@ -212,42 +291,13 @@ class Task:
             >>> len(task.train), task.recipe.lr
             (30, 0.1)
         """
-        features, targets = checked_arrays(x, y, kind)
-        labels = targets if kind == "classification" else None
-        split = split_rows(len(features), validation=validation, test=test, labels=labels, seed=seed)
-        hard = Hardships() if hardships is None else hardships
-        if not isinstance(hard, Hardships):
-            raise InputError(f"hardships must be an evomal.Hardships but got a {type(hard).__name__}")
-        shared = shared_content(*(features[rows] for rows in (split.train, split.validation, split.test)))
-        train_rows = hard.kept_rows(split.train, labels, seed=seed)
-        outputs = int(targets.max()) + 1 if kind == "classification" else targets.shape[1]
-        train_targets = targets[train_rows]
-        if kind == "regression":
-            train_targets = hard.outlying_targets(train_targets, seed=seed)
-        elif kind == "classification":
-            train_targets = hard.noisy_labels(train_targets, outputs, seed=seed)
-        elif hard.label_noise or hard.outliers:
-            raise InputError("label noise and outliers are not defined for multilabel targets")
-        parts = [(features[train_rows], train_targets)]
-        parts += [(features[rows], targets[rows]) for rows in (split.validation, split.test)]
-        units = None
-        if standardise and features.ndim == 2 and features.dtype.kind == "f":
-            inputs = units_of(features[train_rows])
-            units = units_of(train_targets) if kind == "regression" else None
-            parts = [(inputs.standardised(x), y if units is None else units.standardised(y)) for x, y in parts]
-        record = {
-            "seed": seed,
-            "rows": {place: len(x) for place, (x, _) in zip(("train", "validation", "test"), parts, strict=True)},
-            "equal_rows_across_splits": shared,
-            "hardships": vars(hard),
-        }
-        first, second, third = (part_of(inputs, values, kind) for inputs, values in parts)
-        rows_of_parts = {"validation": torch.as_tensor(split.validation), "test": torch.as_tensor(split.test)}
-        chosen, recipe = chosen_metric(metric, kind).of_rows(rows_of_parts), recipe or Recipe()
-        return cls(
-            kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record, units=units,
-            exchangeable=hard.leaves_rows_exchangeable,
-        )  # fmt: skip
+        options = ArrayOptions(
+            kind, groups, order, sample_weight, class_weight, classes, ignore_index, seed, standardise, hardships
+        )
+        parts = {"train": train, "validation": validation, "test": test}
+        rows, fields = array_fields(x, y, parts, options, model)
+        chosen = chosen_metric(metric, kind).of_rows(rows)
+        return cls(kind=kind, model=model, metric=chosen, name=name, recipe=recipe or Recipe(), **fields)
 
     @classmethod
     def from_datasets(
@@ -294,7 +344,9 @@ class Task:
         outputs = int(first.targets.max()) + 1 if kind == "classification" else first.targets.shape[1]
         record = {
             "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
-            "equal_rows_across_splits": shared_content(*(tensors(part.inputs)[0].numpy() for part in parts)),
+            "equal_rows_across_splits": shared_content(
+                *([own.numpy() for own in tensors(part.inputs)] for part in parts)
+            ),
         }
         chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
         return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record)

@@ -30,9 +30,14 @@ def refused(kind=InputError, x=X, y=Y, **options):
 @pytest.mark.parametrize(
     ("x", "sentence"),
     [
-        ([[1, 2], [3]], "x must have rows of one shape but they differ"),
-        (np.array([["a", "b", "c"]] * 50), "x must hold real numbers but got <U1"),
-        (X.astype(object), "x must hold real numbers but got object"),
+        (
+            [[1, 2], [3]],
+            "x must have rows of one shape but they differ: pad them to one length, or use Task.from_loaders",
+        ),
+        (
+            np.array([["a", "b", "c"]] * 50),
+            "x must hold real numbers but got text: encode text as numbers, such as pandas.get_dummies or token ids",
+        ),
         (X + 1j, "x must hold real numbers but got complex128"),
         (torch.tensor(X) + 1j, "x must hold real numbers but got complex128"),
         ([], "x must have a row for each sample and at least one feature but got shape (0,)"),
@@ -65,7 +70,6 @@ def test_small_floats_keep_their_values(dtype):
     ("options", "sentence"),
     [
         ({"y": Y * (2**62)}, "class numbers of y must be less than 1,000,000 but one is 4,611,686,018,427,387,904"),
-        ({"y": np.array(list("ab" * 25))}, "y must hold real numbers but got <U1: number the classes from 0"),
         ({"validation": 0}, "the validation split must have at least one sample but is empty"),
         ({"test": 0}, "the test split must have at least one sample but is empty"),
         ({"validation": "0.2"}, "validation must be a share of at least 0 and less than 1 but got '0.2'"),

@@ -33,10 +33,10 @@ def test_rows_of_equal_content_are_counted():
     features = np.arange(10.0).reshape(10, 1)
     split = split_rows(10, validation=0.2, test=0.2, seed=0)
     parts = [split.train, split.validation, split.test]
-    assert shared_content(*(features[rows] for rows in parts)) == 0
+    assert shared_content(*([features[rows]] for rows in parts)) == 0
     features[split.test[0]] = features[split.train[0]]
     features[split.validation[1]] = features[split.validation[0]]
-    assert shared_content(*(features[rows] for rows in parts)) == 1
+    assert shared_content(*([features[rows]] for rows in parts)) == 1
 
 
 @pytest.mark.parametrize(
