@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.functional_model import state_of
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
@@ -24,8 +25,7 @@ from evomal.engine.training import TrainingSetup, rate_factor, report_steps
 from evomal.engine.updates import STACKED_OPTIMIZERS
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
-from evomal.tasks.batches import Batches
-from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, pieces, select
+from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, select
 from evomal.tasks.parts import Part, joined_parts
 
 FEWEST_MEMBERS = 2
@@ -77,7 +77,6 @@ class TrialStack:
         self._train, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         self._pool: Part | None = None
         self._groups: Sequence[Group] = ()
-        self._batches: list[Batches] = []
         self._random_state: list[Tensor] = []
         self.steps_done = self._steps = 0
         self._orders: dict[str, list[int]] = {}
@@ -104,11 +103,12 @@ class TrialStack:
         self._factors = torch.ones(places, 1, 1, dtype=dtype, device=device)
         self._alive = torch.ones(places, dtype=torch.bool, device=device)
         self._survived = torch.zeros(places, dtype=torch.int64, device=device)
-        size = min(setup.recipe.batch_size, len(self._train))
-        self._rows = torch.zeros(groups, size, dtype=torch.int64, device=device)
+        size = setup.recipe.batch_size
+        self._feed = BatchFeed(self._train, count=groups, size=size, device=device, dtype=dtype)
         self._augmenting = [torch.Generator(device) for _ in range(groups)]
         generators = self._augmenting if setup.task.augmentation else ()
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
+        captured = setup.graphs and not self._feed.is_varying
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
     def _orders_of_gradients(self) -> dict[str, list[int]]:
         """Returns for each parameter its dimensions in the order in which gradients lie in memory.
@@ -158,12 +158,8 @@ class TrialStack:
         self._losses.load(self._in_places(lambda member: member.loss, None))
         factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
         self._factors.copy_(factors.view(-1, 1, 1))
-        self._batches = [
-            Batches(
-                len(self._train), self._rows.shape[1], seed=group.seed, purpose="training", device=self.setup.device
-            )
-            for group in groups
-        ]
+        chosen = [None if group.rows is None else group.rows[0] for group in groups]
+        self._feed.open([(group.seed, "training") for group in groups], pool=self._pool, chosen=chosen)
 
     def _in_places(self, property_of: Callable[[Member], Any], filling: Any) -> list[Any]:
         """Returns a property of the member in each place."""
@@ -213,9 +209,7 @@ class TrialStack:
         for index in range(self.steps_done, steps):
             if index == 0 or rate_factor(recipe, index) != rate_factor(recipe, index - 1):
                 self._set_rates(index)
-            for place, (batches, group) in enumerate(zip(self._batches, self._groups, strict=True)):
-                rows = batches[index]
-                self._rows[place].copy_(rows if group.rows is None else group.rows[0].index_select(0, rows))
+            self._feed.load(index)
             if self._losses.is_moving:
                 self._losses.set_progress(index / self._steps)
             self.step()
@@ -254,7 +248,8 @@ class TrialStack:
     def test_outputs(self) -> tuple[list[Tensor], Tensor]:
         """Returns each group's outputs `[R, rows, K]` on the test split, and its targets."""
         part = self.setup.task.test.to(self.setup.device, self.setup.dtype)
-        return [outputs for outputs, _ in self._evaluated(part, split=False)], part.targets
+        outputs, targets = zip(*self._evaluated(part, split=False), strict=True)
+        return list(outputs), targets[0]
 
     def _step(self) -> None:
         inputs, targets = self._batch()
@@ -275,12 +270,11 @@ class TrialStack:
 
     def _batch(self) -> tuple[Inputs, Tensor]:
         """Returns `[G, B, …]` inputs and targets."""
-        rows = self._rows
-        part = (self._pool or self._train).select(rows.view(-1))
-        inputs, targets = _in_groups(part.inputs, rows), part.targets.view(*rows.shape, *part.targets.shape[1:])
+        part, groups = self._feed.batch(), self.groups
+        inputs, targets = _in_groups(part.inputs, groups), _grouped(part.targets, groups)
         augmentation = self.setup.task.augmentation
         if augmentation is not None:
-            images = image_tensor(part.inputs).view(*rows.shape, *image_tensor(part.inputs).shape[1:])
+            images = _grouped(image_tensor(part.inputs), groups)
             pairs = zip(images, self._augmenting, strict=True)
             inputs = torch.stack([augmentation(own, generator=generator) for own, generator in pairs])
         return inputs, targets
@@ -306,19 +300,25 @@ class TrialStack:
         rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
         with torch.no_grad():
             if not rows:
-                some = pieces(part.inputs, self._evaluated_rows)
-                outputs = torch.cat([self._outputs(x, is_shared=True) for x in some], dim=2)
-                targets = [part.targets] * self.groups
+                device, dtype = self.setup.device, self.setup.dtype
+                batches = evaluation_batches(part, size=self._evaluated_rows, device=device, dtype=dtype)
+                pairs = [(self._outputs(batch.inputs, is_shared=True), batch.targets) for batch in batches]
+                outputs = torch.cat([own for own, _ in pairs], dim=2)
+                targets = [torch.cat([own for _, own in pairs])] * self.groups
             else:
                 pool = self._pool
                 assert pool is not None
                 chosen = torch.split(torch.stack(rows), self._evaluated_rows, dim=1)
-                inputs = (_in_groups(select(pool.inputs, some.reshape(-1)), some) for some in chosen)
+                inputs = (_in_groups(select(pool.inputs, some.reshape(-1)), self.groups) for some in chosen)
                 outputs = torch.cat([self._outputs(x) for x in inputs], dim=2)
                 targets = [pool.targets.index_select(0, own) for own in rows]
         yield from zip(outputs.to(self.setup.dtype), targets, strict=True)
 
 
-def _in_groups(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Returns inputs of rows `[G, B]` that lie one after the other as `[G, B, …]`."""
-    return map_tensors(lambda values: values.view(*rows.shape, *values.shape[1:]), inputs)
+def _in_groups(inputs: Inputs, groups: int) -> Inputs:
+    """Returns inputs `[G·B, …]` of groups that lie one after the other as `[G, B, …]`."""
+    return map_tensors(lambda values: _grouped(values, groups), inputs)
+
+
+def _grouped(values: Tensor, groups: int) -> Tensor:
+    return values.reshape(groups, -1, *values.shape[1:])

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
@@ -20,7 +21,6 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.randomness import isolated_torch
-from evomal.tasks.batches import Batches
 from evomal.tasks.inputs import arguments, first, image_tensor, tensors
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
@@ -85,12 +85,13 @@ class TaskData:
         self.initial_weights = InitialWeights(task, self.model, seed=seed)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
         purposes = [f"meta training {step}" for step in range(self.inner_steps)]
-        parts = [self.train] * self.inner_steps + [self.validation]
-        self._batches = [
-            Batches(len(part), recipe.batch_size, seed=seed, purpose=purpose, device=device)
-            for part, purpose in zip(parts, [*purposes, "meta validation"], strict=True)
-        ]
-        self._rows = [torch.zeros(batches.size, dtype=torch.int64, device=device) for batches in self._batches]
+        options: dict[str, Any] = {"size": recipe.batch_size, "device": device, "dtype": dtype}
+        self._training_feed = BatchFeed(self.train, count=self.inner_steps, **options)
+        self._training_feed.open([(seed, purpose) for purpose in purposes])
+        self._validation_feed = BatchFeed(self.validation, count=1, **options)
+        self._validation_feed.open([(seed, "meta validation")])
+        self.is_varying = self._training_feed.is_varying or self._validation_feed.is_varying
+        """Whether batches may differ in shape, so that steps cannot be captured and seeds not be stacked."""
         self.augmenting = torch.Generator(device)
         self.model.flat.copy_(self.initial_weights.at(0))
         self.capabilities = capabilities(self.model, module, first(self.train.inputs, 4))
@@ -102,7 +103,7 @@ class TaskData:
         self._priors = class_priors(task) if self.is_extended and task.kind != "regression" else None
 
     def _multiply_adds(self) -> int:
-        model, batch = self.model, min(self.recipe.batch_size, len(self.train))
+        model, batch = self.model, self._training_feed.size
         forward = functools.partial(model, model.parameters)
         parameters = sum(values.numel() for values in model.parameters.values())
         with isolated_torch(0, "trial", device=model.device):
@@ -114,21 +115,20 @@ class TaskData:
         return self.initial_weights.bytes_kept(steps) + sum(tensor.numel() * tensor.element_size() for tensor in kept)
 
     def begin_step(self, step: int, *, keep: bool = True) -> None:
-        """Copy θ0 and rows of the step to where it reads them; `keep`: the step will be taken again."""
+        """Copy θ0 and batches of the step to where it reads them; `keep`: the step will be taken again."""
         self.model.flat.copy_(self.initial_weights.at(step, keep=keep))
-        for rows, batches in zip(self._rows, self._batches, strict=True):
-            rows.copy_(batches[step])
+        for feed in (self._training_feed, self._validation_feed):
+            feed.load(step)
 
     def batch(self) -> MetaBatch:
         """Returns the batches of the step; training data are augmented where the task says so, validation data not."""
         inner = []
-        for rows in self._rows[:-1]:
-            part = self.train.select(rows)
+        for part in self._training_feed.batches():
             if self.task.augmentation is not None:
                 images = self.task.augmentation(image_tensor(part.inputs), generator=self.augmenting)
                 part = dataclasses.replace(part, inputs=images)
             inner.append(part)
-        return MetaBatch(tuple(inner), self.validation.select(self._rows[-1]))
+        return MetaBatch(tuple(inner), self._validation_feed.batch())
 
     def forest(self, expressions: Sequence[Expression], *, width: int | None = None) -> Forest:
         """Returns the expressions as losses of this task's outputs."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from evomal.checks import MOST_POINTS, one_of, seed_number, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
 from evomal.engine.resolve import OPTIMIZERS, check_model, initial_model, make_optimizer, resolve_device, resolve_loss
 from evomal.engine.scores import (
@@ -28,7 +29,6 @@ from evomal.engine.work import step_multiply_adds
 from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
-from evomal.tasks.batches import Batches
 from evomal.tasks.inputs import Inputs, called, first, image_tensor, pieces, with_channels_last
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
@@ -73,19 +73,20 @@ class Training:
         check_model(model, task, device, dtype)
         self.setup, self.model, self.criterion = setup, model, criterion
         self._data, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
-        size, seed = setup.recipe.batch_size, setup.seed
-        self._batches = Batches(len(self._data), size, seed=seed, purpose="training", device=device)
+        size = setup.recipe.batch_size
+        self._feed = BatchFeed(self._data, count=1, size=size, device=device, dtype=dtype)
+        self._feed.open([(setup.seed, "training")])
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(setup.optimizer, self._trained, setup.recipe, device)
         self._initial = {name: value.detach().clone() for name, value in self._state().items()}
         self._augmenting = torch.Generator(device)
-        self._rows = torch.empty(self._batches.size, dtype=torch.int64, device=device)
         self.loss = torch.zeros((), dtype=dtype, device=device)
         """The training loss of the last batch."""
         self._sum = torch.zeros_like(self.loss)  # of all losses: not finite once one of them was not
         self._lr, self.steps_done, self._diverged = setup.recipe.lr, 0, ""
         generators = (self._augmenting,) if task.augmentation else ()
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=setup.graphs)
+        captured = setup.graphs and not self._feed.is_varying
+        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
     def start(self, lr: float | None = None) -> None:
         """Put model, optimizer and random generators into the seed's initial state, in the memory they are in."""
@@ -115,7 +116,7 @@ class Training:
         for index in tracked(left, self.setup.task.name, total=len(left), shown=progress):
             if set_learning_rate(self._optimizer, self._lr * rate_factor(self.setup.recipe, index)):
                 self.step.forget()
-            self._rows.copy_(self._batches[index])
+            self._feed.load(index)
             if before_step is not None:
                 before_step(index)
             self.step()
@@ -146,7 +147,7 @@ class Training:
         """Returns the number of threads for this training, by a fixed rule; at most those that torch uses now."""
         forward = functools.partial(evaluate_model, self.model)
         parameters = sum(parameter.numel() for parameter in self._trained)
-        work = step_multiply_adds(forward, first(self._data.inputs, 2), parameters=parameters, batch=self._batches.size)
+        work = step_multiply_adds(forward, first(self._data.inputs, 2), parameters=parameters, batch=self._feed.size)
         return suitable_threads(work, device=self.setup.device.type, most=torch.get_num_threads())
 
     def validation_metric(self) -> float:
@@ -155,8 +156,7 @@ class Training:
 
     def test_outputs(self) -> tuple[Tensor, Tensor]:
         """Returns outputs and targets of the test split."""
-        part = self.setup.task.test.to(self.setup.device, self.setup.dtype)
-        return evaluate_model(self.model, part.inputs), part.targets
+        return self._evaluated(self.setup.task.test.to(self.setup.device, self.setup.dtype))
 
     def snapshot(self) -> "Snapshot":
         """Returns a copy, in the memory of the host, of everything that a further step depends on."""
@@ -186,14 +186,23 @@ class Training:
         self._lr, self.steps_done, self._diverged = snapshot.lr, snapshot.steps_done, snapshot.diverged
 
     def _validation_outputs(self) -> tuple[Tensor, Tensor]:
-        return evaluate_model(self.model, self._validation.inputs), self._validation.targets
+        return self._evaluated(self._validation)
+
+    def _evaluated(self, part: Part) -> tuple[Tensor, Tensor]:
+        """Returns outputs and targets of all samples of a part."""
+        if part.source is None:
+            return evaluate_model(self.model, part.inputs), part.targets
+        batches = evaluation_batches(part, size=_EVALUATION_BATCH, device=self.setup.device, dtype=self.setup.dtype)
+        pairs = [(evaluate_model(self.model, batch.inputs), batch.targets) for batch in batches]
+        outputs, targets = zip(*pairs, strict=True)
+        return torch.cat(outputs), torch.cat(targets)
 
     def _state(self) -> dict[str, Tensor]:
         """All that training may change; unlike a state dictionary it has every buffer."""
         return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
     def _step(self) -> None:
-        batch = self._data.select(self._rows)
+        batch = self._feed.batch()
         inputs = batch.inputs
         if self.setup.task.augmentation is not None:
             inputs = self.setup.task.augmentation(image_tensor(inputs), generator=self._augmenting)

@@ -69,6 +69,7 @@ class WeightOptimisation:
         ).unbind()
         is_small = (mode == "stacked" or count == 1) and tasks[0].inner_steps == 1
         captured = settings.graphs and device.type == "cuda" and is_small
+        captured &= not any(data.is_varying for data in tasks)
         is_random = any(data.capabilities.is_random for data in tasks)
         self._masks = Masks(enabled=is_random, captured=captured, device=device, seed=seed, purpose="meta")
         self._vectorise = vectorised(mode, self._masks)

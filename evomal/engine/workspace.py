@@ -88,8 +88,9 @@ class Workspace:
             trial_plan = TrialPlan(
                 is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
                 step=_step(chunk, is_population=milestones is None) if captured else 1, is_padded=is_padded,
-                is_recurring=captured, evaluated_rows=plan.evaluated_rows, is_random=data.capabilities.is_random,
-                activation=self._settings.activation, is_extended=self._settings.is_extended,
+                is_recurring=captured, evaluated_rows=plan.evaluated_rows,
+                is_random=data.capabilities.is_random or data.is_varying, activation=self._settings.activation,
+                is_extended=self._settings.is_extended,
             )  # fmt: skip
             setup = self._training_setup(index)
             if milestones is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, selec
 from evomal.text import short_repr
 from evomal.users_code import users_code
 
+if TYPE_CHECKING:
+    from evomal.tasks.sources import Source
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -25,6 +28,13 @@ class Part:
     targets: Tensor
     weights: Tensor | None = None
     """How much each sample counts in losses and metrics; None: all count alike."""
+    source: "Source | None" = None
+    """Where batches come from if the data are not held in memory: the tensors are then a sample of them."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of samples, of which there may be more than `len`; None where a source does not know it."""
+        return len(self) if self.source is None else self.source.rows
 
     def __len__(self) -> int:
         return count(self.inputs)
@@ -38,7 +48,7 @@ class Part:
         """Return the part on another device, with its floating-point tensors in that dtype."""
         targets = self.targets.to(device, dtype if self.targets.is_floating_point() else None)
         weights = None if self.weights is None else self.weights.to(device, dtype)
-        return Part(moved(self.inputs, device, dtype), targets, weights)
+        return Part(moved(self.inputs, device, dtype), targets, weights, self.source)
 
     def pin_memory(self) -> "Part":
         """Return the part in pinned memory, from which a CUDA device can copy while it computes."""

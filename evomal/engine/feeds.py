@@ -1,0 +1,140 @@
+"""Batches where a step reads them: rows of data in memory, or batches of a source that are copied to the device."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from evomal.errors import InputError
+from evomal.tasks.batches import Batches
+from evomal.tasks.inputs import map_tensors, pieces, shapes_and_dtypes, tensors
+from evomal.tasks.parts import Part
+from evomal.tasks.prefetching import Stream, whole
+
+
+class BatchFeed:
+    """The batches of a step, always in the same memory, so that the step can be captured as a CUDA graph.
+
+    Data in memory are read by their rows. Other data come from a source, which reads ahead; they are copied while the
+    device computes. Batches of a source whose shapes vary have memory of their own.
+
+    Args:
+        part: The data, on the device if they are in memory.
+        count: Batches per step.
+        size: Samples in a batch.
+        device: Where the batches are used.
+        dtype: The dtype of floating-point numbers.
+    """
+
+    def __init__(self, part: Part, *, count: int, size: int, device: torch.device, dtype: torch.dtype) -> None:
+        self._train, self._device, self._dtype = part, device, dtype
+        source = self._source = part.source
+        rows = len(part) if source is None else source.rows
+        self.size = size if rows is None else min(size, rows)
+        """Samples in a batch; about as many, where their number varies."""
+        self.is_varying = source is not None and source.is_varying
+        """Whether batches may differ in shape, so that a step cannot be captured."""
+        if source is not None and source.batch_size not in (None, size):
+            raise InputError(
+                f"batch_size must be {source.batch_size}, as the {source.place} loader makes the batches, but got "
+                f"{size}: give the task a loader with other batches"
+            )
+        self._count, self._wanted = count, size
+        self._pool = part
+        self._batches: list[Batches] = []
+        self._chosen: Sequence[Tensor | None] = ()
+        self._rows = torch.zeros(count, self.size if source is None else 0, dtype=torch.int64, device=device)
+        self._stream: Stream | None = None
+        self._loaded: list[Part] = []
+        self._memory: Part | None = None
+
+    def open(
+        self,
+        keys: Sequence[tuple[int, str]],
+        *,
+        pool: Part | None = None,
+        chosen: Sequence[Tensor | None] | None = None,
+    ) -> None:
+        """Choose the seed and the purpose of each batch of a step.
+
+        `pool` and `chosen`: other data in memory, and the rows of these, if any, that replace the part's own.
+        """
+        assert len(keys) == self._count
+        if self._source is not None:
+            self._stream = Stream(self._source, keys, size=self._wanted, device=self._device)
+            return
+        self._pool, self._chosen = pool or self._train, chosen or [None] * len(keys)
+        self._batches = [
+            Batches(len(self._train), self.size, seed=seed, purpose=purpose, device=self._device)
+            for seed, purpose in keys
+        ]
+
+    def load(self, step: int) -> None:
+        """Put the batches of a step where it reads them."""
+        if self._stream is not None:
+            self._load_parts(self._stream.at(step))
+            return
+        for place, (batches, chosen) in enumerate(zip(self._batches, self._chosen, strict=True)):
+            rows = batches[step]
+            self._rows[place].copy_(rows if chosen is None else chosen.index_select(0, rows))
+
+    def batch(self) -> Part:
+        """Returns all samples of the step, batch after batch."""
+        if self._source is None:
+            return self._pool.select(self._rows.view(-1))
+        if self._memory is not None:
+            return self._memory
+        (only,) = self._loaded  # shapes vary, so there may not be another
+        return only
+
+    def batches(self) -> list[Part]:
+        """Returns the batches of the step."""
+        if self._source is None:
+            return [self._pool.select(rows) for rows in self._rows]
+        return self._loaded
+
+    def _load_parts(self, parts: list[Part]) -> None:
+        if self.is_varying:
+            self._loaded = [part.to(self._device, self._dtype) for part in parts]
+            return
+        size = len(parts[0])
+        if self._memory is None:
+            self._memory = _zeros(parts[0], self._count * size).to(self._device, self._dtype)
+            starts = range(0, self._count * size, size)
+            self._loaded = [_rows_of(self._memory, slice(start, start + size)) for start in starts]
+        for memory, part in zip(self._loaded, parts, strict=True):
+            if shapes_and_dtypes(part.inputs) != shapes_and_dtypes(parts[0].inputs) or len(part) != len(memory):
+                raise InputError(f"all batches must have one shape but got {part} after {memory}")
+            for there, here in zip(_all_tensors(memory), _all_tensors(part), strict=True):
+                there.copy_(here, non_blocking=True)
+
+
+def evaluation_batches(part: Part, *, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[Part]:
+    """Yields all samples of a part once, in their order, on the device."""
+    if part.source is not None:
+        for batch in whole(part.source, size=size, device=device):
+            yield batch.to(device, dtype)
+        return
+    weights = iter(()) if part.weights is None else iter(torch.split(part.weights, size))
+    for inputs, targets in zip(pieces(part.inputs, size), torch.split(part.targets, size), strict=True):
+        yield Part(inputs, targets, next(weights, None))
+
+
+def _all_tensors(part: Part) -> list[Tensor]:
+    return [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
+
+
+def _zeros(part: Part, rows: int) -> Part:
+    """Returns a part of zeros like another one with that number of rows."""
+
+    def zeros(tensor: Tensor) -> Tensor:
+        return torch.zeros(rows, *tensor.shape[1:], dtype=tensor.dtype)
+
+    weights = None if part.weights is None else zeros(part.weights)
+    return Part(map_tensors(zeros, part.inputs), zeros(part.targets), weights)
+
+
+def _rows_of(part: Part, own: slice) -> Part:
+    """Returns some rows in the memory that they are in."""
+    weights = None if part.weights is None else part.weights[own]
+    return Part(map_tensors(lambda tensor: tensor[own], part.inputs), part.targets[own], weights)
