@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import Rows
 from evomal.engine.training import Snapshot, Training, TrainingSetup
 from evomal.engine.trial import Reached, Trial
 from evomal.expression.operators import PROGRESS
@@ -21,8 +23,8 @@ class _ForestLoss(torch.autograd.Function):
     """The loss, with the gradient that the forest's kernel computes along with it."""
 
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, targets: Tensor, forest: Forest, weights: Tensor) -> Tensor:
-        losses, gradients = forest.gradients(outputs, targets, weights)
+    def forward(ctx: Any, outputs: Tensor, rows: Rows, forest: Forest, weights: Tensor) -> Tensor:
+        losses, gradients = forest.gradients(outputs, rows.targets, weights, rows.weights)
         ctx.save_for_backward(gradients[0])
         return losses[0]
 
@@ -32,16 +34,15 @@ class _ForestLoss(torch.autograd.Function):
         return above[0] * gradient, None, None, None
 
 
-class TrialLoss(nn.Module):
+class TrialLoss:
     """A trial's loss times its factor: a module, or an expression computed by the forest's kernels.
 
     Another expression and another factor can be loaded into the same memory, which a captured step reads.
     """
 
     def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
-        super().__init__()
         self._forest = forest
-        self._module: nn.Module | None = None
+        self._module: RowLoss | None = None
         self.is_moving = False
         """Whether the loss depends on the progress of the training."""
         device = forest.programs.device
@@ -51,7 +52,7 @@ class TrialLoss(nn.Module):
     def load(self, loss: nn.Module | WeightedTree, factor: float) -> None:
         """Replace loss and factor."""
         self._factor.fill_(factor)
-        self._module = None if isinstance(loss, WeightedTree) else loss
+        self._module = None if isinstance(loss, WeightedTree) else RowLoss(loss)
         if isinstance(loss, WeightedTree):
             self.is_moving = PROGRESS in loss.expression.tokens
         else:
@@ -63,14 +64,14 @@ class TrialLoss(nn.Module):
     def set_progress(self, progress: float) -> None:
         """Set the share of the training that is done, in the memory that a captured step reads."""
         self._forest.set_progress(progress)
-        if isinstance(self._module, ExpressionLoss):
-            self._module.progress = progress
+        if self._module is not None and isinstance(self._module.module, ExpressionLoss):
+            self._module.module.progress = progress
 
-    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+    def __call__(self, outputs: Tensor, rows: Rows) -> Tensor:
         if self._module is not None:
-            value: Tensor = self._module(output, target)
+            value = self._module(outputs, rows)
         else:
-            value = _ForestLoss.apply(output, target, self._forest, self._weights)  # type: ignore[no-untyped-call]
+            value = _ForestLoss.apply(outputs, rows, self._forest, self._weights)  # type: ignore[no-untyped-call]
         return value * self._factor
 
 

@@ -11,7 +11,7 @@ No second derivative of the network is needed, and z and its pull-back are share
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,14 +19,14 @@ from torch.func import jvp, vjp
 
 from evomal.engine.functional_model import ONCE, FunctionalModel, Parameters, PullBack
 from evomal.engine.repeatable_layers import forget, running
+from evomal.engine.rows import Rows
 from evomal.engine.vectorise import Vectorise
 from evomal.tasks.inputs import Inputs
-from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 
 PushForward = Callable[[Parameters], Tensor]
 """v ↦ J v: a direction of the parameters to the change of the outputs."""
-TaskLoss = Callable[[Tensor, Tensor], Tensor]
+TaskLoss = Callable[[Tensor, Rows], Tensor]
 Tangent = Literal["forward", "transposed"]
 """How J v is computed: by forward mode, or by transposing the pull-back, u = ∂/∂c ⟨Jᵀc, v⟩. The transpose exists for
 any model whose derivative can be differentiated, and uses the dropout mask of the pull-back, as it is the same pass."""
@@ -48,12 +48,19 @@ class LossPopulation(Protocol):
     ) -> Tensor: ...
 
 
+class InputRows(NamedTuple):
+    """The inputs of a batch, and the rows that the model's outputs for them have."""
+
+    inputs: Inputs
+    rows: Rows
+
+
 @dataclass(frozen=True)
 class MetaBatch:
     """Data of a meta step: a training batch for each inner step, and a validation batch for the task loss."""
 
-    inner: tuple[Part, ...]
-    validation: Part
+    inner: tuple[InputRows, ...]
+    validation: InputRows
 
 
 def meta_gradients(
@@ -67,19 +74,18 @@ def meta_gradients(
     tangent: Tangent,
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
-    (train,) = batch.inner
-    inputs, targets = train.inputs, train.targets
+    ((inputs, rows),) = batch.inner
     start = model.parameters
     rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
 
     decayed = {name: value * (1 - rate * recipe.weight_decay) for name, value in start.items()}
     with running(model.module, "first" if tangent == "forward" else "only"):
         outputs, pull = model.linearised(start, inputs)
-    _, cotangents = losses.gradients(outputs, targets, weights)
+    _, cotangents = losses.gradients(outputs, rows.targets, weights, rows.weights)
     push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
 
     def validate(parameters: Parameters) -> tuple[Parameters, Tensor]:
-        found = vjp(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.targets), parameters)
+        found = vjp(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.rows), parameters)
         value, pull_value = found[:2]
         # Not `grad`, which keeps what a second derivative would need.
         return pull_value(torch.ones_like(value), **ONCE)[0], value
@@ -99,7 +105,7 @@ def meta_gradients(
     else:
         tangents, values = vectorise(lambda cotangent: tangent_at(moved_by(pull(cotangent))), "validation")(cotangents)
     forget(model.module)
-    return losses.mixed_gradients(outputs, targets, tangents, weights).mul_(-rate), values
+    return losses.mixed_gradients(outputs, rows.targets, tangents, weights, rows.weights).mul_(-rate), values
 
 
 def transposed(pull: PullBack, outputs: Tensor) -> PushForward:

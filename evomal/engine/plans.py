@@ -42,8 +42,11 @@ class Capabilities:
     """Outputs of all its layers per sample: what a backward pass keeps."""
 
 
-def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs) -> Capabilities:
-    """Try the model on some samples; a model that cannot be differentiated by its parameters raises an error."""
+def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs, *, positions: int = 1) -> Capabilities:
+    """Try the model on some samples; a model that cannot be differentiated by its parameters raises an error.
+
+    `positions`: rows of outputs per sample.
+    """
     with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
         before = torch_states(model.device)
         try:
@@ -53,7 +56,7 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs) -> 
             raise InputError(
                 f"this model cannot be differentiated as a function of its parameters: {described(error)}"
             ) from error
-        if outputs.dim() != 2 or len(outputs) != count(samples):
+        if outputs.dim() != 2 or len(outputs) != positions * count(samples):
             raise InputError(f"a model must give a row of outputs for each sample but gave {list(outputs.shape)}")
         is_random = not all(torch.equal(a, b) for a, b in zip(before, torch_states(model.device), strict=True))
         return Capabilities(

@@ -1,5 +1,6 @@
 """From names and factories to objects: device, loss, model and optimizer of a training, with their checks."""
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,18 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.rows import RowRule, target_positions, trial_outputs, with_row_outputs, without_row_outputs
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
-from evomal.tasks.inputs import called, count, first, moved, sample_shapes
+from evomal.tasks.inputs import count, first, moved
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from evomal.text import short_repr
-from evomal.users_code import described, users_code
+from evomal.users_code import users_code
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -85,20 +87,25 @@ def class_priors(task: Task) -> Tensor:
     For multilabel tasks, the share of the samples that have each label; one that all or none have counts as if half a
     sample were different.
     """
+    found = RowRule(task, torch.device("cpu"), torch.float64).of_metric(task.train.to("cpu"))
+    targets = found.targets if found.weights is None else found.targets[found.weights > 0]
     if task.kind == "multilabel":
-        rows = len(task.train.targets)
-        return task.train.targets.cpu().double().sum(0).clamp(0.5, rows - 0.5) / rows
-    counts = task.train.targets.cpu().bincount(minlength=max(2, task.outputs)).clamp(min=1).double()
+        rows = len(targets)
+        return targets.double().sum(0).clamp(0.5, rows - 0.5) / rows
+    counts = targets.bincount(minlength=max(2, task.outputs)).clamp(min=1).double()
     return counts / counts.sum()
 
 
 def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:
     """Returns the task's model with initial weights determined by seed and purpose, the same for every loss and method.
 
+    Its outputs are rows of the loss, also where the model's have positions.
+
     `reuse`: a model of this task that is no longer needed; if it can redraw its weights, no new model is built.
     """
-    if isinstance(reuse, ZooModel):
-        model: nn.Module = reuse
+    former = None if reuse is None else without_row_outputs(reuse)
+    if isinstance(former, ZooModel):
+        model: nn.Module = former
     else:
         with (
             users_code(f"the model factory of {task.name}"),
@@ -110,7 +117,7 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
         raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
     if isinstance(model, ZooModel):
         model.reset(torch_generator(seed, "initial weights", *purpose))
-    return model
+    return with_row_outputs(model, task)
 
 
 def make_optimizer(
@@ -144,16 +151,9 @@ def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
     samples = moved(first(task.train.inputs, 2), device, dtype)
-    was_training = model.training
-    try:
-        with torch.no_grad(), isolated_torch(0, "trial", device=device):
-            outputs = called(model.eval(), samples)
-    except (Exception, SystemExit) as error:  # a user's model may raise anything
-        shape = sample_shapes(samples)
-        raise InputError(f"the model cannot take the task's inputs of shape {shape}: {described(error)}") from error
-    finally:
-        model.train(was_training)
-    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != count(samples):
+    outputs = trial_outputs(model, samples)
+    rows = count(samples) * math.prod(target_positions(task.train.targets, task.kind))
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != rows:
         found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise InputError(f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}")
     check_outputs(task, outputs.shape[1])

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -92,19 +92,35 @@ def diverged_fitness(sentence: str, *, is_undefined: bool = False) -> Fitness:
     return Fitness(math.inf, "diverged", sentence, is_undefined)
 
 
-def metric_or_nan(task: Task, outputs: Tensor, targets: Tensor) -> float:
+class Evaluated(NamedTuple):
+    """A trained model's outputs on a split, one row for each sample or for each position of each sample."""
+
+    outputs: Tensor
+    targets: Tensor
+    weights: Tensor | None = None
+    """Rows of weight 0 are left out."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all outputs that count are finite."""
+        outputs = self.outputs if self.weights is None else self.outputs[self.weights > 0]
+        return bool(torch.isfinite(outputs).all())
+
+
+def metric_or_nan(task: Task, evaluated: Evaluated) -> float:
     """Returns the task's metric on the validation split, or NaN for outputs that are not finite: some metrics would
     return a number."""
-    return task.metric(outputs, targets, part="validation") if bool(torch.isfinite(outputs).all()) else math.nan
+    outputs, targets, weights = evaluated
+    return task.metric(outputs, targets, weights=weights, part="validation") if evaluated.is_finite else math.nan
 
 
-def fitness_of_outputs(task: Task, outputs: Tensor, targets: Tensor) -> Fitness:
+def fitness_of_outputs(task: Task, evaluated: Evaluated) -> Fitness:
     """Returns the fitness of a trained model; a metric that is not a finite number counts as divergence."""
-    metric = metric_or_nan(task, outputs, targets)
+    metric = metric_or_nan(task, evaluated)
     cost = task.metric.cost(metric)
     if math.isfinite(cost):
         return Fitness(cost)
-    is_undefined = bool(torch.isfinite(outputs).all())
+    is_undefined = evaluated.is_finite
     return diverged_fitness(f"the validation {task.metric.name} was {metric}", is_undefined=is_undefined)
 
 
@@ -117,14 +133,14 @@ def mean_fitness(fitnesses: Sequence[Fitness]) -> Fitness:
 
 
 def score_of(
-    task: Task, fitness: Fitness, test: tuple[Tensor, Tensor] | None, *, seed: int, steps: int,
+    task: Task, fitness: Fitness, test: Evaluated | None, *, seed: int, steps: int,
     milestones: tuple[int, ...] = (), curve: Sequence[CurvePoint] = (),
 ) -> Score:  # fmt: skip
-    """Returns the score of a training, given its fitness and its outputs and targets on the test split."""
+    """Returns the score of a training, given its fitness and its outputs on the test split."""
     tested = math.nan
     if test is not None and not fitness.diverged:
-        if bool(torch.isfinite(test[0]).all()):
-            tested = task.metric(*test, part="test")
+        if test.is_finite:
+            tested = task.metric(test.outputs, test.targets, weights=test.weights, part="test")
             if not math.isfinite(tested):
                 fitness = diverged_fitness(f"the test {task.metric.name} was {tested}", is_undefined=True)
         else:
@@ -137,5 +153,5 @@ def score_of(
             sentence += f" though the model's outputs are finite: see the metric{f' ({place})' if place else ''}"
         return Score(worst, worst, {}, outcome="diverged", sentence=sentence, **common)  # type: ignore[arg-type]
     validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
-    usual = {} if test is None else usual_metrics(task.kind, *test)
+    usual = {} if test is None else usual_metrics(task.kind, test.outputs, test.targets, weights=test.weights)
     return Score(tested, validation, usual, **common)  # type: ignore[arg-type]

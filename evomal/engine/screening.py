@@ -10,6 +10,8 @@ from torch.func import vjp
 
 from evomal.engine.functional_model import Parameters
 from evomal.engine.resolve import initial_model
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import Rows
 from evomal.engine.task_data import TaskData
 from evomal.engine.trials import prepared_loss
 from evomal.expression import Expression
@@ -18,6 +20,7 @@ from evomal.losses.contract import Kind
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator, isolated_torch
 from evomal.tasks.inputs import select
+from evomal.tasks.labels import IGNORED
 
 Weights = Sequence[Sequence[float]]
 
@@ -36,10 +39,25 @@ class Screening:
         rows = torch.from_numpy(chosen).to(model.device)
         if self._metric.needs_every_class:
             rows = _with_every_class(rows, train.targets)
-        self._targets = train.targets.index_select(0, rows)
-        self._rows, self._seed = rows, seed
+        self._inputs, self._seed = select(train.inputs, rows), seed
+        found = data.rows.of_metric(train.select(rows))
+        self._kept = self._counted_rows(found, samples)
+        self._targets = found.targets if self._kept is None else found.targets.index_select(0, self._kept)
         with torch.no_grad(), self._model_at_start() as (parameters, run):
             self._outputs = run(parameters)
+
+    def _counted_rows(self, rows: Rows, samples: int) -> Tensor | None:
+        """Returns some rows that count, as many as samples were asked for; None: every sample is a row that counts."""
+        if rows.weights is None and not rows.positions:
+            return None
+        counted = torch.arange(len(rows.targets), device=rows.targets.device)
+        if rows.weights is not None:
+            counted = counted[rows.weights > 0]
+        chosen = generator(self._seed, "filter rows").choice(len(counted), min(samples, len(counted)), replace=False)
+        kept = torch.from_numpy(chosen).to(counted.device)
+        if self._metric.needs_every_class:
+            kept = _with_every_class(kept, rows.targets.index_select(0, counted))
+        return counted.index_select(0, kept)
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
         """`[P, B]`: the norm of each sample's gradient at the untrained outputs."""
@@ -88,7 +106,9 @@ class Screening:
             forest, packed = self._forest([tree.expression for tree in trees], [tree.edge_weights for tree in trees])
             of_trees = iter(forest.gradients(outputs, self._targets, packed)[1])
         return [
-            next(of_trees) if isinstance(loss, WeightedTree) else _output_gradient(loss, outputs, self._targets)
+            next(of_trees)
+            if isinstance(loss, WeightedTree)
+            else _output_gradient(RowLoss(loss), outputs, self._targets)
             for loss in losses
         ]
 
@@ -97,9 +117,13 @@ class Screening:
         """A context with the initial parameters, and the outputs for the samples as a function of parameters."""
         data, model = self._data, self._data.model
         parameters, constants = model.views(model.flattened(initial_model(data.task, self._seed)).to(model.device))
-        inputs = select(data.train.inputs, self._rows)
+
+        def run(own: Parameters) -> Tensor:
+            outputs = model(own, self._inputs, constants)
+            return outputs if self._kept is None else outputs.index_select(0, self._kept)
+
         with isolated_torch(self._seed, "filter dropout", device=model.device):
-            yield parameters, lambda own: model(own, inputs, constants)
+            yield parameters, run
 
     def gains(self, expressions: Sequence[Expression], weights: Weights, *, steps: int, lr: float) -> list[float]:
         """Returns by how much the metric's cost falls when the outputs themselves are optimised; −∞ for divergence."""
@@ -138,18 +162,19 @@ def _grid(kind: Kind, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
     return grid, (bits if targets.dim() == 1 else bits[:, None].expand(-1, count)).to(targets.dtype).contiguous()
 
 
-def _output_gradient(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+def _output_gradient(loss: Callable[[Tensor, Rows], Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
     given = outputs.detach().clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(given, targets), given)
+    (gradient,) = torch.autograd.grad(loss(given, Rows(targets)), given)
     return gradient
 
 
 def _with_every_class(rows: Tensor, targets: Tensor) -> Tensor:
     """Returns the rows, and the first row of each class, or of each label present and absent, that they lack."""
-    columns = targets[:, None] if targets.dim() == 1 else targets
+    has_labels = targets.dim() == 2 and targets.is_floating_point()
     added = []
-    for column in columns.unbind(1):
+    for column in torch.split(targets, 1, dim=1) if has_labels else [targets.reshape(len(targets), -1)]:
         for value in torch.unique(column):
-            if not bool((column[rows] == value).any()):
-                added.append((column == value).nonzero()[0])
+            has_value = (column == value).any(1)
+            if value != IGNORED and not bool(has_value[rows].any()):
+                added.append(has_value.nonzero()[0])
     return torch.cat((rows, torch.cat(added))) if added else rows

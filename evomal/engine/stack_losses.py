@@ -1,14 +1,16 @@
 """The losses of a stack of models: expressions by the kernels of a forest, other losses by autograd."""
 
-import copy
+import dataclasses
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import Rows
 from evomal.expression.operators import PROGRESS
 from evomal.forest import FILLER, Forest
-from evomal.losses import ExpressionLoss, Loss
+from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
 
 AnyTrialLoss = nn.Module | WeightedTree
@@ -42,14 +44,15 @@ class StackLosses:
         for loss in self._moving:
             loss.progress = progress
 
-    def gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and targets `[G, B, …]`."""
+    def gradients(self, outputs: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and rows `[G, B]`."""
+        targets = rows.targets
         if self._has_trees:
             dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
-            found = self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights)
+            found = self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights, rows.weights)
         else:
             found = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
-        self._modules.write_gradients(outputs, targets, *found)
+        self._modules.write_gradients(outputs, rows, *found)
         return found
 
 
@@ -58,8 +61,8 @@ class ModuleLosses:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._batches: list[tuple[nn.Module, Tensor, Loss | None]] = []
-        """Each module with its places, and the loss without its reduction if the places are one batch."""
+        self._batches: list[tuple[RowLoss, Tensor]] = []
+        """Each module with its places, several if they are one batch."""
 
     def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
         """Load the modules among these losses, one loss per place."""
@@ -69,19 +72,27 @@ class ModuleLosses:
                 places.setdefault(id(loss), (loss, []))[1].append(place)
         self._batches = []
         for module, own in places.values():
-            twin = _without_reduction(module)
-            parts = [own] if twin is not None else [[place] for place in own]
+            row_loss = RowLoss(module)
+            parts = [own] if row_loss.of_each_row is not None else [[place] for place in own]
             for part in parts:
-                self._batches.append((module, torch.tensor(part, device=self._device), twin))
+                self._batches.append((row_loss, torch.tensor(part, device=self._device)))
 
-    def write_gradients(self, outputs: Tensor, targets: Tensor, losses: Tensor, gradients: Tensor) -> None:
+    def write_gradients(self, outputs: Tensor, rows: Rows, losses: Tensor, gradients: Tensor) -> None:
         """Put the losses and gradients of the modules into their places."""
-        per_group = len(outputs) // len(targets)
-        for module, places, twin in self._batches:
+        per_group = len(outputs) // len(rows.targets)
+        for loss, places in self._batches:
+            own = dataclasses.replace(
+                rows,
+                targets=rows.targets.index_select(0, places // per_group),
+                weights=None if rows.weights is None else rows.weights.index_select(0, places // per_group),
+            )
             with torch.enable_grad():
                 free = outputs.index_select(0, places).requires_grad_()
-                target = targets.index_select(0, places // per_group)
-                if twin is not None:
+                if loss.of_each_row is not None and own.weights is not None:
+                    values = loss.weighted_means(free, own)
+                    (found,) = torch.autograd.grad(values.sum(), free)
+                elif loss.of_each_row is not None:
+                    twin, target = loss.of_each_row, own.targets
                     costs = twin(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
                     # The gradient of the sum is each sample's own; the mean over a batch divides it afterwards.
                     (found,) = torch.autograd.grad(costs.sum(), free)
@@ -91,21 +102,9 @@ class ModuleLosses:
                         weights = twin.weight[target].flatten(1).sum(1).to(found.dtype)
                         values, found = costs.detach().sum(1) / weights, found / weights[:, None, None]
                 else:
-                    value = module(free[0], target[0])
+                    first = None if own.weights is None else own.weights[0]
+                    value = loss(free[0], dataclasses.replace(own, targets=own.targets[0], weights=first))
                     (found,) = torch.autograd.grad(value, free)
-                    values = value.detach().unsqueeze(0)
-            losses.index_copy_(0, places, values.to(losses.dtype))
+                    values = value.unsqueeze(0)
+            losses.index_copy_(0, places, values.detach().to(losses.dtype))
             gradients.index_copy_(0, places, found)
-
-
-def _without_reduction(module: nn.Module) -> Loss | None:
-    """Returns the loss without its reduction, if it is the mean over the samples of a batch, else None."""
-    if not isinstance(module, Loss) or module.reduction != "mean":
-        return None
-    if module.kind != "regression" and module.ignore_index >= 0:
-        return None  # a mean divides by the number of samples that are not ignored
-    if module.kind == "multilabel" and module.weight is not None:
-        return None
-    twin = copy.copy(module)
-    twin.reduction = "none"
-    return twin

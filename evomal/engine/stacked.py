@@ -19,7 +19,8 @@ from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.functional_model import state_of
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
-from evomal.engine.scores import Fitness, diverged_fitness, fitness_of_outputs
+from evomal.engine.rows import RowRule, Rows, joined_rows
+from evomal.engine.scores import Evaluated, Fitness, diverged_fitness, fitness_of_outputs
 from evomal.engine.stack_losses import AnyTrialLoss, StackLosses
 from evomal.engine.training import TrainingSetup, rate_factor, report_steps
 from evomal.engine.updates import STACKED_OPTIMIZERS
@@ -75,6 +76,7 @@ class TrialStack:
         self._module = initial_model(task, setup.seed).to(device, dtype)
         check_model(self._module, task, device, dtype)
         self._train, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
+        self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None
         self._groups: Sequence[Group] = ()
         self._random_state: list[Tensor] = []
@@ -237,26 +239,23 @@ class TrialStack:
         task = self.setup.task
         return [
             [
-                diverged_fitness(sentence) if sentence else fitness_of_outputs(task, own, targets)
-                for sentence, own in zip(sentences, outputs, strict=False)
+                diverged_fitness(sentence) if sentence else fitness_of_outputs(task, own)
+                for sentence, own in zip(sentences, members, strict=False)
             ]
-            for sentences, (outputs, targets) in zip(
-                self.diverged(), self._evaluated(self._validation, split=True), strict=True
-            )
+            for sentences, members in zip(self.diverged(), self._evaluated(self._validation, split=True), strict=True)
         ]
 
-    def test_outputs(self) -> tuple[list[Tensor], Tensor]:
-        """Returns each group's outputs `[R, rows, K]` on the test split, and its targets."""
+    def test_outputs(self) -> list[list[Evaluated]]:
+        """Returns the outputs on the test split of each member of each group."""
         part = self.setup.task.test.to(self.setup.device, self.setup.dtype)
-        outputs, targets = zip(*self._evaluated(part, split=False), strict=True)
-        return list(outputs), targets[0]
+        return list(self._evaluated(part, split=False))
 
     def _step(self) -> None:
-        inputs, targets = self._batch()
+        inputs, rows = self._batch()
         with autocast(self.setup.precision, self.setup.device):
             outputs = self._outputs(inputs)
         outputs = outputs.flatten(0, 1).to(self.setup.dtype)
-        losses, cotangents = self._losses.gradients(outputs.detach(), targets)
+        losses, cotangents = self._losses.gradients(outputs.detach(), rows)
         cotangents = cotangents * self._factors
         self._alive &= torch.isfinite(losses) & torch.isfinite(cotangents.sum((1, 2)))
         self._survived += self._alive
@@ -268,16 +267,17 @@ class TrialStack:
         torch.autograd.backward(outputs, cotangents)
         self._optimizer.step()
 
-    def _batch(self) -> tuple[Inputs, Tensor]:
-        """Returns `[G, B, …]` inputs and targets."""
+    def _batch(self) -> tuple[Inputs, Rows]:
+        """Returns inputs `[G, B, …]` and rows `[G, B]`, or `[G, B · positions]`."""
         part, groups = self._feed.batch(), self.groups
-        inputs, targets = _in_groups(part.inputs, groups), _grouped(part.targets, groups)
+        inputs, rows = _in_groups(part.inputs, groups), self._row_rule.of_loss(part)
         augmentation = self.setup.task.augmentation
         if augmentation is not None:
             images = _grouped(image_tensor(part.inputs), groups)
             pairs = zip(images, self._augmenting, strict=True)
             inputs = torch.stack([augmentation(own, generator=generator) for own, generator in pairs])
-        return inputs, targets
+        weights = None if rows.weights is None else _grouped(rows.weights, groups)
+        return inputs, dataclasses.replace(rows, targets=_grouped(rows.targets, groups), weights=weights)
 
     def _outputs(self, inputs: Inputs, *, is_shared: bool = False) -> Tensor:
         """Returns `[G, R, B, K]`, from inputs `[G, B, …]` or, if all groups share them, `[B, …]`."""
@@ -294,25 +294,28 @@ class TrialStack:
         result: Tensor = of_all(stacked, self._constants, inputs)
         return result
 
-    def _evaluated(self, part: Part, *, split: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields each group's outputs `[R, rows, K]` in evaluation mode, and the targets."""
+    def _evaluated(self, part: Part, *, split: bool) -> Iterator[list[Evaluated]]:
+        """Yields the outputs of each group's members in evaluation mode."""
         self._module.eval()
         rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
         with torch.no_grad():
             if not rows:
                 device, dtype = self.setup.device, self.setup.dtype
                 batches = evaluation_batches(part, size=self._evaluated_rows, device=device, dtype=dtype)
-                pairs = [(self._outputs(batch.inputs, is_shared=True), batch.targets) for batch in batches]
+                pairs = [
+                    (self._outputs(batch.inputs, is_shared=True), self._row_rule.of_metric(batch)) for batch in batches
+                ]
                 outputs = torch.cat([own for own, _ in pairs], dim=2)
-                targets = [torch.cat([own for _, own in pairs])] * self.groups
+                judged = [joined_rows([own for _, own in pairs])] * self.groups
             else:
                 pool = self._pool
                 assert pool is not None
                 chosen = torch.split(torch.stack(rows), self._evaluated_rows, dim=1)
                 inputs = (_in_groups(select(pool.inputs, some.reshape(-1)), self.groups) for some in chosen)
                 outputs = torch.cat([self._outputs(x) for x in inputs], dim=2)
-                targets = [pool.targets.index_select(0, own) for own in rows]
-        yield from zip(outputs.to(self.setup.dtype), targets, strict=True)
+                judged = [self._row_rule.of_metric(pool.select(own)) for own in rows]
+        for members, own in zip(outputs.to(self.setup.dtype), judged, strict=True):
+            yield [Evaluated(member, own.targets, own.weights) for member in members]
 
 
 def _in_groups(inputs: Inputs, groups: int) -> Inputs:

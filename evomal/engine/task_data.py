@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.meta_gradient import MetaBatch, TaskLoss
+from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
 from evomal.engine.plans import capabilities
 from evomal.engine.resolve import check_outputs, check_targets, class_priors, initial_model
+from evomal.engine.rows import RowRule, Rows, target_positions
 from evomal.engine.work import step_multiply_adds
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import Forest
+from evomal.forest.programs import row_shares
 from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import arguments, first, image_tensor, tensors
 from evomal.tasks.parts import Part
@@ -92,9 +95,13 @@ class TaskData:
         self._validation_feed.open([(seed, "meta validation")])
         self.is_varying = self._training_feed.is_varying or self._validation_feed.is_varying
         """Whether batches may differ in shape, so that steps cannot be captured and seeds not be stacked."""
+        self.rows = RowRule(task, device, dtype)
         self.augmenting = torch.Generator(device)
         self.model.flat.copy_(self.initial_weights.at(0))
-        self.capabilities = capabilities(self.model, module, first(self.train.inputs, 4))
+        self.capabilities = capabilities(
+            self.model, module, first(self.train.inputs, 4),
+            positions=math.prod(target_positions(self.train.targets, task.kind)),
+        )  # fmt: skip
         check_outputs(task, self.capabilities.outputs)
         self.multiply_adds = self._multiply_adds()
         """Multiply-adds of a training step."""
@@ -127,8 +134,9 @@ class TaskData:
             if self.task.augmentation is not None:
                 images = self.task.augmentation(image_tensor(part.inputs), generator=self.augmenting)
                 part = dataclasses.replace(part, inputs=images)
-            inner.append(part)
-        return MetaBatch(tuple(inner), self._validation_feed.batch())
+            inner.append(InputRows(part.inputs, self.rows.of_loss(part)))
+        validation = self._validation_feed.batch()
+        return MetaBatch(tuple(inner), InputRows(validation.inputs, self.rows.of_loss(validation)))
 
     def forest(self, expressions: Sequence[Expression], *, width: int | None = None) -> Forest:
         """Returns the expressions as losses of this task's outputs."""
@@ -139,12 +147,23 @@ class TaskData:
 
 
 def task_loss_of(kind: str, outputs: int) -> TaskLoss:
-    """Returns the task loss that meta-training minimises: squared error or cross-entropy."""
-    if kind == "regression":
-        return F.mse_loss
-    if kind == "classification" and outputs > 1:
-        return F.cross_entropy
-    return lambda logits, bits: F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype).reshape(logits.shape))
+    """Returns the task loss that meta-training minimises: squared error or cross-entropy, of rows with weights."""
+
+    def unweighted(found: Tensor, targets: Tensor, reduction: str) -> Tensor:
+        if kind == "regression":
+            return F.mse_loss(found, targets, reduction=reduction)
+        if kind == "classification" and outputs > 1:
+            return F.cross_entropy(found, targets, reduction=reduction)
+        bits = targets.to(found.dtype).reshape(found.shape)
+        return F.binary_cross_entropy_with_logits(found, bits, reduction=reduction)
+
+    def task_loss(found: Tensor, rows: Rows) -> Tensor:
+        if rows.weights is None:
+            return unweighted(found, rows.targets, "mean")
+        costs = unweighted(found, rows.targets, "none").reshape(len(found), -1).sum(1)
+        return (costs * row_shares(kind, found, rows.weights)).sum()
+
+    return task_loss
 
 
 def task_content(task: Task) -> dict[str, Any]:

@@ -16,8 +16,11 @@ from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
 from evomal.engine.resolve import OPTIMIZERS, check_model, initial_model, make_optimizer, resolve_device, resolve_loss
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import RowRule, Rows, joined_rows, without_row_outputs
 from evomal.engine.scores import (
     CurvePoint,
+    Evaluated,
     Fitness,
     Score,
     diverged_fitness,
@@ -65,7 +68,7 @@ class Training:
     To be used inside `isolated_torch`: dropout draws from torch's global generators, which `start` seeds.
     """
 
-    def __init__(self, setup: TrainingSetup, criterion: nn.Module) -> None:
+    def __init__(self, setup: TrainingSetup, criterion: Callable[[Tensor, Rows], Tensor]) -> None:
         task, device, dtype = setup.task, setup.device, setup.dtype
         model = initial_model(task, setup.seed).to(device, dtype)
         if setup.channels_last:
@@ -76,6 +79,7 @@ class Training:
         size = setup.recipe.batch_size
         self._feed = BatchFeed(self._data, count=1, size=size, device=device, dtype=dtype)
         self._feed.open([(setup.seed, "training")])
+        self._row_rule = RowRule(task, device, dtype)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(setup.optimizer, self._trained, setup.recipe, device)
         self._initial = {name: value.detach().clone() for name, value in self._state().items()}
@@ -135,7 +139,7 @@ class Training:
         """Returns the fitness of the model as it is now, on the validation split."""
         if self._diverged:
             return diverged_fitness(self._diverged)
-        return fitness_of_outputs(self.setup.task, *self._validation_outputs())
+        return fitness_of_outputs(self.setup.task, self._evaluated(self._validation))
 
     def run(self, report: StepsDone | None = None, **options: Any) -> Fitness:
         """Train from the initial weights for the steps of the recipe; `options` are those of `advance`."""
@@ -152,10 +156,10 @@ class Training:
 
     def validation_metric(self) -> float:
         """Returns the task's metric on the validation split for the current weights."""
-        return metric_or_nan(self.setup.task, *self._validation_outputs())
+        return metric_or_nan(self.setup.task, self._evaluated(self._validation))
 
-    def test_outputs(self) -> tuple[Tensor, Tensor]:
-        """Returns outputs and targets of the test split."""
+    def test_outputs(self) -> Evaluated:
+        """Returns the outputs on the test split."""
         return self._evaluated(self.setup.task.test.to(self.setup.device, self.setup.dtype))
 
     def snapshot(self) -> "Snapshot":
@@ -185,17 +189,12 @@ class Training:
         self._augmenting.set_state(augmenting)
         self._lr, self.steps_done, self._diverged = snapshot.lr, snapshot.steps_done, snapshot.diverged
 
-    def _validation_outputs(self) -> tuple[Tensor, Tensor]:
-        return self._evaluated(self._validation)
-
-    def _evaluated(self, part: Part) -> tuple[Tensor, Tensor]:
-        """Returns outputs and targets of all samples of a part."""
-        if part.source is None:
-            return evaluate_model(self.model, part.inputs), part.targets
+    def _evaluated(self, part: Part) -> Evaluated:
+        """Returns the outputs on all samples of a part."""
         batches = evaluation_batches(part, size=_EVALUATION_BATCH, device=self.setup.device, dtype=self.setup.dtype)
-        pairs = [(evaluate_model(self.model, batch.inputs), batch.targets) for batch in batches]
-        outputs, targets = zip(*pairs, strict=True)
-        return torch.cat(outputs), torch.cat(targets)
+        pairs = [(evaluate_model(self.model, batch.inputs), self._row_rule.of_metric(batch)) for batch in batches]
+        rows = joined_rows([own for _, own in pairs])
+        return Evaluated(torch.cat([own for own, _ in pairs]), rows.targets, rows.weights)
 
     def _state(self) -> dict[str, Tensor]:
         """All that training may change; unlike a state dictionary it has every buffer."""
@@ -210,7 +209,7 @@ class Training:
             inputs = with_channels_last(inputs)
         with autocast(self.setup.precision, self.setup.device):
             outputs = called(self.model, inputs)
-        loss = self.criterion(outputs.to(self.setup.dtype), batch.targets)
+        loss = self.criterion(outputs.to(self.setup.dtype), self._row_rule.of_loss(batch))
         self._optimizer.zero_grad(set_to_none=True)
         # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
         torch.autograd.backward(loss, inputs=self._trained)
@@ -351,12 +350,12 @@ def train(
             isolated_torch(seed, device=where),
             matmul_precision(precision, where),
         ):
-            training = Training(setup, criterion)
+            training = Training(setup, RowLoss(criterion))
             with thread_count(training.suitable_threads()):
                 reported = None if report is None else passing(report)
                 score = _train_and_score(training, curve_points, test=test, progress=progress, report=reported)
         if keep_model and not score.diverged:
-            score = dataclasses.replace(score, model=training.model.eval())
+            score = dataclasses.replace(score, model=without_row_outputs(training.model).eval())
         scores.append(score)
     return scores[0] if isinstance(task, Task) else scores
 
@@ -376,7 +375,8 @@ def _train_and_score(
         assert isinstance(criterion, ExpressionLoss)
         criterion.progress = done / steps
 
-    criterion = training.criterion
+    assert isinstance(training.criterion, RowLoss)
+    criterion = training.criterion.module
     before_step = set_progress if isinstance(criterion, ExpressionLoss) and criterion.is_moving else None
     fitness = training.run(report, on_step=add_point, before_step=before_step, progress=progress)
     tested = training.test_outputs() if test and not fitness.diverged else None

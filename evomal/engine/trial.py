@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
-from evomal.engine.scores import Fitness
+from evomal.engine.scores import Evaluated, Fitness
 from evomal.losses.loss import WeightedTree
 
 
@@ -34,8 +34,8 @@ class Reached:
     """The result of a trial after some steps."""
 
     fitness: Fitness
-    tested: tuple[Tensor, Tensor] | None = None
-    """Outputs and targets of the test split, where asked for."""
+    tested: Evaluated | None = None
+    """The model's outputs on the test split, where asked for."""
 
 
 @dataclass(frozen=True)

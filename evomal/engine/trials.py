@@ -241,11 +241,10 @@ class StackedTrials:
         if is_last and self._is_whole:
             self._runner.give_stack(self._stack, self._trials)
         found = {place: Reached(fitness) for place, fitness in self._ended.items()}
-        outputs, targets = self._stack.test_outputs() if test and self._places else ([], None)
+        tested = self._stack.test_outputs() if test and self._places else None
         for group, (places, fitnesses) in enumerate(zip(self._places, self._fitnesses(), strict=True)):
             for member, (place, fitness) in enumerate(zip(places, fitnesses, strict=True)):
-                tested = None if targets is None else (outputs[group][member], targets)
-                found[place] = Reached(fitness, tested)
+                found[place] = Reached(fitness, None if tested is None else tested[group][member])
         return [found[place] for place in self._order]
 
     def keep(self, places: Sequence[int]) -> None:

@@ -38,18 +38,18 @@ def unrolled_meta_gradients(
     parameters = {name: value.expand(len(weights), *value.shape) for name, value in model.parameters.items()}
     momenta = {name: torch.zeros_like(value) for name, value in parameters.items()}
     taken: list[_InnerStep] = []
-    for step, part in enumerate(batch.inner):
-        outputs = vectorise(lambda own, x=part.inputs: model(own, x), f"inner {step}")(parameters)
-        _, cotangents = losses.gradients(outputs, part.targets, weights)
+    for step, (inputs, rows) in enumerate(batch.inner):
+        outputs = vectorise(lambda own, x=inputs: model(own, x), f"inner {step}")(parameters)
+        _, cotangents = losses.gradients(outputs, rows.targets, weights, rows.weights)
         taken.append(_InnerStep(parameters, outputs, cotangents))
-        parameters, momenta = _sgd_step(model, part.inputs, parameters, momenta, cotangents, recipe, vectorise, step)
+        parameters, momenta = _sgd_step(model, inputs, parameters, momenta, cotangents, recipe, vectorise, step)
 
-    validate = grad_and_value(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.targets))
+    validate = grad_and_value(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.rows))
     of_parameters, values = vectorise(validate, "validation")(parameters)
     of_momenta = {name: torch.zeros_like(value) for name, value in of_parameters.items()}
     gradients = torch.zeros_like(weights)
     for step in reversed(range(len(taken))):
-        inputs, targets = batch.inner[step].inputs, batch.inner[step].targets
+        inputs, rows = batch.inner[step]
         of_gradient, of_momenta = _through_update(of_parameters, of_momenta, recipe)
         step_taken = taken[step]
 
@@ -58,10 +58,10 @@ def unrolled_meta_gradients(
             return transposed(pull, outputs)(direction)
 
         tangents = vectorise(tangent_of, f"inner {step}")(step_taken.parameters, of_gradient)
-        gradients += losses.mixed_gradients(step_taken.outputs, targets, tangents, weights)
+        gradients += losses.mixed_gradients(step_taken.outputs, rows.targets, tangents, weights, rows.weights)
         if step == 0:
             break  # nothing before θ0 depends on φ
-        curvatures = losses.curvatures(step_taken.outputs, targets, tangents, weights)
+        curvatures = losses.curvatures(step_taken.outputs, rows.targets, tangents, weights, rows.weights)
 
         def hessian_vector_product(
             own: Parameters, direction: Parameters, cotangent: Tensor, curvature: Tensor, x: Inputs = inputs

@@ -9,6 +9,8 @@ from torch import nn
 
 from evomal.engine import Score
 from evomal.engine.resolve import initial_model
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import RowRule
 from evomal.losses.loss import Loss
 from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
@@ -103,11 +105,12 @@ def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
     model = initial_model(task, seed).train()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     batches = Batches(len(task.train), task.recipe.batch_size, seed=seed, purpose="gradient norm")
+    criterion, rows = RowLoss(loss), RowRule(task, torch.device("cpu"), torch.float32)
     norms = []
     with users_code(f"training on {task.name}"), torch.enable_grad(), isolated_torch(seed, "gradient norm"):
         for index in range(_BATCHES):
             batch = task.train.select(batches[index]).to("cpu", torch.float32)
-            value = loss(called(model, batch.inputs), batch.targets)
+            value = criterion(called(model, batch.inputs), rows.of_loss(batch))
             gradients = torch.autograd.grad(value, trained, materialize_grads=True)
             whole = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
             norms.append(float(torch.linalg.vector_norm(whole)))

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.meta_gradient import MetaBatch, meta_gradients
+from evomal.engine.meta_gradient import InputRows, MetaBatch, meta_gradients
+from evomal.engine.rows import Rows
+from evomal.engine.task_data import task_loss_of
 from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.engine.vectorise import Masks, vectorised
 from evomal.expression import Expression
@@ -15,7 +17,6 @@ from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import starting_weights
 from evomal.tasks.models import make_model
-from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 
 CPU = torch.device("cpu")
@@ -71,10 +72,17 @@ RECIPES = {
 }
 
 
+def mean(costs, row_weights):
+    """The mean of the rows, or Σ w·l / Σ w."""
+    if row_weights is None:
+        return costs.mean()
+    return (costs.reshape(len(costs), -1).mean(1) * row_weights).sum() / row_weights.sum()
+
+
 class Case:
     """A network, its batches, and the gradient by both ways."""
 
-    def __init__(self, network, dtype, inner_steps):
+    def __init__(self, network, dtype, inner_steps, row_weights=None):
         make, shape, outputs = NETWORKS[network]
         generator = torch.Generator().manual_seed(3)
         self.drawn = network == "dropout"
@@ -87,11 +95,11 @@ class Case:
         def batch():
             inputs = torch.randn(12, *shape, dtype=dtype, generator=generator)
             if outputs == 1:
-                return Part(inputs, torch.randn(12, 1, dtype=dtype, generator=generator))
-            return Part(inputs, torch.randint(outputs, (12,), generator=generator))
+                return InputRows(inputs, Rows(torch.randn(12, 1, dtype=dtype, generator=generator), row_weights))
+            return InputRows(inputs, Rows(torch.randint(outputs, (12,), generator=generator), row_weights))
 
         self.batch = MetaBatch(tuple(batch() for _ in range(inner_steps)), batch())
-        self.task_loss = F.mse_loss if outputs == 1 else F.cross_entropy
+        self.task_loss = task_loss_of(self.kind, outputs)
         rng = np.random.default_rng(0)
         self.forest = Forest(TREES, kind=self.kind, outputs=outputs)
         # Far from ones, so that no two terms are alike.
@@ -115,13 +123,13 @@ class Case:
         return gradient, value.detach()
 
     def task_loss_after(self, recipe, tree, loss_weights):
-        loss = ExpressionLoss(TREES[tree], weights=loss_weights, kind=self.kind)
+        loss = ExpressionLoss(TREES[tree], weights=loss_weights, kind=self.kind, reduction="none")
         own = {name: value.clone().requires_grad_() for name, value in self.model.parameters.items()}
         momenta = {name: torch.zeros_like(value) for name, value in own.items()}
         with torch.random.fork_rng(devices=[]), self.model.differentiable_twice():
             for step, part in enumerate(self.batch.inner):
                 self.masks.begin(f"inner {step}")
-                value = loss(self.model(own, part.inputs), part.targets)
+                value = mean(loss(self.model(own, part.inputs), part.rows.targets), part.rows.weights)
                 gradients = torch.autograd.grad(value, own.values(), create_graph=True)
                 for name, gradient in zip(list(own), gradients, strict=True):
                     gradient = gradient + recipe.weight_decay * own[name]
@@ -129,7 +137,9 @@ class Case:
                     direction = gradient + recipe.momentum * momenta[name] if recipe.nesterov else momenta[name]
                     own[name] = own[name] - recipe.lr * direction
             self.masks.begin("validation")
-            return self.task_loss(self.model(own, self.batch.validation.inputs), self.batch.validation.targets)
+            inputs, rows = self.batch.validation
+            task_loss = F.mse_loss if self.kind == "regression" else F.cross_entropy
+            return mean(task_loss(self.model(own, inputs), rows.targets, reduction="none"), rows.weights)
 
     def check(self, found, recipe, tolerance):
         gradients, values = found
@@ -162,6 +172,14 @@ def test_single_precision(network):
 def test_forward_mode_gives_the_same(network, mode):
     case = Case(network, torch.float64, 1)
     case.check(case.by_adjoint(RECIPES["nesterov"], mode, tangent="forward"), RECIPES["nesterov"], 1e-8)
+
+
+@pytest.mark.parametrize("inner_steps", [1, 2])
+@pytest.mark.parametrize("network", ["mlp", "dropout"])
+def test_row_weights_are_those_of_double_backprop(network, inner_steps):
+    row_weights = torch.tensor([0.0, 1.0, 2.0, 0.5] * 3, dtype=torch.float64)
+    case, recipe = Case(network, torch.float64, inner_steps, row_weights), RECIPES["nesterov"]
+    case.check(case.by_adjoint(recipe, "stacked"), recipe, 1e-8)
 
 
 def test_one_step_is_the_unrolled_one():
