@@ -21,6 +21,8 @@ LARGEST = float(np.finfo(np.float32).max)
 """The largest number that a task holds: models are trained in single precision."""
 MOST_DENSE_BYTES = 4 * 2**30
 """The size up to which a sparse matrix is made dense."""
+_TEXT = ("text", ": encode text as numbers, such as pandas.get_dummies or token ids")
+_MISSING = ": fill missing values, or drop their rows"
 
 
 def number_array(values: Any, place: str, advice: str | None = None) -> Array:
@@ -35,7 +37,8 @@ def number_array(values: Any, place: str, advice: str | None = None) -> Array:
     if array.dtype.kind == "O" and all(isinstance(value, Real) for value in array.flat):
         array = np.array(array.tolist())
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{place} must hold real numbers but got {_kind_of(array)}{advice or _advice(array)}")
+        received, usual = _received(array)
+        raise InputError(f"{place} must hold real numbers but got {received}{usual if advice is None else advice}")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise InputError(f"{place} must hold whole numbers of at most 64 bits with a sign but one is {array.max()}")
     return array.astype(np.float64) if array.dtype == np.longdouble else array
@@ -52,7 +55,8 @@ def plain_array(values: Any, place: str) -> Array:
         builder = "from_datasets" if isinstance(values, Dataset) else "from_loaders"
         raise InputError(f"{place} must be an array but got a {type(values).__name__}: use Task.{builder}")
     if isinstance(values, str | bytes | Mapping | set | frozenset | None) or callable(values):
-        raise InputError(f"{place} must be an array with a row for each sample but got {short_repr(values)}")
+        advice = ": give the values themselves, not their name" if isinstance(values, str) else ""
+        raise InputError(f"{place} must be an array with a row for each sample but got {short_repr(values)}{advice}")
     if is_pandas(values):
         return _from_frame(values, place) if values.ndim == 2 else _from_series(values, place)
     if _package(values) == "scipy" and hasattr(values, "toarray"):
@@ -88,7 +92,7 @@ def check_finite(array: Array, name: str) -> None:
     if strange.any():
         place = tuple(int(index) for index in np.argwhere(strange)[0])
         if not np.isfinite(array[place]):
-            advice = ": fill missing values, or drop their rows" if np.isnan(array[place]) else ""
+            advice = _MISSING if np.isnan(array[place]) else ""
             raise InputError(f"{name} must be finite but {name}{list(place)} is {array[place]}{advice}")
         raise InputError(f"{name} must be at most {LARGEST:.4g} in size but {name}{list(place)} is {array[place]:.4g}")
 
@@ -168,7 +172,7 @@ def _from_frame(frame: Any, place: str) -> Array:
     if any(are_numbers) and not all(are_numbers):
         number = are_numbers.index(False)
         column, name = columns[number], short_repr(frame.columns[number])
-        raise InputError(f"column {name} of {place} must hold numbers but holds {_kind_of(column)}{_advice(column)}")
+        raise InputError(f"column {name} of {place} must hold numbers but holds {''.join(_received(column))}")
     return np.column_stack(columns)
 
 
@@ -176,9 +180,7 @@ def _from_series(series: Any, place: str) -> Array:
     types = sys.modules["pandas"].api.types  # loaded, as there is a series
     if (missing := np.asarray(series.isna())).any():
         row = int(missing.argmax())
-        raise InputError(
-            f"{place} must have no missing values but row {row} has one: fill missing values, or drop their rows"
-        )
+        raise InputError(f"{place} must have no missing values but row {row} has one{_MISSING}")
     dtype = series.dtype
     if types.is_bool_dtype(dtype):
         array = series.to_numpy(dtype=bool)
@@ -192,25 +194,22 @@ def _from_series(series: Any, place: str) -> Array:
     return found
 
 
-def _kind_of(array: Array) -> str:
-    """What an array holds that is no array of numbers."""
-    if array.dtype.kind == "O":
-        strange = next((value for value in array.flat if not isinstance(value, Real)), None)
-        return "text" if isinstance(strange, str) else f"a {type(strange).__name__} among them"
-    return {"U": "text", "S": "bytes", "T": "text", "M": "times", "m": "times"}.get(array.dtype.kind, str(array.dtype))
-
-
-def _advice(array: Array) -> str:
-    """What to do about values that are no numbers."""
-    first = array.flat[0] if array.size else None
-    if array.dtype.kind in "UST" or isinstance(first, str):
-        return ": encode text as numbers, such as pandas.get_dummies or token ids"
-    if array.dtype.kind in "Mm":
-        return ": convert times to numbers, such as days since the first"
-    if isinstance(first, Mapping):
-        return ", whose values are dictionaries: give one dictionary of arrays instead"
-    if first is None and array.dtype.kind == "O":
-        return ": fill missing values, or drop their rows"
-    if isinstance(first, list | tuple | np.ndarray):
-        return ", whose rows differ in length: pad them to one length, or use Task.from_loaders"
-    return ""
+def _received(array: Array) -> tuple[str, str]:
+    """Return what an array holds that is no array of numbers, and what to do about it."""
+    by_kind = {
+        "U": _TEXT,
+        "T": _TEXT,
+        "M": ("times", ": convert times to numbers, such as days since the first"),
+        "m": ("times", ": convert times to numbers, such as seconds"),
+        "V": ("records", ": give a plain array of shape (samples, features)"),
+    }
+    if array.dtype.kind != "O":
+        return by_kind.get(array.dtype.kind, (str(array.dtype), ""))
+    strange = next((value for value in array.flat if not isinstance(value, Real)), None)
+    if isinstance(strange, str):
+        return _TEXT
+    if isinstance(strange, Mapping):
+        return "dictionaries", ": give one dictionary of arrays instead"
+    if isinstance(strange, list | tuple | np.ndarray):
+        return "rows that differ in length", ": pad them to one length, or use Task.from_loaders"
+    return ("missing values", _MISSING) if strange is None else (f"a {type(strange).__name__}", "")

@@ -1,5 +1,7 @@
 """How arrays become the parts of a task: split, made harder, standardised, and put into tensors."""
 
+import dataclasses
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from evomal.errors import InputError
 from evomal.randomness import isolated_numpy, isolated_torch
-from evomal.tasks.arrays import Array, column
+from evomal.tasks.arrays import Array, check_same_index, column
 from evomal.tasks.data_checks import Kind, check_kind, checked_class_weight, target_rows
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import Inputs, called, first, map_tensors, tensors
@@ -39,6 +41,17 @@ class ArrayOptions:
     standardise: bool
     hardships: Hardships | None
 
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if not isinstance(self.hardships, Hardships | None):
+            raise InputError(f"hardships must be an evomal.Hardships but got a {type(self.hardships).__name__}")
+        if not isinstance(self.standardise, bool | np.bool_):
+            raise InputError(f"standardise must be True or False but got {short_repr(self.standardise)}")
+        if isinstance(self.ignore_index, bool) or not isinstance(self.ignore_index, int | str | None):
+            raise InputError(f"ignore_index must be a label or None but got {short_repr(self.ignore_index)}")
+        if self.groups is not None and self.order is not None:
+            raise InputError("groups and order must not be given together: split by one of them")
+
 
 def array_fields(
     x: Any, y: Any, parts: Mapping[str, Any], options: ArrayOptions, model: Callable[[], nn.Module]
@@ -53,15 +66,12 @@ def array_fields(
         model: The task's model factory.
     """
     kind, seed = options.kind, options.seed
-    check_kind(kind)
     hard = Hardships() if options.hardships is None else options.hardships
-    if not isinstance(hard, Hardships):
-        raise InputError(f"hardships must be an evomal.Hardships but got a {type(hard).__name__}")
-    if isinstance(options.ignore_index, bool) or not isinstance(options.ignore_index, int | str | None):
-        raise InputError(f"ignore_index must be a label or None but got {short_repr(options.ignore_index)}")
     given = given_samples(
         x, y, options.sample_weight, parts, kind=kind, classes=options.classes, ignored=options.ignore_index
     )
+    place, first_inputs = ("x", x) if "all" in given else ("train[0]", parts["train"][0])
+    check_same_index({place: first_inputs, "groups": options.groups, "order": options.order})
     samples = joined_samples(given)
     targets, classes = samples.targets, samples.classes
     labels = targets if kind == "classification" and targets.ndim == 1 else None
@@ -129,7 +139,7 @@ def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]
     is_float = all(tensor.is_floating_point() for tensor in tensors(inputs))
     if is_float or _takes(model, inputs) or not _takes(model, map_tensors(Tensor.float, inputs)):
         return list(parts)
-    return [Part(map_tensors(Tensor.float, part.inputs), part.targets, part.weights) for part in parts]
+    return [dataclasses.replace(part, inputs=map_tensors(Tensor.float, part.inputs)) for part in parts]
 
 
 def units_of(values: Array) -> Units:
@@ -164,8 +174,6 @@ def _split(
     """Return the rows of the parts, numbered through all samples that were given; shares are of the first of them."""
     rows = len(next(iter(given.values())))
     shares = {name: 0 if name in given else parts[name] for name in ("validation", "test")}
-    if options.groups is not None and options.order is not None:
-        raise InputError("groups and order must not be given together: split by one of them")
     for name, value in (("groups", options.groups), ("order", options.order)):
         if value is not None and set(given) == set(PARTS):
             raise InputError(f"{name} must be None if all parts are given, as nothing is left to split")
@@ -199,6 +207,8 @@ def _times(values: Any, rows: int) -> Array:
     if isinstance(values, str | bool):
         raise InputError(f'order must be the time of each row, or "rows" if they are sorted, but got {values!r}')
     times = column(values, "order", rows)
+    if times.dtype.kind == "O" and all(isinstance(value, datetime.date) for value in times):
+        times = np.array([np.datetime64(value, "us") for value in times])
     if times.dtype.kind not in "iufMm":
         raise InputError(
             f"order must hold numbers or times but got {times.dtype}: convert it, as with pandas.to_datetime"
@@ -244,11 +254,7 @@ def _class_weights(
         classes: What the class numbers stand for.
         kind: The kind of task.
     """
-    if kind == "classification" and isinstance(weights, str):
-        if weights != "balanced":
-            raise InputError(
-                f'class_weight must be "balanced" or a weight for each class but got {short_repr(weights)}'
-            )
+    if kind == "classification" and isinstance(weights, str) and weights == "balanced":
         # As in scikit-learn: all classes that occur have the same sum of weights, and the mean weight is 1.
         counts = labels.bincount(minlength=outputs).double()
         weights = len(labels) / (counts.clamp(min=1) * (counts > 0).sum())

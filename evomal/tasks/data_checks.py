@@ -92,7 +92,11 @@ def checked_class_weight(weights: Any, kind: Kind, outputs: int) -> tuple[float,
     """Class weights as a tuple of finite numbers, one for each class and not all zero."""
     if kind != "classification":
         raise InputError(f"class_weight must be None for {kind}, which has no classes: use sample_weight")
-    found = number_array(weights, "class_weight")
+    if np.ndim(weights) == 0:
+        raise InputError(
+            f'class_weight must be "balanced", a weight for each class, or a dictionary but got {short_repr(weights)}'
+        )
+    found = number_array(weights, "class_weight", advice="")
     if found.shape != (outputs,):
         raise InputError(f"class_weight must have a weight for each of {outputs} classes but has shape {found.shape}")
     if not (np.isfinite(found) & (found >= 0)).all() or not found.any():
@@ -145,7 +149,12 @@ def check_classes(labels: Tensor, place: str, classes: int) -> None:
         )
     if bool((outside := (labels < 0) | (labels >= classes)).any()):
         _, culprit = _first(outside, labels)
-        raise InputError(f"class numbers of {place} must lie between 0 and {classes - 1} but one is {culprit}")
+        advice = ""
+        if culprit < 0:
+            advice = (
+                ": drop rows without a label" if culprit == IGNORED else ": number them from 0, or list them as classes"
+            )
+        raise InputError(f"class numbers of {place} must lie between 0 and {classes - 1} but one is {culprit}{advice}")
 
 
 def check_several_classes(labels: Tensor, place: str) -> None:
@@ -156,7 +165,9 @@ def check_several_classes(labels: Tensor, place: str) -> None:
 
 def _tensor(values: Any, place: str) -> Tensor:
     if not isinstance(values, Tensor):
-        values = torch.from_numpy(np.ascontiguousarray(number_array(values, place)))
+        array = np.ascontiguousarray(number_array(values, place))
+        # A tensor must not share memory that is read-only, as that of a frame or of a file may be.
+        values = torch.from_numpy(array if array.flags.writeable else array.copy())
     if values.is_complex():
         raise InputError(f"{place} must hold real numbers but got {str(values.dtype).removeprefix('torch.')}")
     if values.dim() == 0:

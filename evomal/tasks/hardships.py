@@ -73,7 +73,7 @@ class Hardships:
         """
         if self.imbalance < 1:
             if labels is None:
-                raise InputError("imbalance is defined for classes only, but the task has none")
+                raise InputError("imbalance is defined for classes only, one for each sample, but the task has none")
             rows = _imbalanced(labels, rows, self.imbalance, seed)
         if self.fraction < 1:
             kept = max(1, round(len(rows) * self.fraction))

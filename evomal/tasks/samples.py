@@ -1,6 +1,6 @@
 """Samples as people give them, all together or part by part, checked and as plain arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,11 @@ from evomal.text import short_repr
 
 Key = str | int | None
 """Which input of a model an array is: the name of an argument, its place, or None if there is only one."""
-_NO_NUMBERS = ': use kind="classification" for labels, or convert texts with astype(float)'
+_TUPLE = ": a tuple holds several inputs of a model; give the rows of one input as a list or an array"
+_NO_VALUES = {
+    "regression": ': use kind="classification" for labels, or convert texts with astype(float)',
+    "multilabel": ": make a matrix of zeros and ones of them, as sklearn's MultiLabelBinarizer does",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +92,8 @@ def joined_samples(given: Mapping[str, Samples]) -> Samples:
         return head
     for name, samples in given.items():
         if set(samples.inputs) != set(head.inputs):
-            wanted, received = (", ".join(map(str, own.inputs)) for own in (head, samples))
-            raise InputError(f"{name}[0] must hold the same inputs as train[0], {wanted}, but holds {received}")
+            wanted, received = (_described(own.inputs) for own in (head, samples))
+            raise InputError(f"{name}[0] must be {wanted}, as train[0] is, but is {received}")
         for key, array in samples.inputs.items():
             _check_shape(array, head.inputs[key], _place(f"{name}[0]", key), "inputs")
         _check_shape(samples.targets, head.targets, f"{name}[1]", "targets")
@@ -111,7 +115,8 @@ def _samples(
     rows = len(next(iter(inputs.values())))
     targets, own_classes = _targets(*y, kind, classes, ignored, like)
     if len(targets) != rows:
-        raise InputError(f"{y[0]} must have a target for each of {rows} rows of {x[0]} but got {len(targets)}")
+        advice = _TUPLE if isinstance(x[1], tuple) else ""
+        raise InputError(f"{y[0]} must have a target for each of {rows} rows of {x[0]} but got {len(targets)}{advice}")
     _check_positions(inputs, targets, *(x[0], y[0]), kind)
     if weights[1] is None:
         return Samples(inputs, targets, own_classes)
@@ -138,12 +143,17 @@ def _inputs(place: str, x: Any) -> dict[Key, Array]:
     counts = {_place(place, key): len(array) for key, array in arrays.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        advice = ": a tuple holds several inputs of a model; give the rows of one input as a list or an array"
         raise InputError(
             f"all arrays in {place} must have a row for each sample but {short_repr(listed, 100)[1:-1]}"
-            + (advice if isinstance(x, tuple) else "")
+            + (_TUPLE if isinstance(x, tuple) else "")
         )
     return arrays
+
+
+def _described(keys: Collection[Key]) -> str:
+    if None in keys:
+        return "one array"
+    return f"a tuple of {len(keys)} arrays" if 0 in keys else f"a dictionary of {', '.join(map(str, keys))}"
 
 
 def _place(place: str, key: Key) -> str:
@@ -178,7 +188,10 @@ def _targets(
         return checked.numpy(), found
     if classes is not None and kind == "regression":
         raise InputError("classes must be None for regression, which has none")
-    targets = number_array(y, place, _NO_NUMBERS)
+    # Before numpy finds that they differ in length.
+    if kind == "multilabel" and isinstance(y, Sequence) and any(map(_holds_text, y)):
+        raise InputError(f"{place} must hold zeros and ones but holds texts{_NO_VALUES[kind]}")
+    targets = number_array(y, place, _NO_VALUES[kind])
     if targets.ndim < 3:
         targets = targets.reshape(len(targets), -1)
     checked_targets(targets, kind, place)
@@ -186,6 +199,10 @@ def _targets(
     if kind == "multilabel" and classes is None and is_pandas(y) and y.ndim == 2:
         classes = tuple(map(str, y.columns))
     return targets.astype(np.float64), classes
+
+
+def _holds_text(values: Any) -> bool:
+    return isinstance(values, list | tuple | set | frozenset) and any(isinstance(value, str) for value in values)
 
 
 def _check_shape(array: Array, first: Array, place: str, what: str) -> None:

@@ -134,11 +134,10 @@ def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: s
     try:
         left, taken = train_test_split(rows, test_size=count, stratify=stratify, random_state=state)
     except ValueError:
-        rarest = np.bincount(labels[rows]) if labels is not None else np.zeros(1, np.int64)
-        fewest = int(rarest[rarest > 0].min()) if rarest.any() else 0
+        sizes = np.unique(rows if stratify is None else stratify, return_counts=True)[1]
         raise InputError(
             f"the {name} split cannot hold every class in its share of {plural(count, 'row')}, as there are "
-            f"{plural(int((rarest > 0).sum()), 'class')} and the rarest has {plural(fewest, 'row')}: join or leave out "
-            'rare classes, or use kind="regression" to predict values'
+            f"{plural(len(sizes), 'class')} and the rarest has {plural(int(sizes.min()), 'row')}: use a larger share, "
+            'join or leave out rare classes, or use kind="regression" to predict values'
         ) from None
     return left, taken
