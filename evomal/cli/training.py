@@ -38,8 +38,26 @@ def train_models(
     ] = 5,
     steps: Steps = None,
     optimizer: Annotated[
-        str, typer.Option(help="The optimiser: sgd, adam or adamw.", rich_help_panel=TRAININGS)
-    ] = "sgd",
+        str | None,
+        typer.Option(help="The optimizer, such as sgd or adamw (default: the task's).", rich_help_panel=TRAININGS),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="Schedule of the learning rate: step, constant, linear, cosine, one-cycle (default: the task's).",
+            rich_help_panel=TRAININGS,
+        ),
+    ] = None,
+    warmup: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the steps in which the learning rate rises (default: the task's).", rich_help_panel=TRAININGS
+        ),
+    ] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Norm to which gradients are clipped (default: the task's).", rich_help_panel=TRAININGS),
+    ] = None,
     lr: Annotated[
         float | None, typer.Option(help="Learning rate (default: the task's).", rich_help_panel=TRAININGS)
     ] = None,
@@ -78,6 +96,9 @@ def train_models(
     settings = TrainingSettings(
         steps=steps,
         optimizer=optimizer,
+        schedule=schedule,
+        warmup=warmup,
+        clip=clip,
         lr=lr,
         momentum=momentum,
         nesterov=nesterov,

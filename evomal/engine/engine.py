@@ -12,6 +12,7 @@ from torch import nn
 
 from evomal.engine.admissibility import Admissibility
 from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.optimizers import why_not_stacked
 from evomal.engine.plans import Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
 from evomal.engine.resolve import initial_model, resolve_device
@@ -307,6 +308,13 @@ class Engine:
         """Returns the bytes of the data and of the initial weights of `meta_steps` steps."""
         return sum(data.bytes_kept(meta_steps) for data in self._data)
 
+    @property
+    def optimizer(self) -> str | None:
+        """The name of the optimizer of all tasks; None if they differ, or have one that a function makes."""
+        names = {data.recipe.optimizer for data in self._data}
+        (name,) = names if len(names) == 1 else (None,)
+        return name if isinstance(name, str) else None
+
     def record(self) -> dict[str, Any]:
         """Returns what was decided by rule, and settings that could change a float: for the run's record.
 
@@ -314,6 +322,7 @@ class Engine:
         """
         return {
             **{name: value for name, value in dataclasses.asdict(self.settings).items() if name != "space"},
+            "optimizer": self.optimizer,
             "device": str(self.device),
             "dtype": str(self.settings.dtype),
             "threads": self.threads,
@@ -346,15 +355,20 @@ class Engine:
         return suitable_threads(work, device=self.device.type, most=self._most_threads)
 
     def _recipe(self, task: Task) -> Recipe:
-        return dataclasses.replace(task.recipe, **self.settings.recipe, steps=self.settings.training_steps)
+        changes = {**self.settings.recipe}
+        if self.settings.optimizer is not None:
+            changes["optimizer"] = self.settings.optimizer
+        # Milestones are not moved: a search trains for the beginning of a full training, as the paper's does.
+        return task.recipe.for_steps(self.settings.training_steps, task.recipe.milestones).changed(**changes)
 
     def _plan(self, data: TaskData) -> Plan:
-        settings = self.settings
+        settings, module = self.settings, initial_model(data.task, self.seed)
         return make_plan(
-            initial_model(data.task, self.seed), data.capabilities, device=self.device,
+            module, data.capabilities, device=self.device,
             batch=min(data.recipe.batch_size, len(data.train)), element=settings.dtype.itemsize,
             kept=data.bytes_kept(settings.meta_steps), population=settings.population,
             inner_steps=settings.inner_steps, wanted=settings.population_mode, chunk=settings.chunk,
+            unstacked=why_not_stacked(data.recipe, module, torch.device("cpu")),
         )  # fmt: skip
 
 

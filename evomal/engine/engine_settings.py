@@ -19,14 +19,15 @@ class EngineSettings:
     meta_lr: float = 1e-3
     inner_steps: int = 1
     training_steps: int = 500
-    optimizer: str = "sgd"
+    optimizer: str | None = None
+    """The name of an optimizer; None: that of the task's recipe."""
     filter_steps: int = 1000
     filter_samples: int = 100
     activation: str = "identity"
     space: tuple[str, ...] = ("paper",)
     """Names of the operators and terminals that expressions may have: see `Space.of`."""
     recipe: dict[str, Any] = field(default_factory=dict)
-    """Changes to the task's own recipe: lr, momentum, nesterov, weight_decay, batch_size, milestones."""
+    """Changes to the task's own recipe beside the optimizer, such as lr, batch_size, milestones, schedule."""
     device: str = "auto"
     precision: Precision = "float32"
     channels_last: bool = False

@@ -91,7 +91,7 @@ class LoopedTrials:
         for place, trial in enumerate(self._trials):
             training, snapshot = self._training_of(trial), self._snapshots[place]
             if snapshot is None:
-                training.start(trial.lr)
+                training.start(trial.lr, self._steps)
             else:
                 training.restore(snapshot)
             before_step = self._set_progress if self._loss.is_moving else None

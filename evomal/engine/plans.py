@@ -185,10 +185,14 @@ def make_plan(
     inner_steps: int = 1,
     wanted: PopulationMode = "auto",
     chunk: int | None = None,
+    unstacked: str = "",
 ) -> Plan:
-    """Returns the plan for `batch` samples per step and `element` bytes per number, beside `kept` bytes in use."""
+    """Returns the plan for `batch` samples per step and `element` bytes per number, beside `kept` bytes in use.
+
+    `unstacked`: why the recipe's optimizer cannot train a stack of models, or nothing.
+    """
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    mode, reason = _chosen_mode(facts, parameters, device, wanted)
+    mode, reason = _chosen_mode(facts, parameters, device, wanted, unstacked)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
     budget = _BUDGET.get(device.type, _BUDGET["cpu"])
     # Parameters, gradients, momenta and a temporary; activations, their gradients and a temporary.
@@ -215,16 +219,17 @@ def make_plan(
 
 
 def _chosen_mode(
-    facts: Capabilities, parameters: int, device: torch.device, wanted: PopulationMode
+    facts: Capabilities, parameters: int, device: torch.device, wanted: PopulationMode, unstacked: str
 ) -> tuple[Mode, str]:
     if facts.updates_buffers:
         hindrance = "training changes its buffers, as batch norm does"
     elif facts.stackable:
         hindrance = f"vmap cannot stack it: {facts.stackable}"
     else:
-        hindrance = ""
+        hindrance = unstacked
     if wanted == "stacked" and hindrance:
-        raise InputError(f"population_mode stacked is not possible for this model: {hindrance}")
+        what = "recipe" if hindrance == unstacked else "model"
+        raise InputError(f"population_mode stacked is not possible for this {what}: {hindrance}")
     if wanted != "auto":
         return wanted, "as asked"
     if hindrance:

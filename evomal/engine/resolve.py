@@ -1,8 +1,7 @@
-"""From names and factories to objects: device, loss, model and optimizer of a training, with their checks."""
+"""From names and factories to objects: device, loss and model of a training, with their checks."""
 
 import math
 import os
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,17 +16,9 @@ from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.inputs import count, first, moved
 from evomal.tasks.models.base import ZooModel
-from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from evomal.text import short_repr
 from evomal.users_code import users_code
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
-"""The optimizers of trainings by name."""
 
 
 def resolve_device(device: str) -> torch.device:
@@ -118,21 +109,6 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     if isinstance(model, ZooModel):
         model.reset(torch_generator(seed, "initial weights", *purpose))
     return with_row_outputs(model, task)
-
-
-def make_optimizer(
-    name: str, parameters: Iterable[Tensor], recipe: Recipe, device: torch.device
-) -> torch.optim.Optimizer:
-    """Returns the optimizer of that name with the recipe's settings, in its fused form where there is one."""
-    options: dict[str, object] = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
-    if device.type in ("cpu", "cuda"):
-        options["fused"] = True
-    if name == "sgd":
-        # torch refuses Nesterov momentum of zero.
-        options |= {"momentum": recipe.momentum, "nesterov": recipe.nesterov and recipe.momentum > 0}
-    elif device.type == "cuda":
-        options["capturable"] = True
-    return OPTIMIZERS[name](parameters, **options)
 
 
 def check_outputs(task: Task, outputs: int) -> None:

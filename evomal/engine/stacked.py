@@ -17,13 +17,15 @@ from torch.func import functional_call, vmap
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.functional_model import state_of
+from evomal.engine.optimizers import Schedule, changed_option, changes_rates, make_optimizer
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
 from evomal.engine.rows import RowRule, Rows, joined_rows
 from evomal.engine.scores import Evaluated, Fitness, diverged_fitness, fitness_of_outputs
 from evomal.engine.stack_losses import AnyTrialLoss, StackLosses
-from evomal.engine.training import TrainingSetup, rate_factor, report_steps
-from evomal.engine.updates import STACKED_OPTIMIZERS
+from evomal.engine.training import TrainingSetup, report_steps
+from evomal.engine.updates import clip_members, stacked_optimizers
+from evomal.errors import InputError
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, select
@@ -82,6 +84,7 @@ class TrialStack:
         self._random_state: list[Tensor] = []
         self.steps_done = self._steps = 0
         self._orders: dict[str, list[int]] = {}
+        self._schedules: dict[float, Schedule] = {}
         self._allocate(1, FEWEST_MEMBERS)
         self._orders = self._orders_of_gradients()
         self._allocate(groups, members)
@@ -101,7 +104,11 @@ class TrialStack:
                 self._parameters[name] = own.permute([order.index(dim) for dim in range(len(shape))]).requires_grad_()
             else:
                 self._constants[name] = torch.zeros(groups, *value.shape, dtype=dtype, device=device)
-        self._optimizer = STACKED_OPTIMIZERS[setup.optimizer](list(self._parameters.values()), setup.recipe)
+        self._single = make_optimizer(setup.recipe, self._module, device)
+        single = dict(self._module.named_parameters())
+        self._optimizers = stacked_optimizers(
+            self._single, {single[name]: stack for name, stack in self._parameters.items()}
+        )  # fmt: skip
         self._factors = torch.ones(places, 1, 1, dtype=dtype, device=device)
         self._alive = torch.ones(places, dtype=torch.bool, device=device)
         self._survived = torch.zeros(places, dtype=torch.int64, device=device)
@@ -134,6 +141,7 @@ class TrialStack:
         """
         setup, device = self.setup, self.setup.device
         self.steps_done, self._steps = 0, steps
+        self._schedules = {}
         self._load(groups)
         with torch.no_grad():
             for place, group in enumerate(groups):
@@ -145,7 +153,8 @@ class TrialStack:
                     else:
                         self._constants[name][place] = value
                 self._augmenting[place].manual_seed(derived_seed(group.seed, "augmentation"))
-        self._optimizer.restart()
+        for optimizer in self._optimizers:
+            optimizer.restart()
         self._alive.fill_(True)
         self._survived.zero_()
         reseed_torch(derived_seed(groups[0].seed, "dropout"), device)
@@ -183,18 +192,16 @@ class TrialStack:
             for index in range(members)
         ]
         rows, of_groups = (torch.tensor(numbers, device=self.setup.device) for numbers in (places, kept))
-        before = (self._parameters, self._constants, self._optimizer, self._alive, self._survived, self._augmenting)
-        parameters, constants, optimizer, alive, survived, augmenting = before
+        before = (self._parameters, self._constants, self._optimizers, self._alive, self._survived, self._augmenting)
+        parameters, constants, optimizers, alive, survived, augmenting = before
         self._allocate(len(groups), members)
         with torch.no_grad():
             for name, value in self._parameters.items():
                 value.copy_(parameters[name].index_select(0, rows))
             for name, value in self._constants.items():
                 value.copy_(constants[name].index_select(0, of_groups))
-            for new, old in zip(self._optimizer.state, optimizer.state, strict=True):
-                for value, former in zip(new, old, strict=True):
-                    value.copy_(former.index_select(0, rows))
-            self._optimizer.step_count.copy_(optimizer.step_count)
+            for new, old in zip(self._optimizers, optimizers, strict=True):
+                new.copy_rows(old, rows)
             self._alive.copy_(alive.index_select(0, rows))
             self._survived.copy_(survived.index_select(0, rows))
         for generator, place in zip(self._augmenting, kept, strict=True):
@@ -209,7 +216,7 @@ class TrialStack:
         if self._is_random:
             restore_torch(self._random_state, device)
         for index in range(self.steps_done, steps):
-            if index == 0 or rate_factor(recipe, index) != rate_factor(recipe, index - 1):
+            if changes_rates(recipe, index):
                 self._set_rates(index)
             self._feed.load(index)
             if self._losses.is_moving:
@@ -221,9 +228,22 @@ class TrialStack:
             self._random_state = torch_states(device)
 
     def _set_rates(self, step: int) -> None:
-        factor = rate_factor(self.setup.recipe, step)
-        rates = [lr * factor for lr in self._in_places(lambda member: member.lr, 0.0)]
-        self._optimizer.rates.copy_(torch.tensor(rates, dtype=torch.float64))
+        """Set the learning rates of the step: trials of one learning rate have one schedule."""
+        setup, lrs = self.setup, self._in_places(lambda member: member.lr, 0.0)
+        options = {}
+        for lr in dict.fromkeys(filter(None, lrs)):
+            if lr not in self._schedules:
+                own = Schedule(setup.recipe, self._module, setup.device, lr=lr, steps=self._steps)
+                self._schedules[lr] = own
+            options[lr] = self._schedules[lr].at(step)
+            if name := changed_option(self._single, options[lr]):
+                raise InputError(
+                    f"the schedule changes the optimizer's {name} at step {step}, which stacked trainings cannot "
+                    "follow: population_mode must be looped"
+                )
+        for optimizer in self._optimizers:
+            rates = [options[lr][optimizer.group]["lr"] if lr else 0.0 for lr in lrs]
+            optimizer.rates.copy_(torch.tensor(rates, dtype=torch.float64))
 
     def diverged(self) -> list[list[str]]:
         """Returns for each member of each group why its training has diverged; an empty text where it has not."""
@@ -265,7 +285,15 @@ class TrialStack:
             value.grad = None
         # Not `torch.autograd.grad`: its gradients need not be laid out as the parameters, which slows the update down.
         torch.autograd.backward(outputs, cotangents)
-        self._optimizer.step()
+        gradients = []
+        for value in self._parameters.values():
+            if value.grad is None:  # no output depends on it
+                value.grad = torch.zeros_like(value)
+            gradients.append(value.grad)
+        if self.setup.recipe.clip is not None:
+            clip_members(gradients, self.setup.recipe.clip)
+        for optimizer in self._optimizers:
+            optimizer.step()
 
     def _batch(self) -> tuple[Inputs, Rows]:
         """Returns inputs `[G, B, …]` and rows `[G, B]`, or `[G, B · positions]`."""

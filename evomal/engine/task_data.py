@@ -15,6 +15,7 @@ from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
+from evomal.engine.optimizers import recipe_record
 from evomal.engine.plans import capabilities
 from evomal.engine.resolve import check_outputs, check_targets, class_priors, initial_model
 from evomal.engine.rows import RowRule, Rows, target_positions
@@ -176,7 +177,7 @@ def task_content(task: Task) -> dict[str, Any]:
         "metric": task.metric.name,
         "higher_is_better": task.metric.higher_is_better,
         **({"metric_options": options} if (options := task.metric.record()) else {}),
-        "recipe": dataclasses.asdict(task.recipe),
+        "recipe": recipe_record(task.recipe, module),
         "data": digest_of_parts(task.train, task.validation),
         "fresh_model": digest(state.values(), repr(module)),
     }

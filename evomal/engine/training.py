@@ -11,11 +11,11 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 from torch import Tensor, nn
 
-from evomal.checks import MOST_POINTS, one_of, seed_number, whole_number
+from evomal.checks import MOST_POINTS, seed_number, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
-from evomal.engine.resolve import OPTIMIZERS, check_model, initial_model, make_optimizer, resolve_device, resolve_loss
+from evomal.engine.resolve import check_model, initial_model, resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
 from evomal.engine.rows import RowRule, Rows, joined_rows, without_row_outputs
 from evomal.engine.scores import (
@@ -28,13 +28,16 @@ from evomal.engine.scores import (
     metric_or_nan,
     score_of,
 )
+from evomal.engine.training_optimizer import SavedState, TrainingOptimizer
 from evomal.engine.work import step_multiply_adds
 from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.inputs import Inputs, called, first, image_tensor, pieces, with_channels_last
+from evomal.tasks.optimizers import OptimizerFactory
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
+from evomal.tasks.schedules import ScheduleFactory
 from evomal.tasks.task import Task, task_list
 from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import passing, users_code
@@ -42,7 +45,6 @@ from evomal.users_code import passing, users_code
 _STEPS_BETWEEN_CHECKS = 50  # reading a loss waits for the device, so divergence is noticed a little late
 _STEPS_BETWEEN_REPORTS = 10
 _EVALUATION_BATCH = 1024
-_DECAY = 0.1  # of the learning rate at a milestone
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,6 @@ class TrainingSetup:
     recipe: Recipe
     seed: int
     device: torch.device
-    optimizer: str = "sgd"
     precision: Precision = "float32"
     channels_last: bool = False
     graphs: bool = True
@@ -81,27 +82,28 @@ class Training:
         self._feed.open([(setup.seed, "training")])
         self._row_rule = RowRule(task, device, dtype)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimizer = make_optimizer(setup.optimizer, self._trained, setup.recipe, device)
+        self._optimizer = TrainingOptimizer(setup.recipe, model, device, graphs=setup.graphs)
         self._initial = {name: value.detach().clone() for name, value in self._state().items()}
         self._augmenting = torch.Generator(device)
         self.loss = torch.zeros((), dtype=dtype, device=device)
         """The training loss of the last batch."""
         self._sum = torch.zeros_like(self.loss)  # of all losses: not finite once one of them was not
-        self._lr, self.steps_done, self._diverged = setup.recipe.lr, 0, ""
+        self.steps_done, self._diverged = 0, ""
         generators = (self._augmenting,) if task.augmentation else ()
-        captured = setup.graphs and not self._feed.is_varying
+        captured = self._optimizer.can_be_captured and not self._feed.is_varying
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
 
-    def start(self, lr: float | None = None) -> None:
-        """Put model, optimizer and random generators into the seed's initial state, in the memory they are in."""
-        self._lr, self.steps_done, self._diverged = self.setup.recipe.lr if lr is None else lr, 0, ""
+    def start(self, lr: float | None = None, steps: int | None = None) -> None:
+        """Put model, optimizer and random generators into the seed's initial state, in the memory they are in.
+
+        Learning rate and number of steps are those of the recipe where None is given.
+        """
+        self.steps_done, self._diverged = 0, ""
         with torch.no_grad():
             for name, value in self._state().items():
                 value.copy_(self._initial[name])
+        self._optimizer.start(lr, steps)
         self._sum.zero_()
-        for state in self._optimizer.state.values():
-            for value in state.values():
-                value.zero_()
         reseed_torch(derived_seed(self.setup.seed, "dropout"), self.setup.device)
         self._augmenting.manual_seed(derived_seed(self.setup.seed, "augmentation"))
 
@@ -118,7 +120,7 @@ class Training:
         self.model.train()
         left = range(self.steps_done, steps)
         for index in tracked(left, self.setup.task.name, total=len(left), shown=progress):
-            if set_learning_rate(self._optimizer, self._lr * rate_factor(self.setup.recipe, index)):
+            if self._optimizer.prepare(index):
                 self.step.forget()
             self._feed.load(index)
             if before_step is not None:
@@ -165,29 +167,20 @@ class Training:
     def snapshot(self) -> "Snapshot":
         """Returns a copy, in the memory of the host, of everything that a further step depends on."""
         tensors = [value.detach().to("cpu", copy=True) for value in [*self._state().values(), self._sum]]
-        optimizer = [
-            {name: value.to("cpu", copy=True) for name, value in self._optimizer.state[parameter].items()}
-            for parameter in self._trained
-        ]
         generators = [*torch_states(self.setup.device), self._augmenting.get_state()]
-        return Snapshot(tensors, optimizer, generators, self._lr, self.steps_done, self._diverged)
+        own = self._optimizer
+        return Snapshot(tensors, own.saved(), generators, own.lr, own.steps, self.steps_done, self._diverged)
 
     def restore(self, snapshot: "Snapshot") -> None:
         """Continue from a snapshot of this training; tensors that exist already keep their memory."""
         with torch.no_grad():
             for value, saved in zip([*self._state().values(), self._sum], snapshot.tensors, strict=True):
                 value.copy_(saved)
-        for parameter, saved_state in zip(self._trained, snapshot.optimizer, strict=True):
-            state = self._optimizer.state[parameter]
-            for name, saved in saved_state.items():
-                if name in state:
-                    state[name].copy_(saved)
-                else:
-                    state[name] = saved.to(parameter.device)
+        self._optimizer.restore(snapshot.optimizer, lr=snapshot.lr, steps=snapshot.steps)
         *states, augmenting = snapshot.generators
         restore_torch(states, self.setup.device)
         self._augmenting.set_state(augmenting)
-        self._lr, self.steps_done, self._diverged = snapshot.lr, snapshot.steps_done, snapshot.diverged
+        self.steps_done, self._diverged = snapshot.steps_done, snapshot.diverged
 
     def _evaluated(self, part: Part) -> Evaluated:
         """Returns the outputs on all samples of a part."""
@@ -210,7 +203,7 @@ class Training:
         with autocast(self.setup.precision, self.setup.device):
             outputs = called(self.model, inputs)
         loss = self.criterion(outputs.to(self.setup.dtype), self._row_rule.of_loss(batch))
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()
         # Only the model's parameters: a loss may have parameters of its own, which are not trained here.
         torch.autograd.backward(loss, inputs=self._trained)
         self._optimizer.step()
@@ -223,9 +216,11 @@ class Snapshot:
     """A training at some step, apart from the objects that train."""
 
     tensors: list[Tensor]
-    optimizer: list[dict[str, Tensor]]
+    optimizer: SavedState
     generators: list[Tensor]
     lr: float
+    steps: int
+    """Of the whole training."""
     steps_done: int
     diverged: str
 
@@ -235,7 +230,10 @@ class TrainingSettings(TypedDict, total=False):
 
     seed: int
     steps: int | None
-    optimizer: str
+    optimizer: str | OptimizerFactory | None
+    schedule: str | ScheduleFactory | None
+    warmup: float | None
+    clip: float | None
     lr: float | None
     momentum: float | None
     nesterov: bool | None
@@ -266,7 +264,10 @@ def train(
     *,
     seed: int = 0,
     steps: int | None = None,
-    optimizer: str = "sgd",
+    optimizer: str | OptimizerFactory | None = None,
+    schedule: str | ScheduleFactory | None = None,
+    warmup: float | None = None,
+    clip: float | None = None,
     lr: float | None = None,
     momentum: float | None = None,
     nesterov: bool | None = None,
@@ -293,7 +294,10 @@ def train(
         loss: A module, the name of a loss (`focal:gamma=3`), or a loss file.
         seed: Determines initial weights, batches, augmentation and dropout, identically for every loss.
         steps: Training steps. This and the next settings are those of the task's recipe where None is given.
-        optimizer: `sgd`, `adam` or `adamw`.
+        optimizer: The name of an optimizer (`sgd`, `adamw:beta2=0.98`), or a function that makes one: see `Recipe`.
+        schedule: The name of a schedule (`cosine`, `step`), or a function that makes a scheduler: see `Recipe`.
+        warmup: Steps, or the share of all steps, in which the learning rate rises.
+        clip: The norm to which gradients are clipped.
         lr: Learning rate.
         momentum: Momentum of SGD.
         nesterov: Whether SGD uses Nesterov momentum.
@@ -326,20 +330,19 @@ def train(
     """
     given: dict[str, Any] = {
         "steps": steps, "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
-        "batch_size": batch_size, "milestones": milestones,
+        "batch_size": batch_size, "milestones": milestones, "optimizer": optimizer, "schedule": schedule,
+        "warmup": warmup, "clip": clip,
     }  # fmt: skip
     changes = {name: value for name, value in given.items() if value is not None}
     where = resolve_device(device)
     check_precision(precision, where)
-    one_of("optimizer", optimizer, OPTIMIZERS)
     seed_number(seed)
     whole_number("curve_points", curve_points, at_least=1, at_most=MOST_POINTS)
     tasks = task_list("task", task)
     trainings = []
     for one in tasks:  # all are checked before the first is trained
-        checked = dataclasses.replace(one.recipe, **changes)
-        recipe = dataclasses.replace(one.recipe.for_steps(checked.steps, milestones), **changes)
-        setup = TrainingSetup(one, recipe, seed, where, optimizer, precision, channels_last, graphs)
+        recipe = one.recipe.for_steps(steps).changed(**changes)
+        setup = TrainingSetup(one, recipe, seed, where, precision, channels_last, graphs)
         trainings.append((setup, resolve_loss(loss, one).to(where)))
     scores = []
     for setup, criterion in trainings:
@@ -390,24 +393,6 @@ def report_steps(report: StepsDone | None, done: int, steps: int) -> None:
     """Call `report`, if given, after every tenth step and after the last one."""
     if report is not None and (done % _STEPS_BETWEEN_REPORTS == 0 or done == steps):
         report(done % _STEPS_BETWEEN_REPORTS or _STEPS_BETWEEN_REPORTS)
-
-
-def rate_factor(recipe: Recipe, step: int) -> float:
-    """Returns what the learning rate is multiplied by at that step, because of milestones before it."""
-    return _DECAY ** sum(milestone <= step for milestone in recipe.milestones)
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> bool:
-    """Returns whether a captured step must be captured again, because it has the rate as a number."""
-    current = optimizer.param_groups[0]["lr"]
-    if isinstance(current, Tensor):
-        current.fill_(rate)
-        return False
-    changed = bool(current != rate)
-    if changed:
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-    return changed
 
 
 def evaluate_model(model: nn.Module, inputs: Inputs) -> Tensor:

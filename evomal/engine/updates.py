@@ -5,15 +5,14 @@ AdamW: Loshchilov and Hutter, 2019), whose learning rate is one number for all p
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from evomal.forest.forest import has_triton
-from evomal.tasks.recipe import Recipe
-
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 
 class StackedOptimizer(ABC):
@@ -21,11 +20,13 @@ class StackedOptimizer(ABC):
 
     Args:
         parameters: One tensor per parameter of the model, with a leading dimension of members.
-        recipe: Momentum and weight decay; its learning rate is not used.
+        options: Those of a group of parameters of torch's optimizer; its learning rate is not used.
+        group: The number of that group.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
-        self._parameters, self._recipe = list(parameters), recipe
+    def __init__(self, parameters: Sequence[Tensor], options: Mapping[str, Any], *, group: int = 0) -> None:
+        self._parameters, self._options, self.group = list(parameters), options, group
+        self._decay = float(options["weight_decay"])
         members, device, dtype = len(parameters[0]), parameters[0].device, parameters[0].dtype
         self.rates = torch.zeros(members, device=device, dtype=dtype)
         """`[P]`: the learning rate of each member."""
@@ -46,6 +47,13 @@ class StackedOptimizer(ABC):
         for tensors in self.state:
             torch._foreach_zero_(tensors)
 
+    def copy_rows(self, other: "StackedOptimizer", rows: Tensor) -> None:
+        """Take over the state of some members of another stack."""
+        for own, others in zip(self.state, other.state, strict=True):
+            for value, former in zip(own, others, strict=True):
+                value.copy_(former.index_select(0, rows))
+        self.step_count.copy_(other.step_count)
+
     @torch.no_grad()
     def step(self) -> None:
         """Update the parameters by their `grad`, which is overwritten."""
@@ -65,23 +73,23 @@ class StackedOptimizer(ABC):
         """The same by one kernel per parameter."""
 
     def _add_weight_decay(self, gradients: list[Tensor]) -> None:
-        if self._recipe.weight_decay:
-            torch._foreach_add_(gradients, self._parameters, alpha=self._recipe.weight_decay)
+        if self._decay:
+            torch._foreach_add_(gradients, self._parameters, alpha=self._decay)
 
 
 class StackedSGD(StackedOptimizer):
-    """SGD with momentum, with Nesterov momentum if the recipe says so."""
+    """SGD with momentum or Nesterov momentum."""
 
     buffers = 1
 
     def _update(self, gradients: list[Tensor]) -> None:
-        momentum = self._recipe.momentum
+        momentum = self._options["momentum"]
         self._add_weight_decay(gradients)
         if momentum:
             (velocities,) = self.state
             torch._foreach_mul_(velocities, momentum)
             torch._foreach_add_(velocities, gradients)
-            if self._recipe.nesterov:
+            if self._options["nesterov"]:
                 torch._foreach_add_(gradients, velocities, alpha=momentum)
             else:
                 gradients = velocities
@@ -90,43 +98,46 @@ class StackedSGD(StackedOptimizer):
     def _update_fused(self) -> None:
         from evomal.engine import updates_triton
 
-        recipe, (velocities,) = self._recipe, self.state
+        options, (velocities,) = self._options, self.state
         for parameter, velocity in zip(self._parameters, velocities, strict=True):
             updates_triton.sgd(
-                parameter, velocity, self.rates, momentum=recipe.momentum, decay=recipe.weight_decay,
-                nesterov=recipe.nesterov,
+                parameter, velocity, self.rates, momentum=options["momentum"], decay=self._decay,
+                nesterov=options["nesterov"],
             )  # fmt: skip
 
 
 class StackedAdam(StackedOptimizer):
-    """Adam; weight decay is added to the gradient."""
+    """Adam, whose weight decay is added to the gradient, and AdamW, whose weight decay shrinks the parameters."""
 
     buffers = 2
-    decoupled = False
-    """Whether weight decay shrinks the parameters instead."""
 
     def _update(self, gradients: list[Tensor]) -> None:
-        self._add_weight_decay(gradients)
-        self._move(gradients)
-
-    def _move(self, gradients: list[Tensor]) -> None:
+        if not self._is_decoupled:
+            self._add_weight_decay(gradients)
+        elif self._decay:
+            torch._foreach_mul_(self._parameters, [1 - rate * self._decay for rate in self._rates])
         means, squares = self.state
         inverse, root = self._corrections()
-        torch._foreach_lerp_(means, gradients, 1 - _BETAS[0])
-        torch._foreach_mul_(squares, _BETAS[1])
-        torch._foreach_addcmul_(squares, gradients, gradients, value=1 - _BETAS[1])
+        first, second = self._options["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, gradients, gradients, value=1 - second)
         denominators = torch._foreach_sqrt(squares)
         torch._foreach_div_(denominators, root)
-        torch._foreach_add_(denominators, _EPSILON)
+        torch._foreach_add_(denominators, self._options["eps"])
         directions = torch._foreach_div(means, denominators)
         steps = [rate * inverse for rate in self._rates]
         torch._foreach_addcmul_(self._parameters, list(directions), steps, value=-1)
+
+    @property
+    def _is_decoupled(self) -> bool:
+        return bool(self._options["decoupled_weight_decay"])
 
     def _corrections(self) -> Tensor:
         """Count the step, and return 1 / (1 − β1^t) and the root of 1 − β2^t."""
         self.step_count += 1
         # In double precision: in single, 1 − 0.999 is wrong in the fifth digit.
-        first, second = (1 - beta**self.step_count for beta in _BETAS)
+        first, second = (1 - beta**self.step_count for beta in self._options["betas"])
         return torch.stack((1 / first, second.sqrt())).to(self.rates.dtype)
 
     def _update_fused(self) -> None:
@@ -135,21 +146,40 @@ class StackedAdam(StackedOptimizer):
         corrections = self._corrections()
         for parameter, mean, square in zip(self._parameters, *self.state, strict=True):
             updates_triton.adam(
-                parameter, mean, square, self.rates, corrections, decay=self._recipe.weight_decay,
-                decoupled=self.decoupled,
+                parameter, mean, square, self.rates, corrections, decay=self._decay, betas=self._options["betas"],
+                stabiliser=self._options["eps"], decoupled=self._is_decoupled,
             )  # fmt: skip
 
 
-class StackedAdamW(StackedAdam):
-    """Adam with weight decay apart from the gradient."""
-
-    decoupled = True
-
-    def _update(self, gradients: list[Tensor]) -> None:
-        if self._recipe.weight_decay:
-            shrinking = [1 - rate * self._recipe.weight_decay for rate in self._rates]
-            torch._foreach_mul_(self._parameters, shrinking)
-        self._move(gradients)
+STACKED_OPTIMIZERS: dict[type[Optimizer], type[StackedOptimizer]] = {
+    torch.optim.SGD: StackedSGD,
+    torch.optim.Adam: StackedAdam,
+    torch.optim.AdamW: StackedAdam,
+}
+"""By the optimizer of torch that they stack."""
 
 
-STACKED_OPTIMIZERS: dict[str, type[StackedOptimizer]] = {"sgd": StackedSGD, "adam": StackedAdam, "adamw": StackedAdamW}
+def stacked_optimizers(optimizer: Optimizer, stacks: Mapping[Tensor, Tensor]) -> list[StackedOptimizer]:
+    """Returns an optimizer for every group of torch's optimizer that has trained parameters.
+
+    Args:
+        optimizer: The optimizer of one model.
+        stacks: The stack of each parameter that is trained.
+    """
+    kind = STACKED_OPTIMIZERS[type(optimizer)]
+    groups = [[stacks[one] for one in group["params"] if one in stacks] for group in optimizer.param_groups]
+    return [kind(own, optimizer.param_groups[number], group=number) for number, own in enumerate(groups) if own]
+
+
+def clip_members(gradients: Sequence[Tensor], norm: float) -> None:
+    """Clip the gradient of each member to a norm, as `torch.nn.utils.clip_grad_norm_` does, in place.
+
+    Args:
+        gradients: One gradient `[P, …]` per parameter.
+        norm: The largest norm of a member's gradient by all parameters.
+    """
+    own = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    factors = (norm / (torch.linalg.vector_norm(own, dim=0) + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_(
+        list(gradients), [factors.view(-1, *[1] * (gradient.dim() - 1)) for gradient in gradients]
+    )  # fmt: skip

@@ -11,7 +11,6 @@ from torch import Tensor
 from evomal.forest.triton_backend import on_device_of
 
 _BLOCK = 1024
-_BETA1, _BETA2, _STABILISER = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
 
 
 @triton.jit(do_not_specialize=["size", "total"])  # type: ignore[untyped-decorator]
@@ -33,6 +32,7 @@ def _sgd_kernel(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["size", "total"])  # type: ignore[untyped-decorator]
 def _adam_kernel(  # type: ignore[no-untyped-def]
     parameters, gradients, means, squares, rates, corrections, size, total, decay,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, STABILISER: tl.constexpr,  # noqa: N803
     DECOUPLED: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -45,9 +45,9 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
     else:
         gradient += decay * parameter
     mean = tl.load(means + place, mask=inside)
-    mean += (gradient - mean) * (1.0 - _BETA1)
-    square = tl.load(squares + place, mask=inside) * _BETA2 + gradient * gradient * (1.0 - _BETA2)
-    denominator = tl.sqrt(square) / tl.load(corrections + 1) + _STABILISER
+    mean += (gradient - mean) * (1.0 - BETA1)
+    square = tl.load(squares + place, mask=inside) * BETA2 + gradient * gradient * (1.0 - BETA2)
+    denominator = tl.sqrt(square) / tl.load(corrections + 1) + STABILISER
     tl.store(means + place, mean, mask=inside)
     tl.store(squares + place, square, mask=inside)
     tl.store(parameters + place, parameter - rate * tl.load(corrections) * (mean / denominator), mask=inside)
@@ -60,17 +60,20 @@ def sgd(parameter: Tensor, velocity: Tensor, rates: Tensor, *, momentum: float, 
 
 def adam(
     parameter: Tensor, mean: Tensor, square: Tensor, rates: Tensor, corrections: Tensor, *, decay: float,
-    decoupled: bool,
+    betas: tuple[float, float], stabiliser: float, decoupled: bool,
 ) -> None:  # fmt: skip
     """Update one parameter `[P, …]` and its moments by its gradient.
 
     `corrections`: 1 / (1 − β1^t), and the root of 1 − β2^t.
     """
-    _launch(_adam_kernel, parameter, (mean, square, rates, corrections), (float(decay),), DECOUPLED=decoupled)
+    _launch(
+        _adam_kernel, parameter, (mean, square, rates, corrections), (float(decay),),
+        BETA1=betas[0], BETA2=betas[1], STABILISER=stabiliser, DECOUPLED=decoupled,
+    )  # fmt: skip
 
 
 def _launch(
-    kernel: object, parameter: Tensor, tensors: tuple[Tensor, ...], numbers: tuple[float, ...], **flags: bool
+    kernel: object, parameter: Tensor, tensors: tuple[Tensor, ...], numbers: tuple[float, ...], **flags: float
 ) -> None:
     gradient = parameter.grad
     assert gradient is not None

@@ -102,7 +102,7 @@ class Workspace:
         """Returns what all trainings of one task have in common."""
         settings, data = self._settings, self._tasks[index]
         return TrainingSetup(
-            data.task, data.recipe, self._seed, self._device, settings.optimizer, settings.precision,
+            data.task, data.recipe, self._seed, self._device, settings.precision,
             settings.channels_last, settings.graphs, settings.dtype, (data.train, data.validation),
         )  # fmt: skip
 

@@ -174,7 +174,7 @@ class _Probe:
         stages["evaluate"] = step * generations * ladder.steps(strategy.population)
         finalists = min(settings.finalists, strategy.population * generations)
         if finalists:
-            steps = self._tasks[0].recipe.for_steps(settings.final_steps, settings.milestones).steps
+            steps = settings.final_steps or self._tasks[0].recipe.steps
             trials = final_trials(finalists, len(rivals), rates=min(3, ladder.rates), seeds=settings.final_seeds)
             stages["final"] = step * steps * trials
         return Estimate(stages, self.memory, generations, strategy.population, str(self.device), self.plan)

@@ -20,6 +20,7 @@ from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalis
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.runs.store import RunStore
+from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 
 if TYPE_CHECKING:  # it imports this module
@@ -169,7 +170,7 @@ class FinalsTrainer:
 
     def _final_rung(self, stage: TrialStage, count: int) -> Rung:
         """A rung of full length with fresh seeds."""
-        recipe = self._tasks[0].recipe.for_steps(self._settings.final_steps, self._settings.milestones)
+        recipe = final_recipe(self._tasks[0].recipe, self._settings)
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
         return Rung(recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched)

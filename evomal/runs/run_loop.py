@@ -37,6 +37,7 @@ from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 
 _SHOWN_FAILURES = 3
+_LATER = ("space", "schedule", "warmup", "clip")
 
 Callback = Callable[[Generation], None]
 
@@ -131,12 +132,14 @@ class _Run:
 
     def description(self) -> dict[str, Any]:
         """Everything that can change a float, for the record."""
+        engine = self._executor.record()
+        settings = self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE, *self._unrecorded()})
         return {
-            **self._executor.record(),
+            **engine,
             "method": self._method.name,
             "seed": self._seed,
             "task": {str(number): task_content(task) for number, task in enumerate(self._tasks)},
-            "settings": self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE, *self._unrecorded()}),
+            "settings": {**settings, "optimizer": engine["optimizer"]},
             "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
             "workplace": self._settings.model_dump(mode="json", include={*WORKPLACE}),
             "source": None if self._source is None else dict(self._source),
@@ -282,8 +285,9 @@ class _Run:
         return summarised(self._candidates)
 
     def _unrecorded(self) -> set[str]:
-        """Settings that are not recorded while they have the paper's value: records had no space before."""
-        return {"space"} if self._settings.space == SearchSettings().space else set()
+        """Settings that are not recorded while they have the paper's value: older records do not have them."""
+        paper = SearchSettings()
+        return {name for name in _LATER if getattr(self._settings, name) == getattr(paper, name)}
 
     def _best(self) -> Best | None:
         found, scores = self._evaluator.archive.best, Scores(())

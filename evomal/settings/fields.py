@@ -51,6 +51,15 @@ def _metric_name(value: Any) -> Any:
     return value
 
 
+def _name_in_recipe(value: Any, info: ValidationInfo) -> Any:
+    if callable(value):
+        raise InputError(
+            f"the setting {info.field_name} is a name but got {short_repr(value)}: a function of your own belongs to "
+            f"the task, as in evomal.Recipe({info.field_name}=…)"
+        )
+    return value
+
+
 def _cluster(address: str) -> str:
     if address != "auto" and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", address):
         raise InputError(f"address must be auto or HOST:PORT but got {short_repr(address)}")
@@ -135,7 +144,22 @@ class SettingFields(BaseModel):
     inner_steps: _Few = Field(1, description="Training steps through which each meta step differentiates.")
 
     training_steps: _Count = Field(500, description="Training steps that measure the fitness of a candidate.")
-    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser of the trainings.")
+    optimizer: Annotated[_Text | None, BeforeValidator(_name_in_recipe)] = Field(
+        None,
+        description="Optimizer of the trainings: sgd, adam, adamw or another of torch, with options as in "
+        "adamw:beta2=0.98; by default the task's.",
+    )
+    schedule: Annotated[_Text | None, BeforeValidator(_name_in_recipe)] = Field(
+        None,
+        description="Schedule of the learning rate: step (see milestones), constant, linear, cosine or one-cycle; by "
+        "default the task's.",
+    )
+    warmup: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None, description="Share of a training in which the learning rate rises to its value; by default the task's."
+    )
+    clip: _Positive | None = Field(
+        None, description="Norm to which the gradients of a training are clipped; by default the task's."
+    )
     lr: _Positive | None = Field(None, description="Learning rate of the trainings; by default the task's.")
     momentum: _NotNegative | None = Field(None, description="Momentum of the trainings; by default the task's.")
     nesterov: bool | None = Field(None, description="Whether the momentum is Nesterov's; by default as in the task.")

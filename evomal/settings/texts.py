@@ -22,6 +22,7 @@ _RULES = {
     "greater_than": "more than {gt:.12g}",
     "greater_than_equal": "at least {ge:.12g}",
     "int_type": "a whole number",
+    "less_than": "less than {lt:.12g}",
     "less_than_equal": "at most {le:.12g}",
     "missing": "a lowest and a highest height",
     "string_pattern_mismatch": "auto, cpu, cuda, cuda:0, mps",

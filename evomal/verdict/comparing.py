@@ -12,6 +12,7 @@ from evomal.methods import method_named
 from evomal.runs.display import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
+from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task, task_list
 from evomal.text import plural, short_repr
 from evomal.verdict.comparison import Comparison, Entry, RateCurve, Trained, Transfer, Variant
@@ -26,7 +27,7 @@ from evomal.verdict.contestants import (
 from evomal.verdict.folder import TrainingLog
 from evomal.verdict.plan import Plan
 from evomal.verdict.statistics import Paired, paired_searches
-from evomal.verdict.trials import ComparedTrial, Trials, final_recipe, log_description
+from evomal.verdict.trials import ComparedTrial, Trials, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
 from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
 
@@ -236,7 +237,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
     entries = [_with_difference(entry, base.name, costs) for entry in entries]
     tuning_gain = paired_searches(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
-    recipe = final_recipe(task, plan.settings)
+    recipe = final_recipe(task.recipe, plan.settings)
     return Comparison(
         task=task.name, record=dict(task.record), metric=task.metric.name, higher_is_better=higher,
         steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),

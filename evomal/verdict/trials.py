@@ -1,6 +1,5 @@
 """The trials of a comparison: each is run once by the engine, and logged."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -8,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Score, Trial
+from evomal.engine.optimizers import LATER_FIELDS, recipe_record
+from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import digest_of_parts, task_content
 from evomal.errors import EvomalError
 from evomal.methods import Failure
@@ -16,7 +17,7 @@ from evomal.runs.canonical import canonical, versions
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import WorkerPool
 from evomal.settings import SearchSettings
-from evomal.tasks.recipe import Recipe
+from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.users_code import passing
 from evomal.verdict.contestants import ComparedLoss
@@ -53,7 +54,7 @@ class TrialTrainer:
     """Runs lists of trials, in this process or in a worker."""
 
     def __init__(self, task: Task, *, settings: SearchSettings) -> None:
-        recipe = final_recipe(task, settings)
+        recipe = final_recipe(task.recipe, settings)
         engine_settings = EngineSettings(
             training_steps=recipe.steps, optimizer=settings.optimizer,
             recipe={**settings.recipe_changes(), "milestones": recipe.milestones}, device=settings.device,
@@ -86,7 +87,7 @@ class Trials:
         listener: SearchListener | None = None,
     ) -> None:  # fmt: skip
         self._task, self._settings, self._log, self._pool, self._listener = task, settings, log, pool, listener
-        self._steps = final_recipe(task, settings).steps
+        self._steps = final_recipe(task.recipe, settings).steps
 
     @property
     def own_lr(self) -> float:
@@ -146,15 +147,11 @@ def _parts(trials: Sequence[ComparedTrial], chunk: int) -> list[list[ComparedTri
     return found
 
 
-def final_recipe(task: Task, settings: SearchSettings) -> Recipe:
-    """How the trainings of a comparison run: the task's recipe with the changes of the settings."""
-    scheduled = task.recipe.for_steps(settings.final_steps, settings.milestones)
-    return dataclasses.replace(scheduled, **settings.recipe_changes())
-
-
 def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
     """What must stay the same for the scores of a log to be comparable; more seeds and losses may be added."""
-    recipe, content = final_recipe(task, settings), task_content(task)
+    recipe, content = final_recipe(task.recipe, settings), task_content(task)
+    record = recipe_record(recipe, initial_model(task, 0))
+    later = {name: record[name] for name in LATER_FIELDS if name in record and name != "optimizer"}
     return {
         "task": {**task.record, "name": task.name},
         "data": content["data"],
@@ -164,7 +161,8 @@ def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
         "steps": recipe.steps,
         "milestones": list(recipe.milestones),
         "recipe": settings.recipe_changes(),
-        "optimizer": settings.optimizer,
+        "optimizer": record.get("optimizer", "sgd"),
+        **({"training": later} if later else {}),
         "device": settings.device,
         "population_mode": settings.population_mode,
         "precision": settings.precision,

@@ -160,7 +160,11 @@ def test_divergence_is_an_outcome_with_a_sentence():
         (torch.square, {}, "a loss must be a module, a name or a loss file but got builtin_function_or_method"),
         ("mse", {"steps": 0}, "steps must be at least 1 but got 0"),
         ("mse", {"lr": 0.0}, "lr must be a finite number of more than 0 but got 0.0"),
-        ("mse", {"optimizer": "lion"}, "optimizer must be one of sgd, adam, adamw but got 'lion'"),
+        (
+            "mse",
+            {"optimizer": "lion"},
+            "there is no optimizer named 'lion': known names are sgd, adam, adamw",
+        ),
         ("mse", {"device": "tpu!"}, "device must be auto, cpu, cuda"),
         ("ce", {}, "the task is regression, but ce is for classification, multilabel"),
         (ExpressionLoss("mul(y, f)"), {}, "the task is regression, but the loss is for classification"),

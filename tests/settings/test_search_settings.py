@@ -22,7 +22,8 @@ PAPER = {
     "population": 25, "generations": 50, "tournament": 4, "crossover": 0.7, "mutation": 0.25, "elitism": 0.05,
     "max_height": 10, "initial_height": (2, 4), "parsimony": 0.0, "meta_steps": 250, "meta_lr": 1e-3, "inner_steps": 1,
     "space": ("paper",),
-    "training_steps": 500, "optimizer": "sgd", "lr": None, "momentum": None, "nesterov": None, "weight_decay": None,
+    "training_steps": 500, "optimizer": None, "schedule": None, "warmup": None, "clip": None, "lr": None,
+    "momentum": None, "nesterov": None, "weight_decay": None,
     "batch_size": None, "filter_steps": 1000, "filter_samples": 100,
     "filters": ("symbolic", "dead", "rejection", "gradient"), "activation": "identity", "metric": None, "seed_with": (),
     "finalists": 0, "final_seeds": 3, "final_steps": None, "milestones": None, "device": "auto", "precision": "float32",
@@ -183,8 +184,10 @@ def test_only_optional_settings_may_be_none(name):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"optimizer": "sdg"}, "optimizer must be one of sgd, adam, adamw but got 'sdg'"),
-        ({"optimizer": []}, "optimizer must be one of sgd, adam, adamw but got []"),
+        ({"optimizer": []}, "optimizer must be a text but got []"),
+        ({"schedule": ""}, "schedule must be a text that is not empty but got ''"),
+        ({"warmup": 1.0}, "warmup must be less than 1 but got 1.0"),
+        ({"clip": 0.0}, "clip must be more than 0 but got 0.0"),
         ({"activation": "relu"}, "activation must be one of identity, softplus but got 'relu'"),
         ({"precision": "half"}, "precision must be one of float32, tf32, bfloat16 but got 'half'"),
         ({"population_mode": "both"}, "population_mode must be one of auto, stacked, looped but got 'both'"),
@@ -408,6 +411,7 @@ def test_a_wrong_preset_beside_a_file_is_not_the_files_fault(tmp_path):
 def test_the_recipe_has_what_is_given():
     assert SearchSettings().recipe_changes() == {}
     given = {"lr": 0.1, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "batch_size": 32}
+    given |= {"schedule": "cosine:end=0.1", "warmup": 0.1, "clip": 1.0}
     assert SearchSettings(**given).recipe_changes() == given
     assert SearchSettings(momentum=0, meta_steps=3).recipe_changes() == {"momentum": 0.0}
 
@@ -447,7 +451,10 @@ def drawn(name):
             "elitism": numbers(0, 1),
             "max_height": st.integers(12, 32),
             "initial_height": st.tuples(st.integers(0, 6), st.integers(6, 12)),
-            "optimizer": st.sampled_from(["sgd", "adam", "adamw"]),
+            "optimizer": st.sampled_from(["sgd", "adam", "adamw:beta2=0.98"]),
+            "schedule": st.sampled_from(["step", "cosine:end=0.1"]),
+            "warmup": st.floats(0, 1, exclude_max=True),
+            "clip": numbers(0, exclude_min=True),
             "filters": st.lists(st.sampled_from(FILTERS)).map(tuple),
             "activation": st.sampled_from(list(ACTIVATIONS)),
             "metric": st.text(min_size=1),
@@ -527,8 +534,8 @@ def test_every_setting_is_described():
     for preset in PRESETS:
         settings = SearchSettings.preset(preset)
         assert {name: entry.presets[preset] for name, entry in found.items()} == dict(settings)
-    names = ("population", "lr", "nesterov", "optimizer", "filters", "initial_height")
+    names = ("population", "lr", "nesterov", "precision", "filters", "initial_height")
     assert [found[name].type for name in names] == [
-        "whole number", "number or none", "true or false or none", "one of sgd, adam, adamw",
+        "whole number", "number or none", "true or false or none", "one of float32, tf32, bfloat16",
         "some of symbolic, admissible, dead, rejection, gradient", "list of whole numbers",
     ]  # fmt: skip

@@ -1,0 +1,106 @@
+"""Optimizers of trainings: any of torch by its name, with options, or made by a function."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from evomal.checks import named, options_in
+from evomal.errors import InputError
+from evomal.users_code import described
+
+OptimizerFactory = Callable[..., Optimizer]
+"""Makes an optimizer of the list of trained parameters or, where its first argument is called `model`, of the model."""
+
+_OF_THE_RECIPE = ("lr", "weight_decay")
+_HOW_IT_IS_COMPUTED = ("foreach", "fused", "capturable", "differentiable", "maximize")
+
+
+def _by_name() -> dict[str, type[Optimizer]]:
+    """Torch's optimizers that take a weight decay, as recipes have one, and need no closure."""
+    classes = (value for value in vars(torch.optim).values() if isinstance(value, type))
+    found = {
+        kind.__name__.lower(): kind
+        for kind in classes
+        if issubclass(kind, Optimizer) and "weight_decay" in inspect.signature(kind).parameters
+    }
+    first = ("sgd", "adam", "adamw")
+    return {name: found[name] for name in (*first, *sorted(found.keys() - first))}
+
+
+OPTIMIZERS = _by_name()
+"""The optimizers of trainings by name."""
+
+
+def optimizer_named(spec: str) -> tuple[type[Optimizer], dict[str, Any]]:
+    """Returns the class and the options of an optimizer written as `adamw` or `adamw:beta2=0.98,eps=1e-6`.
+
+    Args:
+        spec: The name and, after a colon, numbers that torch's class takes; `betas` are `beta1` and `beta2`.
+
+    Raises:
+        InputError: There is no such optimizer, it has no such option, or torch refuses its value.
+
+    Example:
+        >>> optimizer_named("adam:beta2=0.98,amsgrad=true")[1]
+        {'betas': (0.9, 0.98), 'amsgrad': True}
+    """
+    name = spec.partition(":")[0]
+    kind = named("optimizer", name, OPTIMIZERS)
+    defaults = _options_of(kind)
+    if kind is torch.optim.SGD:  # the recipe has them
+        defaults = {option: value for option, value in defaults.items() if option not in ("momentum", "nesterov")}
+    given: dict[str, Any] = dict(options_in(spec, defaults))
+    betas = {option: given.pop(option, defaults[option]) for option in ("beta1", "beta2") if option in defaults}
+    if any(value != defaults[option] for option, value in betas.items()):
+        given = {"betas": tuple(betas.values()), **given}
+    try:
+        kind([torch.zeros(2, 2, requires_grad=True)], **given)
+    except ValueError as error:
+        raise InputError(f"the options of the optimizer {spec} are refused by torch: {error}") from None
+    return kind, given
+
+
+def _options_of(kind: type[Optimizer]) -> dict[str, float]:
+    """Returns the numbers that an optimizer takes beside those of every recipe, with their defaults."""
+    found: dict[str, float] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        default = parameter.default
+        if name in (*_OF_THE_RECIPE, *_HOW_IT_IS_COMPUTED):
+            continue
+        if name == "betas":
+            found |= {"beta1": default[0], "beta2": default[1]}
+        elif isinstance(default, bool) or parameter.annotation in (int, "int"):
+            found[name] = default
+        elif isinstance(default, int | float):
+            found[name] = float(default)
+    return found
+
+
+def takes_model(factory: OptimizerFactory) -> bool:
+    """Whether the function makes the optimizer from the model, not from its parameters."""
+    return next(iter(arguments_of(factory)), "") == "model"
+
+
+def arguments_of(function: Callable[..., Any]) -> list[str]:
+    """Returns the names of a function's arguments; none for one that does not tell."""
+    try:
+        return [*inspect.signature(function).parameters]
+    except (TypeError, ValueError):
+        return []
+
+
+def rate_of_factory(factory: OptimizerFactory) -> float:
+    """Returns the learning rate of the optimizer that the function makes, found by calling it with two parameters."""
+    if takes_model(factory):
+        raise InputError("lr must be given for an optimizer that is made from the model but got none")
+    parameters = [nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(2))]
+    try:
+        return float(factory(parameters).defaults["lr"])
+    except (Exception, SystemExit) as error:  # a user's function may raise anything
+        raise InputError(
+            f"lr must be given, as it cannot be read from the function that makes the optimizer: {described(error)}"
+        ) from error
