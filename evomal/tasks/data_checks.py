@@ -1,5 +1,6 @@
 """The rules that data of every task must keep, each one sentence; `Task` applies them wherever its data come from."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -113,14 +114,21 @@ def target_rows(targets: Tensor, kind: Kind, ignored: int = IGNORED) -> Tensor:
     return targets if targets.dim() == 1 else targets[targets != ignored]
 
 
-def class_numbers_of(outputs: Tensor, classes: int) -> Tensor:
-    """The class numbers that outputs of a model predict: by the largest, or by the sign if there is only one."""
-    found = outputs.shape[1] if outputs.dim() > 1 else 0
-    if found == 1 and classes == 2:
-        return (outputs[:, 0] > 0).long()
-    if found < classes:
+def class_numbers_of(outputs: Tensor, classes: int, positions: Sequence[int] = ()) -> Tensor:
+    """The class numbers that outputs of a model predict: by the largest, or by the sign if there is only one.
+
+    Args:
+        outputs: Outputs of shape (samples, classes), or (samples, classes, …) or (samples, …, classes) with positions.
+        classes: The number of classes.
+        positions: The shape of the positions of a sample, to tell which dimension holds the classes.
+    """
+    found = [outputs.movedim(dim, -1) for dim in (1, -1) if outputs.dim() > 1]
+    found = [own for own in found if own.shape[-1] >= classes or (own.shape[-1] == 1 and classes == 2)]
+    if not found:
         raise InputError(f"outputs of a model must have shape (samples, {classes}) but have {tuple(outputs.shape)}")
-    return outputs[:, :classes].argmax(1)
+    # Where both would do, the classes are the second dimension, as in torch.
+    best = max(found, key=lambda own: (list(own.shape[1:-1]) == list(positions), own.shape[-1] == classes))
+    return (best[..., 0] > 0).long() if best.shape[-1] == 1 else best[..., :classes].argmax(-1)
 
 
 def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str, ignored: int = IGNORED) -> None:

@@ -78,6 +78,11 @@ def checked_classes(classes: Any) -> Classes:
     return found
 
 
+def class_name(number: int, classes: Classes | None) -> str:
+    """Return what sentences call a class."""
+    return str(number) if classes is None else short_repr(classes[number])
+
+
 def decoded_labels(numbers: npt.NDArray[np.int64], classes: Classes | None, outputs: int) -> Array:
     """Return the class of each class number."""
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < outputs:

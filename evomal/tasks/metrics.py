@@ -14,6 +14,7 @@ from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
 from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part
 from evomal.tasks.foreign_metrics import Torchmetrics, is_of_torchmetrics, measured_by, name_of
+from evomal.tasks.labels import Classes, class_name
 from evomal.tasks.named_metrics import METRICS, WORST_CLASS, WORST_GROUP, NamedMetric, metric_names, rows_of, terms_in
 from evomal.text import short_repr
 from evomal.users_code import place_of_function, users_code
@@ -94,7 +95,7 @@ class Metric:
         """The value as something to be minimised, which is what a search does."""
         return -value if self.higher_is_better else value
 
-    def check(self, targets: Tensor, part: str, *, kind: str, outputs: int) -> None:
+    def check(self, targets: Tensor, part: str, *, kind: str, outputs: int, classes: Classes | None = None) -> None:
         """Raise unless a part of a task holds what the metric needs.
 
         Args:
@@ -102,10 +103,11 @@ class Metric:
             part: "validation" or "test".
             kind: The kind of task.
             outputs: The number of classes, labels or regression targets.
+            classes: What classes and labels are called; None: by their numbers.
         """
 
         def check(one: Metric, own: Tensor, place: str) -> None:
-            if one.needs_every_class and (missing := missing_class(own, outputs, kind)):
+            if one.needs_every_class and (missing := missing_class(own, outputs, kind, classes)):
                 raise InputError(f"the metric {one.name} needs every class in {place}, but {missing}")
 
         if isinstance(self.function, Combined):
@@ -149,18 +151,19 @@ def usual_metrics(kind: str, outputs: Tensor, targets: Tensor, *, weights: Tenso
     return found
 
 
-def missing_class(targets: Tensor, outputs: int, kind: str) -> str:
+def missing_class(targets: Tensor, outputs: int, kind: str, classes: Classes | None = None) -> str:
     """Which class has no sample, or which label is always or never there; empty where nothing is missing."""
     if kind == "multilabel":
         present = targets.reshape(-1, targets.shape[-1]) > 0.5
         for label in range(present.shape[1]):
             if not bool(present[:, label].any()) or bool(present[:, label].all()):
-                return f"label {label} is {'always' if bool(present[:, label].any()) else 'never'} present there"
+                how_often = "always" if bool(present[:, label].any()) else "never"
+                return f"label {class_name(label, classes)} is {how_often} present there"
         return ""
     # Targets of positions may be ignored, which a negative number says.
     counts = torch.bincount(targets[targets >= 0], minlength=max(2, outputs))
     missing = (counts == 0).nonzero().flatten().tolist()
-    return f"class {missing[0]} has no sample there" if missing else ""
+    return f"class {class_name(missing[0], classes)} has no sample there" if missing else ""
 
 
 def chosen_metric(metric: Any, kind: str) -> Metric:

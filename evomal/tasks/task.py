@@ -130,8 +130,9 @@ class Task:
     def _check_metric(self) -> None:
         """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
         for name in ("validation", "test"):
-            rows = target_rows(getattr(self, name).targets, self.kind)
-            self.metric.check(rows, name, kind=self.kind, outputs=self.outputs)
+            targets = getattr(self, name).targets
+            rows = targets.flatten() if self.kind == "classification" else target_rows(targets, self.kind)
+            self.metric.check(rows, name, kind=self.kind, outputs=self.outputs, classes=self.classes)
         if self.metric.is_by_part:
             object.__setattr__(self, "exchangeable", False)
 
@@ -194,8 +195,7 @@ class Task:
         """Convert outputs of a model, or class numbers, into what the targets were given as.
 
         Args:
-            predictions: Outputs of a model that was trained on this task, or for classification also class numbers. The
-                outputs of a sample are the second dimension.
+            predictions: Outputs of a model that was trained on this task, or for classification also class numbers.
 
         Returns:
             For classification the class of each sample or position: a text or number of `classes`, or the class number
@@ -218,7 +218,7 @@ class Task:
         if self.kind == "multilabel":
             return (values > 0).numpy()
         if values.is_floating_point():
-            values = class_numbers_of(values, self.outputs)
+            values = class_numbers_of(values, self.outputs, self.train.targets.shape[1:])
         return decoded_labels(values.long().numpy(), self.classes, self.outputs)
 
     @classmethod

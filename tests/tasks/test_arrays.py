@@ -96,7 +96,10 @@ class TestPandas:
 
     @pytest.fixture(autouse=True)
     def _installed(self):
-        self.pd = pytest.importorskip("pandas")
+        pytest.importorskip("pandas")
+        import pandas
+
+        self.pd = pandas
         self.frame = self.pd.DataFrame(X, columns=list("abcd"))
 
     def test_a_frame_and_a_series_are_a_task(self):

@@ -120,6 +120,12 @@ def test_texts_are_classes_and_outputs_are_decoded():
     assert task.decode(torch.tensor([[[0.0, 3.0], [1.0, 2.0], [0.0, 0.0]]], requires_grad=True)).tolist() == [
         ["bee", "ant"]
     ]
+    tagged = Task.from_arrays(IDS[:, :4], IDS[:, :4] % 3, model=net)
+    scores = torch.randn(5, 4, 3)
+    assert np.array_equal(tagged.decode(scores), scores.argmax(2))  # (samples, positions, classes)
+    assert np.array_equal(tagged.decode(scores.movedim(2, 1)), scores.argmax(2))
+    assert np.array_equal(tagged.decode(scores[:, :3]), scores[:, :3].argmax(1))  # torch's order, where both would do
+    assert np.array_equal(tagged.decode(scores[:, :2]), scores[:, :2].argmax(2))  # shorter than in training
     with pytest.raises(InputError, match=r"outputs of a model must have shape \(samples, 3\) but have \(1, 2\)"):
         task.decode(outputs[:1, :2])
     binary = Task.from_arrays(X, Y > 0, model=lambda: nn.Linear(4, 1))
@@ -136,6 +142,10 @@ def test_names_for_class_numbers():
     assert refused(classes=["ant", "bee"]) == "class numbers of y must lie between 0 and 1 but one is 2"
     assert refused(y=Y - 1).endswith("but one is -1: number them from 0, or list them as classes")
     assert Task.from_arrays(X, Y - 1, model=net, classes=[-1, 0, 1]).outputs == 3
+    few = {"train": (X, TEXTS), "validation": (X[:1], TEXTS[:1]), "test": (X, TEXTS)}
+    assert refused(None, None, metric="auroc", **few) == (
+        "the metric auroc needs every class in the validation split, but class 'bee' has no sample there"
+    )
     labels = refused(y=np.eye(3)[Y], kind="multilabel", classes=["a", "b"])
     assert labels == "classes must name each of 3 classes or labels but got ['a', 'b']"
     assert refused(kind="regression", classes=["a", "b"]) == "classes must be None for regression, which has none"
