@@ -152,8 +152,9 @@ class Engine:
         self, expressions: Sequence[Expression], weights: Weights, *, seed: int | None = None,
         report: StageStepsDone | None = None,
     ) -> list[Fitness]:  # fmt: skip
-        """Train the base model with each loss, and return its fitness on the validation split, averaged over the tasks.
+        """Train the base model with each loss, and return its fitness on the validation split.
 
+        Of several tasks it is the mean, and `Fitness.by_task` has that on each.
         `seed` determines initial weights, batches, augmentation and dropout of the trainings; None is the engine's own.
         """
         _check(expressions, weights)
@@ -184,7 +185,7 @@ class Engine:
             report: Called with the stage and the number of steps done since the last call.
 
         Returns:
-            The costs of each loss by learning rate, averaged over the tasks.
+            The costs of each loss by learning rate, averaged over the tasks and, where there are several, on each.
         """
         if not losses:
             return []
@@ -203,7 +204,8 @@ class Engine:
                     for rate in own
                     for seed, split in zip(rung.seeds, rung.splits or [0] * len(rung.seeds), strict=True)
                 ]
-                runner = self._workspace.trials(index, of_population=True, milestones=rung.milestones)
+                milestones = rung.milestones_by_task[index] if rung.milestones_by_task else rung.milestones
+                runner = self._workspace.trials(index, of_population=True, milestones=milestones)
                 members = min(len(trials), self.plans[index].trial_chunk) if self.plans[index].mode == "stacked" else 1
                 with thread_count(self._suitable_threads_of(index, members)):
                     results = runner.run(trials, horizons=[rung.steps], report=_of_stage(report, "evaluate"))

@@ -80,6 +80,8 @@ class Fitness:
     """Why the training diverged."""
     is_undefined: bool = False
     """Whether the trained model's outputs were finite, but the metric was not."""
+    by_task: tuple["Fitness", ...] = ()
+    """The fitness on each task, where there are several."""
 
     @property
     def diverged(self) -> bool:
@@ -126,10 +128,11 @@ def fitness_of_outputs(task: Task, evaluated: Evaluated) -> Fitness:
 
 def mean_fitness(fitnesses: Sequence[Fitness]) -> Fitness:
     """Returns the mean over several tasks; a candidate that diverged on one has diverged."""
+    by_task = tuple(fitnesses) if len(fitnesses) > 1 else ()
     for fitness in fitnesses:
         if fitness.diverged:
-            return fitness
-    return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses))
+            return dataclasses.replace(fitness, by_task=by_task)
+    return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses), by_task=by_task)
 
 
 def score_of(

@@ -1,5 +1,6 @@
 """One training of a task's model, and its result; rungs, at which the trials of several losses are compared."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Rung:
         seeds: One trial per seed.
         splits: The split of each trial; empty: the task's own.
         milestones: Steps at which the learning rate is divided by ten.
+        milestones_by_task: The same for each of several tasks; empty: `milestones` for all.
         is_matched: Whether each expression is multiplied by the factor that gives its gradient at the start the
             baseline's norm, so that a loss and a multiple of it are the same.
     """
@@ -56,6 +58,7 @@ class Rung:
     splits: tuple[int, ...] = ()
     milestones: tuple[int, ...] = ()
     is_matched: bool = True
+    milestones_by_task: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,23 @@ class RungScores:
     sentence: str = ""
     is_undefined: bool = False
     """Whether outputs were finite, but the metric was not."""
+    by_task: tuple["RungScores", ...] = ()
+    """The scores on each task, where there are several."""
 
     @classmethod
     def of(cls, fitnesses: Mapping[float, Sequence[Fitness]], factor: float) -> "RungScores":
         """The costs of trainings by learning rate, and why one at the best learning rate diverged."""
-        scores = cls({rate: tuple(fitness.value for fitness in row) for rate, row in fitnesses.items()}, factor)
+        tasks = max(len(fitness.by_task) for row in fitnesses.values() for fitness in row)
+        by_task = tuple(
+            cls.of({rate: [fitness.by_task[task] for fitness in row] for rate, row in fitnesses.items()}, factor)
+            for task in range(tasks)
+        )
+        costs = {rate: tuple(fitness.value for fitness in row) for rate, row in fitnesses.items()}
+        scores = cls(costs, factor, by_task=by_task)
         lost = next((fitness for fitness in fitnesses[scores.rate] if fitness.diverged), None)
         if lost is None:
             return scores
-        return cls(scores.costs, factor, lost.sentence, lost.is_undefined)
+        return dataclasses.replace(scores, sentence=lost.sentence, is_undefined=lost.is_undefined)
 
     @property
     def rate(self) -> float:

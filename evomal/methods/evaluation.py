@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from torch import nn
 
-from evomal.engine import Fitness, Optimised
+from evomal.engine import Fitness, Optimised, RungScores
 from evomal.errors import EvomalError
 from evomal.expression import Space
 from evomal.losses.contract import Kind
@@ -18,6 +18,7 @@ from evomal.losses.loss import WeightedTree
 from evomal.methods.archive import Archive
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.rungs import Ladder
+from evomal.methods.several_tasks import AcrossTasks
 from evomal.progress import StageStepsDone
 from evomal.settings import SearchSettings
 
@@ -138,6 +139,8 @@ class Evaluator(ABC):
         self.archive = Archive()
         self._context, self._executor = context, executor
         self._ladder = context.ladder
+        self.across: AcrossTasks | None = None
+        """How costs on several tasks become a fitness; None: there is one task, or their mean counts."""
         self._is_alone = False
         """Whether the generation has a single candidate."""
 
@@ -198,7 +201,8 @@ class Evaluator(ABC):
             return
         stage, columns = self._training([candidates[place] for place in places])
         fitness: Fitness
-        for place, fitness in self._run(stage, candidates, places, *columns, report=report):
+        for place, trained in self._run(stage, candidates, places, *columns, report=report):
+            fitness = trained if self.across is None else self.across.of_fitness(trained, self._context.seed)
             if fitness.outcome == "diverged":
                 candidates[place] = candidates[place].ended(State.DIVERGED, fitness.sentence)
             else:
@@ -221,7 +225,11 @@ class Evaluator(ABC):
             rates = [ladder.rates_of(number, candidate) for candidate in entered]
             exact = replace(rung, is_matched=self.is_matched)
             columns = self._losses(entered), [exact] * len(entered), rates
-            trained = dict(self._run("try_rates", entered, range(len(entered)), *columns, report=report))
+            trained: dict[int, RungScores] = dict(
+                self._run("try_rates", entered, range(len(entered)), *columns, report=report)
+            )
+            if self.across is not None:
+                trained = {index: self.across.of_scores(scores, rung) for index, scores in trained.items()}
             after = [
                 candidate.climbed(trained[index]) if index in trained else candidate
                 for index, candidate in enumerate(entered)

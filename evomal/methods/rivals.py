@@ -15,14 +15,14 @@ _FOR_IMBALANCE = ("balanced-softmax", "class-weighted-ce")
 _IMBALANCE = 3.0  # the size of the largest training class divided by that of the smallest
 
 
-def strong_rivals(task: Task) -> tuple[str, ...]:
-    """Returns the known losses that a learned loss should beat on a task.
+def strong_rivals(*tasks: Task) -> tuple[str, ...]:
+    """Returns the known losses that a learned loss should beat on a task, or on several of one kind.
 
     Those made for classes of unequal size are among them if the largest training class has more than three times as
-    many rows as the smallest.
+    many rows as the smallest, on any of the tasks.
 
     Args:
-        task: The task.
+        *tasks: The tasks.
 
     Returns:
         Names of losses, some with options (`tukey:c=2`), the baseline first.
@@ -35,9 +35,9 @@ def strong_rivals(task: Task) -> tuple[str, ...]:
         >>> strong_rivals(Task.from_arrays(x, y, model=lambda: nn.Linear(3, 1), kind="regression"))[:3]
         ('mse', 'mae', 'huber')
     """
-    names = _STRONG[task.kind]
-    if task.kind == "classification":
-        priors = class_priors(task)
-        if priors.max() > _IMBALANCE * priors.min():
+    names = _STRONG[tasks[0].kind]
+    if tasks[0].kind == "classification":
+        shares = map(class_priors, tasks)
+        if any(priors.max() > _IMBALANCE * priors.min() for priors in shares):
             names += _FOR_IMBALANCE
     return names

@@ -220,11 +220,18 @@ def recorded_final(
 
 
 def _recorded_lr(settings: Mapping[str, Any]) -> float | None:
-    """The learning rate of a record: that of its settings, or that of its first task."""
-    for keys in (("settings", "lr"), ("task", "0", "recipe", "lr")):
-        found: Any = settings
-        for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return float(found)
+    """The learning rate of a record: that of its settings, or that of its tasks unless they differ in it."""
+    tasks = settings.get("task")
+    places = [("settings", "lr")], [("task", name, "recipe", "lr") for name in tasks or ()]
+    for several in places:
+        found = {_at(settings, keys) for keys in several}
+        if len(found) == 1 and None not in found:
+            return found.pop()
     return None
+
+
+def _at(settings: Any, keys: Iterable[str]) -> float | None:
+    """The number at this place of a record, which may hold anything."""
+    for key in keys:
+        settings = settings.get(key) if isinstance(settings, Mapping) else None
+    return float(settings) if isinstance(settings, int | float) and not isinstance(settings, bool) else None

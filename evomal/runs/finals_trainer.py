@@ -16,10 +16,12 @@ from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss
 from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder, fresh_numbers, spaced_rates
+from evomal.methods.several_tasks import common_lr
 from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.runs.store import RunStore
+from evomal.runs.trials_of_tasks import across_tasks, combined, costs_by_task
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 
@@ -42,15 +44,18 @@ class FinalsTrainer:
         self._tasks, self._executor, self._evaluator = tasks, executor, evaluator
         self._settings, self._seed = context.settings, context.seed
         self._ladder = context.ladder
+        rule = context.settings.across_tasks
+        self._rule = rule if len(tasks) > 1 and rule != "mean" else None
+        """How fitness is made of the costs on several tasks; None: there is one, or their mean counts."""
         self._is_resplit = context.settings.resplit and context.is_exchangeable
         self._store, self._listener = store, listener
         self._report = None if listener is None else listener.on_steps
         self._unrecorded: list[RecordedTrial] = []
 
     @property
-    def lr(self) -> float:
-        """The untuned learning rate of the first task."""
-        return self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
+    def lr(self) -> float | None:
+        """The untuned learning rate of the tasks; None if they differ in it."""
+        return common_lr(self._settings, self._tasks)
 
     def train_rivals(self) -> dict[str, float]:
         """The scores of the baseline and its rivals, trained as candidates are, with the seeds of the search.
@@ -60,6 +65,8 @@ class FinalsTrainer:
             InputError: The metric has no finite value for the trained model.
         """
         scores = self._train_once() if self._ladder is None else self._climb(self._ladder)
+        if self._rule is not None:
+            self._evaluator.across = across_tasks(self._rule, self._trials())
         if self._listener is not None:
             self._listener.on_rivals(scores)
         return scores
@@ -70,19 +77,19 @@ class FinalsTrainer:
         return None if self._ladder is None else Headroom.of(self._recorded("rivals"))
 
     def _train_once(self) -> dict[str, float]:
-        task, trials = self._tasks[0], self._recorded("rivals")
-        if not trials:
+        task = self._tasks[0]
+        if not self._recorded("rivals"):
             names = RIVALS[task.kind]
             self._announce("rivals", len(names) * self._executor.steps(1)["evaluate"])
             begin = time.perf_counter()
             results = train_rivals(names, self._executor, task.kind, report=self._report)
             require_baseline(names[0], results[0], task.metric)
-            trials = self._record("rivals", names, self._seed, results, time.perf_counter() - begin)
-        return rivals_of(trials)
+            self._record("rivals", names, self._seed, results, time.perf_counter() - begin)
+        return rivals_of(self._recorded("rivals"))
 
     def _climb(self, ladder: Ladder) -> dict[str, float]:
         """Train every rival on every rung: on the longest with more seeds, to tell the noise between them."""
-        names = strong_rivals(self._tasks[0])
+        names = strong_rivals(*self._tasks)
         entrants = {name: (self._rival(name), ladder.headroom_rates()) for name in names}
         self._announce("rivals", len(names) * ladder.headroom_steps() * len(self._tasks))
         for rung, count in zip(ladder.rungs, ladder.headroom_seeds(), strict=True):
@@ -137,8 +144,8 @@ class FinalsTrainer:
                 *train_rivals(names, self._executor, kind, seed=seed, report=self._report),
                 *self._evaluator.train_again(chosen, seed=seed, report=self._report),
             ]
-            trials += self._record("final", losses, seed, results, time.perf_counter() - begin)
-        return final_of(chosen, trials, seeds=len(seeds))
+            self._record("final", losses, seed, results, time.perf_counter() - begin)
+        return final_of(chosen, self._recorded("final"), seeds=len(seeds))
 
     def _train_in_stages(
         self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
@@ -173,13 +180,17 @@ class FinalsTrainer:
         recipe = final_recipe(self._tasks[0].recipe, self._settings)
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
-        return Rung(recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched)
+        others = [] if self._settings.milestones else [task.recipe.for_steps(recipe.steps) for task in self._tasks]
+        return Rung(
+            recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched,
+            milestones_by_task=tuple(one.milestones for one in others) if len(others) > 1 else (),
+        )  # fmt: skip
 
     def _scores(
         self, stage: TrialStage, entrants: Mapping[str, tuple[TrialLoss, Sequence[float]]], rung: Rung
     ) -> dict[str, RungScores]:
         """The scores of each loss at its learning rates; what is trained together is recorded together."""
-        recorded = {(trial.loss, trial.rate, trial.seed, trial.steps): trial for trial in self._recorded(stage)}
+        done = {_key(trial) for trial in self._trials() if trial.stage == stage}
         for part in self._parts(rung):
             planned = [
                 (loss, rate, seed, rung.steps)
@@ -187,7 +198,7 @@ class FinalsTrainer:
                 for rate in rates
                 for seed in part.seeds
             ]  # fmt: skip
-            known = [key for key in planned if key in recorded]
+            known = [key for key in planned if key in done]
             if known and len(known) < len(planned):
                 raise self._foreign()
             if known:
@@ -199,10 +210,10 @@ class FinalsTrainer:
             if stage == "rivals":
                 baseline = next(iter(entrants))
                 self._require_baseline(baseline, results[baseline])
-            each = (time.perf_counter() - begin) / len(planned)
-            rows = [_trial(stage, key, part, results[key[0]], each) for key in planned]
-            self._write(rows)
-            recorded |= {(row.loss, row.rate, row.seed, row.steps): row for row in rows}
+            tasks = [None] if self._rule is None else range(len(self._tasks))
+            each = (time.perf_counter() - begin) / len(planned) / len(tasks)
+            self._write([_trial(stage, key, part, results[key[0]], each, task) for key in planned for task in tasks])
+        recorded = {_key(trial): trial for trial in self._recorded(stage)}
         found = {}
         for loss, (_, rates) in entrants.items():
             trials = {rate: [recorded[loss, rate, seed, rung.steps] for seed in rung.seeds] for rate in rates}
@@ -228,18 +239,31 @@ class FinalsTrainer:
         if self._listener is not None:
             self._listener.on_phase(phase, steps)
 
+    def _trials(self) -> Sequence[RecordedTrial]:
+        """All trials as they are recorded: where fitness is made of several tasks, one for each of them."""
+        return self._unrecorded if self._store is None else self._store.trials()
+
     def _recorded(self, stage: TrialStage) -> list[RecordedTrial]:
-        trials = self._unrecorded if self._store is None else self._store.trials()
-        return [trial for trial in trials if trial.stage == stage]
+        """The trials of a stage, with fitness as their score."""
+        return [trial for trial in combined(self._trials(), self._rule) if trial.stage == stage]
+
+    def costs_by_task(self, losses: Sequence[str]) -> list[dict[str, float]]:
+        """For each task the mean cost of these losses in the last stage; empty where tasks are not recorded apart."""
+        return costs_by_task(self._trials(), losses)
 
     def _record(
         self, stage: TrialStage, losses: Sequence[str], seed: int, results: Sequence[Fitness | Failure], seconds: float
-    ) -> list[RecordedTrial]:
+    ) -> None:
         each = seconds / len(losses)
-        pairs = zip(losses, results, strict=True)
-        trials = [RecordedTrial.of(stage, loss, seed, result, seconds=each) for loss, result in pairs]
+        trials = []
+        for loss, result in zip(losses, results, strict=True):
+            if self._rule is None:
+                trials.append(RecordedTrial.of(stage, loss, seed, result, seconds=each))
+                continue
+            for task in range(len(self._tasks)):
+                own = result if isinstance(result, Failure) else result.by_task[task]
+                trials.append(RecordedTrial.of(stage, loss, seed, own, task=task, seconds=each / len(self._tasks)))
         self._write(trials)
-        return trials
 
     def _write(self, trials: Sequence[RecordedTrial]) -> None:
         if self._store is None:
@@ -260,15 +284,30 @@ def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int
     return (candidates + rivals) * rates * _RATE_SEEDS + (staying + 3) * seeds
 
 
+def _key(trial: RecordedTrial) -> tuple[str, float, int, int]:
+    return trial.loss, trial.rate, trial.seed, trial.steps
+
+
 def _trial(
-    stage: TrialStage, key: tuple[str, float, int, int], rung: Rung, result: RungScores | Failure, seconds: float
-) -> RecordedTrial:
+    stage: TrialStage, key: tuple[str, float, int, int], rung: Rung, result: RungScores | Failure, seconds: float,
+    task: int | None,
+) -> RecordedTrial:  # fmt: skip
     loss, rate, seed, steps = key
+    if isinstance(result, RungScores) and task is not None:
+        result = result.by_task[task]
     if isinstance(result, Failure):
         score, sentence = math.inf, f"evaluate failed: {result.sentence}"
     else:
         score = result.costs[rate][rung.seeds.index(seed)]
         sentence = "trained and evaluated" if math.isfinite(score) else result.sentence or "the training diverged"
     return RecordedTrial(
-        stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, rate=rate, steps=steps, seconds=seconds
+        stage=stage,
+        loss=loss,
+        seed=seed,
+        score=score,
+        sentence=sentence,
+        rate=rate,
+        steps=steps,
+        task=task,
+        seconds=seconds,
     )

@@ -81,8 +81,12 @@ class Headroom:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of the baseline's cost between seeds, on the longest rung."""
-        return self.last(self.baseline).deviation
+        """Standard deviation of the baseline's cost between seeds, on the longest rung.
+
+        Across several tasks, costs are relative to the baseline's, which then has none; it is that of the best loss.
+        """
+        own = self.last(self.baseline).deviation
+        return own if own else self.last(self.best).deviation
 
     @property
     def lead(self) -> float:
@@ -100,22 +104,26 @@ class Headroom:
         """A loss on the longest rung."""
         return self.losses[name][-1]
 
-    def sentence(self, metric: ShownMetric, lr: float) -> str:
+    def sentence(self, metric: ShownMetric, lr: float | None) -> str:
         """What the best known loss gains, and at which learning rate.
 
         Args:
             metric: The metric, for the numbers.
-            lr: The task's own learning rate.
+            lr: The task's own learning rate; None: rates are told as multiples of it.
         """
         own, best = self.last(self.baseline), self.last(self.best)
         seeds = plural(len(own.scores), "seed")
-        measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, lr {own.rate * lr:.3g})"
+
+        def text(rate: float) -> str:
+            return f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
+
+        measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, {text(own.rate)})"
         if self.best == self.baseline or not self.lead_in_noise >= 1:
             return f"{measured}; no known loss beats it by more than the noise between seeds"
         times = f"{self.lead_in_noise:.1f} times" if math.isfinite(self.lead_in_noise) else "far more than"
         return (
             f"{measured}; {self.best} {metric.text(best.mean)} beats it by {times} the noise between seeds: "
-            f"use it with lr {best.rate * lr:.3g}"
+            f"use it with {text(best.rate)}"
         )
 
 

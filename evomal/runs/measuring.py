@@ -1,5 +1,6 @@
 """The headroom of a task without a search: what a learned loss would have to beat."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from evomal.checks import seed_number
@@ -15,7 +16,8 @@ from evomal.threads import thread_count
 
 
 def headroom(
-    task: Task, *, preset: str = "quick", seed: int = 0, settings: SearchSettings | None = None, progress: bool = False,
+    task: Task | Sequence[Task], *, preset: str = "quick", seed: int = 0, settings: SearchSettings | None = None,
+    progress: bool = False,
     **changes: Any,
 ) -> Headroom:  # fmt: skip
     """Measure the task's own loss and the known losses that fit it, each at several learning rates.
@@ -23,7 +25,7 @@ def headroom(
     They are trained as the candidates of a search are, on every rung; on the longest with at least four seeds.
 
     Args:
-        task: The task.
+        task: The task, or several of one kind: costs are then those that the setting `across_tasks` makes of theirs.
         preset: `quick` or `thorough`, the settings that `changes` apply to.
         seed: Determines the seeds and splits of the trainings.
         settings: All settings at once, instead of a preset with changes.

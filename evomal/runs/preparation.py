@@ -11,6 +11,7 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Evaluator, Executor, Method, SearchContext
+from evomal.methods.several_tasks import with_rule
 from evomal.methods.strategy import Strategy
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import open_executor
@@ -41,6 +42,7 @@ def prepared(
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
     judged = _judged(tasks, settings)
+    settings = with_rule(settings, judged)
     engine = engine_settings(settings, method)
     with open_executor(judged, settings, seed=seed, engine=engine, listener=listener) as executor:
         context = _context(judged, settings, seed)

@@ -21,12 +21,14 @@ from evomal.losses.files import find_loss
 from evomal.losses.loss import Loss
 from evomal.methods import METHODS, learned_loss
 from evomal.methods.candidates import Candidate, State, best_of
+from evomal.methods.several_tasks import ACROSS
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
 from evomal.runs.finals import Final, Scores, recorded_final
 from evomal.runs.lock import is_held
 from evomal.runs.measured_rivals import Headroom, recorded_headroom, rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
+from evomal.runs.trials_of_tasks import combined, recorded_rule
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metric_display import ShownMetric, is_metric_of, recorded_direction
@@ -136,12 +138,15 @@ class Run:
 
     @property
     def metric(self) -> str:
-        """The name of the metric that fitness is made of."""
-        return _text(self._first_task.get("metric"))
+        """The name of the metric that fitness is made of, or of what it is across several tasks."""
+        rule = recorded_rule(self.settings)
+        return _text(self._first_task.get("metric")) if rule is None else ACROSS[rule].name
 
     @cached_property
     def higher_is_better(self) -> bool:
         """As recorded; in older records by the name of the metric, or for a user's own metric by its loss file."""
+        if recorded_rule(self.settings) is not None:
+            return False
         recorded = self._first_task.get("higher_is_better", recorded_direction(self.metric))
         if isinstance(recorded, bool):
             return recorded
@@ -314,6 +319,7 @@ def _read(folder: Path) -> Run:
         settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
         candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
     _require_sense(settings)
+    trials = tuple(combined(trials, recorded_rule(settings)))
     unfinished = RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
     return Run(
         folder=folder,

@@ -16,7 +16,7 @@ from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
-from evomal.tasks.metric_display import ShownMetric
+from evomal.tasks.metric_display import ShownMetric, metric_text
 from evomal.text import plural, printable, shorten
 from evomal.units import Units
 
@@ -79,12 +79,14 @@ class Best(Displayed):
     fitness: float
     """The result of its training in the search, lower is better: the metric, or its negative."""
     value: float
-    """The metric itself, averaged over the tasks."""
+    """The metric itself; for several tasks what the setting `across_tasks` makes of their metrics."""
     generation: int
     kind: Kind
     activation: str
     lr: float | None = None
-    """The learning rate that it was trained with."""
+    """The learning rate that it was trained with; None if it was learned on tasks whose own learning rates differ."""
+    rate: float = 1.0
+    """The same as a multiple of each task's own."""
     units: Units | None = None
     """The units in which the tasks standardise their targets, if they share them."""
     priors: tuple[float, ...] | None = None
@@ -155,6 +157,22 @@ class Recommended:
 
 
 @dataclass(frozen=True)
+class TaskValues:
+    """What the best loss and known ones came to on one of several tasks: means of the metric on validation."""
+
+    task: str
+    metric: str
+    values: Mapping[str, float]
+    """The best loss, by its place, then the best rival, then the baseline."""
+
+    def text(self) -> str:
+        """The values in words, the best loss first."""
+        own, *others = (metric_text(value, self.metric) for value in self.values.values())
+        known = ", ".join(f"{name} {text}" for name, text in zip([*self.values][1:], others, strict=True))
+        return f"{self.metric} {own} ({known})"
+
+
+@dataclass(frozen=True)
 class SearchResult(Displayed):
     """What a search found, returned by `evomal.search`. Print it to see the summary.
 
@@ -193,6 +211,8 @@ class SearchResult(Displayed):
     """Whether higher values of the metric are better, in which case fitness is its negative."""
     headroom: Headroom | None = None
     """The rivals on every rung, where candidates are tried at several learning rates."""
+    by_task: tuple[TaskValues, ...] = ()
+    """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
 
@@ -306,7 +326,9 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     lines.append(("validation", f"{text}; in the search {metric.text(best.fitness)}"))
     lines.append(("rivals", f"{rivals_text(final.rivals, metric)} (the same seeds)"))
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
-    if final.leads and final.rates and best.lr is not None:
-        hint = f": use it with lr {best.lr:.3g}{hint}"
+    if final.leads and final.rates:
+        rate = f"lr {best.lr:.3g}" if best.lr is not None else f"{best.rate:g} times the learning rate of each task"
+        hint = f": use it with {rate}{hint}"
+    lines += [(f"on {shorten(one.task, _LABEL_WIDTH - 4)}", one.text()) for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

@@ -19,6 +19,7 @@ _MAX_GENOME = 1_000_000
 _MAX_WEIGHTS = 100_000
 _MAX_WORD = 1_000
 _MAX_INTEGER = 2**63 - 1  # SQLite's
+_ON_TASK = " on task "
 _OLDER_COLUMNS, _WITHOUT_RUNGS = 12, ("[]", "1.0")
 _OLDER_TRIAL_COLUMNS, _AT_ONE_RATE = 8, ("1.0", 0)
 
@@ -43,14 +44,19 @@ class RecordedTrial:
     """The learning rate, as a multiple of the task's own."""
     steps: int = 0
     """The number of training steps; 0: those of the settings."""
+    task: int | None = None
+    """The number of the task where fitness is made of the costs on several; None: the only one, or their mean."""
     seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         one_of("stage", self.stage, get_args(TrialStage))
-        checked_text("loss", self.loss, _MAX_WORD)
+        if _ON_TASK in checked_text("loss", self.loss, _MAX_WORD):
+            raise InputError(f"loss must be a name or a place but got {short_repr(self.loss)}")
         checked_text("sentence", self.sentence, MAX_SENTENCE)
         _whole("seed", self.seed)
         _whole("steps", self.steps)
+        if self.task is not None:
+            _whole("task", self.task)
         if not 0 < _number("rate", self.rate) < math.inf:
             raise InputError(f"rate must be finite and more than 0 but got {self.rate}")
         if math.isnan(_number("score", self.score)) or self.score == -math.inf:
@@ -59,14 +65,15 @@ class RecordedTrial:
 
     @classmethod
     def of(
-        cls, stage: TrialStage, loss: str, seed: int, result: Fitness | Failure, *, seconds: float = 0.0
-    ) -> "RecordedTrial":
+        cls, stage: TrialStage, loss: str, seed: int, result: Fitness | Failure, *, task: int | None = None,
+        seconds: float = 0.0,
+    ) -> "RecordedTrial":  # fmt: skip
         """The trial of a training with this result."""
         if isinstance(result, Failure):
             score, sentence = math.inf, f"evaluate failed: {result.sentence}"
         else:
             score, sentence = result.value, result.sentence or "trained and evaluated"
-        return cls(stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, seconds=seconds)
+        return cls(stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, task=task, seconds=seconds)
 
 
 def candidate_row(candidate: Candidate, chunk: int) -> Row:
@@ -156,8 +163,10 @@ def candidate_content(candidate: Candidate) -> dict[str, Any]:
 def trial_row(trial: RecordedTrial, number: int, written: str) -> Row:
     """The columns of `trials`; numbers are written as those of candidates are."""
     score = None if trial.score == math.inf else repr(trial.score)
+    # The task is part of the loss's column: records have had no other place for it since version 3.
+    loss = trial.loss if trial.task is None else f"{trial.loss}{_ON_TASK}{trial.task}"
     return (
-        number, trial.stage, trial.loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written,
+        number, trial.stage, loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written,
         repr(float(trial.rate)), trial.steps,
     )  # fmt: skip
 
@@ -167,6 +176,9 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
     row = (*row, *_AT_ONE_RATE) if len(row) == _OLDER_TRIAL_COLUMNS else tuple(row)
     number, stage, loss, seed, score, sentence, seconds, written, rate, steps = row
     try:
+        loss, on_task, task = (
+            loss.rpartition(_ON_TASK) if isinstance(loss, str) and _ON_TASK in loss else (loss, "", "")
+        )
         trial = RecordedTrial(
             stage=stage,
             loss=loss,
@@ -175,6 +187,7 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
             sentence=sentence,
             rate=float(rate),
             steps=steps,
+            task=int(task) if on_task else None,
             seconds=float(seconds),
         )
         is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == row

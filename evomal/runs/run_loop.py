@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -22,16 +22,17 @@ from evomal.losses import save_loss
 from evomal.losses.loss import Provenance
 from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
+from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.preparation import Prepared, prepared
-from evomal.runs.results import Best, Generation, SearchResult, summarised
+from evomal.runs.results import Best, Generation, SearchResult, TaskValues, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
+from evomal.runs.trials_of_tasks import combined
 from evomal.settings import WORKPLACE, SearchSettings
-from evomal.tasks.metric_display import ShownMetric
 from evomal.tasks.task import Task
 from evomal.text import plural, short_repr
 from evomal.threads import thread_count
@@ -106,12 +107,14 @@ def search(
     resolved = SearchSettings.given(settings, preset, changes)
     if resolved.threads is None and place is not None:
         resolved = resolved.with_changes(threads=_recorded_threads(place))
+    if resolved.across_tasks is None and place is not None:
+        resolved = resolved.with_changes(across_tasks=_recorded_mean(place))
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
         prepared(task, chosen, resolved, seed, shown) as parts,
     ):
-        run = _Run(parts, chosen, resolved, seed, source)
+        run = _Run(parts, chosen, source)
         if place is None:
             return run.to_the_end(None, callback, shown)
         with _record(place, run.description(), force=force) as store:
@@ -121,12 +124,12 @@ def search(
 class _Run:
     """One search: its strategy and evaluator take turns, and every turn is recorded."""
 
-    def __init__(
-        self, parts: Prepared, method: Method, settings: SearchSettings, seed: int, source: Mapping[str, Any] | None
-    ) -> None:
+    def __init__(self, parts: Prepared, method: Method, source: Mapping[str, Any] | None) -> None:
         self._tasks, self._executor = parts.tasks, parts.executor
         self._strategy, self._evaluator, self._context = parts.strategy, parts.evaluator, parts.context
-        self._method, self._settings, self._seed, self._source = method, settings, seed, source
+        self._settings, self._seed = parts.context.settings, parts.context.seed
+        self._method, self._source = method, source
+        self._shown = shown_fitness(self._settings, self._tasks)
         self._candidates: list[Candidate] = []
         self._final: Final | None = None
 
@@ -156,12 +159,11 @@ class _Run:
             self._note_changes(store)
         if listener is not None:
             steps = self._steps_of_generation()
-            metric = self._tasks[0].metric
             listener.on_start(
                 generations=self._strategy.generations,
                 steps=steps,
                 recorded=self._history(),
-                metric=ShownMetric(metric.name, metric.higher_is_better),
+                metric=self._shown,
             )
         trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, store, listener)
         rivals = trials.train_rivals()
@@ -185,7 +187,6 @@ class _Run:
                 store.finish(ending)
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was run all the same"
-        metric = self._tasks[0].metric
         return SearchResult(
             best=self._best(),
             history=self._history(),
@@ -196,8 +197,9 @@ class _Run:
             forced=() if store is None else tuple(entry.differences for entry in store.forced),
             rivals=rivals,
             final=self._final,
-            metric=metric.name,
-            higher_is_better=metric.higher_is_better,
+            metric=self._shown.name,
+            higher_is_better=self._shown.higher_is_better,
+            by_task=self._by_task(trials),
             failures=_failures(self._candidates),
             headroom=trials.headroom,
         )
@@ -243,8 +245,11 @@ class _Run:
             self._evaluator.remember(candidates)
             self._strategy.tell(candidates)
             self._candidates += candidates
-        lr = self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
-        self._final = final_of(self._candidates, store.trials(), seeds=self._settings.final_seeds, lr=lr)
+        lr, recorded_trials = (
+            common_lr(self._settings, self._tasks),
+            combined(store.trials(), self._settings.across_tasks),
+        )
+        self._final = final_of(self._candidates, recorded_trials, seeds=self._settings.final_seeds, lr=lr)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best(store.path.parent)  # the process may have been killed between record and file
@@ -285,9 +290,19 @@ class _Run:
         return summarised(self._candidates)
 
     def _unrecorded(self) -> set[str]:
-        """Settings that are not recorded while they have the paper's value: older records do not have them."""
+        """Settings that are not recorded while they mean what they meant when records did not have them."""
         paper = SearchSettings()
-        return {name for name in _LATER if getattr(self._settings, name) == getattr(paper, name)}
+        unrecorded = {name for name in _LATER if getattr(self._settings, name) == getattr(paper, name)}
+        return unrecorded | ({"across_tasks"} if self._settings.across_tasks in (None, "mean") else set())
+
+    def _by_task(self, trials: FinalsTrainer) -> tuple[TaskValues, ...]:
+        """The metric of each task for the winner of the final, its best rival and the baseline."""
+        if self._final is None:
+            return ()
+        return tuple(
+            TaskValues(task.name, task.metric.name, {loss: task.metric.cost(cost) for loss, cost in costs.items()})
+            for task, costs in zip(self._tasks, trials.costs_by_task(self._final.compared), strict=False)
+        )
 
     def _best(self) -> Best | None:
         found, scores = self._evaluator.archive.best, Scores(())
@@ -302,14 +317,15 @@ class _Run:
         genome, weights = found.form, found.weights
         if isinstance(genome, Expression):
             genome, weights = scaled(genome, weights, found.factor)
-        own = self._tasks[0].recipe.lr if self._settings.lr is None else self._settings.lr
+        own = common_lr(self._settings, self._tasks)
         rate = found.rate if self._final is None else self._final.rates.get(found.place, found.rate)
         return Best(
             genome=genome,
             weights=weights,
-            lr=own * rate,
+            lr=None if own is None else own * rate,
+            rate=rate,
             fitness=found.fitness,
-            value=self._tasks[0].metric.cost(found.fitness),  # the cost of a cost is the metric itself
+            value=self._shown.value(found.fitness),
             generation=found.generation,
             kind=self._tasks[0].kind,
             activation=self._executor.record()["activation"],
@@ -329,16 +345,17 @@ class _Run:
             "method": self._method.name,
             "seed": self._seed,
             "fitness": best.fitness,
-            "metric": task.metric.name,
+            "metric": self._shown.name,
             "value": best.value,
-            "learning_rate": best.lr,
             "chosen": "the best of one training each",
         }
+        if best.lr is not None:
+            provenance["learning_rate"] = best.lr
         if self._final is not None:
             count = len(self._final.candidates)
             provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
             if math.isfinite(best.mean):
-                provenance["mean"] = task.metric.cost(best.mean)
+                provenance["mean"] = self._shown.value(best.mean)
         try:
             save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
         except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
@@ -362,6 +379,16 @@ def _recorded_threads(folder: Path) -> int | None:
     with RunStore.read(folder) as store:
         threads = store.settings.get("threads")
     return threads if isinstance(threads, int) and threads <= torch.get_num_threads() else None
+
+
+def _recorded_mean(folder: Path) -> Literal["mean"] | None:
+    """The rule of a record of several tasks that names none: the mean of the costs, as all had it before."""
+    if not os.path.exists(folder / RECORD_NAME):
+        return None
+    with RunStore.read(folder) as store:
+        tasks, settings = store.settings.get("task"), store.settings.get("settings")
+    is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
+    return "mean" if is_of_several and isinstance(settings, Mapping) and "across_tasks" not in settings else None
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:

@@ -202,6 +202,12 @@ class SettingFields(BaseModel):
     metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = Field(
         None, description="Metric that fitness is made of; by default the task's."
     )
+    across_tasks: Literal["rank", "worst", "mean"] | None = Field(
+        None,
+        description="How fitness is made of the costs on several tasks. worst: the relative change from the "
+        "baseline's cost on the task where that is worst; rank: the mean over tasks of the rank among the known "
+        "losses, interpolated; mean: the mean of the costs, which must be of one metric. By default worst.",
+    )
     seed_with: Annotated[tuple[_Text, ...], BeforeValidator(_tuple_of_list)] = Field(
         (), description="Losses that the first generation begins with: names or loss files, comma-separated."
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from evomal.tasks.named_metrics import rows_of
 from evomal.text import shorten
 
+MEAN_RANK, WORST_CHANGE = "mean_rank", "worst_change"
+"""What the fitness of a search on several tasks is called; the change is a share."""
 POINTS = "points"
 """The unit of differences of shares, such as error rates: percentage points."""
 
@@ -25,7 +27,7 @@ def recorded_direction(name: str) -> bool | None:
 def shown_in_percent(name: str) -> bool:
     """Whether values of the metric that bears this name are shares that are shown in percent."""
     rows = rows_of(name)
-    return bool(rows) and all(row.percent for row in rows)
+    return name == WORST_CHANGE or (bool(rows) and all(row.percent for row in rows))
 
 
 def metric_scale(name: str) -> float:

@@ -85,7 +85,7 @@ def test_every_method_resumes_to_the_same(method, tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_works_on_several_tasks(method):
     tasks = [regression(seed=0), regression(seed=1)]
-    result = run(method, tasks, generations=1, population=15)
+    result = run(method, tasks, generations=1, population=15, across_tasks="mean")
     loss = result.best.loss()
     alone = [evomal.train(task, loss, seed=1, steps=SHORT["training_steps"], device="cpu") for task in tasks]
     assert result.best.fitness == pytest.approx(sum(score.validation for score in alone) / 2, rel=1e-4)

@@ -1,0 +1,109 @@
+"""Trials on several tasks: each is recorded with the cost on its task; fitness is made of them when they are read."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from evomal.methods.several_tasks import AcrossTasks, References, best_rate
+from evomal.runs.rows import RecordedTrial, TrialStage
+
+_PLACE = re.compile(r"[0-9]+:[0-9]+")  # of a candidate; anything else is the name of a known loss
+_WITH_REFERENCES: tuple[TrialStage, ...] = ("rivals", "rates")
+"""The stages in which known losses are tried at several learning rates; the first that a number of steps has counts."""
+
+_Setting = tuple[str, str, int, float, int]
+"""Stage, loss, seed, learning rate and steps: what the trials on several tasks have in common."""
+_ByTask = dict[int, dict[float, dict[int, float]]]
+"""Scores of one loss by task, learning rate and seed."""
+
+
+def across_tasks(rule: str, trials: Iterable[RecordedTrial]) -> AcrossTasks:
+    """The rule with what these trials of known losses tell: the scale of every task, and how hard every seed is."""
+    scores: dict[int, dict[str, dict[str, _ByTask]]] = {}
+    for trial in trials:
+        if trial.task is not None and not _PLACE.fullmatch(trial.loss):
+            by_task = scores.setdefault(trial.steps, {}).setdefault(trial.stage, {}).setdefault(trial.loss, {})
+            by_task.setdefault(trial.task, {}).setdefault(trial.rate, {})[trial.seed] = trial.score
+    references: dict[int, list[dict[str, float]]] = {}
+    shifts: dict[tuple[int, int], list[float]] = {}
+    for steps, by_stage in scores.items():
+        by_loss = next((by_stage[stage] for stage in _WITH_REFERENCES if stage in by_stage), {})
+        tasks: list[dict[str, float]] = []
+        for loss, by_task in by_loss.items():
+            own = [{rate: fmean(seeds.values()) for rate, seeds in rates.items()} for rates in _in_order(by_task)]
+            rate, tasks = _best_rate(own), tasks or [{} for _ in own]
+            for known, costs in zip(tasks, own, strict=False):
+                known[loss] = costs.get(rate, math.inf)
+        references[steps] = tasks
+        for found in by_stage.values():
+            if tasks and (by_task := found.get(next(iter(by_loss)), {})):
+                shifts |= {(steps, seed): shift for seed, shift in _shifts(by_task, tasks).items()}
+    return AcrossTasks(rule, references, shifts)
+
+
+def _shifts(by_task: _ByTask, references: References) -> dict[int, list[float]]:
+    """For each seed how much the baseline's cost is above its reference, on every task; 0 where it diverged."""
+    means = [{rate: fmean(seeds.values()) for rate, seeds in rates.items()} for rates in _in_order(by_task)]
+    rate, found = _best_rate(means), dict[int, list[float]]()
+    for rates, known in zip(_in_order(by_task), references, strict=False):
+        for seed, score in rates.get(rate, {}).items():
+            shift = score - next(iter(known.values()))
+            found.setdefault(seed, []).append(shift if math.isfinite(shift) else 0.0)
+    return {seed: shifts for seed, shifts in found.items() if len(shifts) == len(references)}
+
+
+def _in_order(by_task: _ByTask) -> list[dict[float, dict[int, float]]]:
+    return [by_task[task] for task in sorted(by_task)]
+
+
+def _best_rate(costs: Sequence[Mapping[float, float]]) -> float:
+    """The learning rate that is best across tasks, among those that all of them have; any if there is none."""
+    common = [rate for rate in costs[0] if all(rate in own for own in costs)]
+    return best_rate([{rate: own[rate] for rate in common} for own in costs]) if common else next(iter(costs[0]))
+
+
+def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[RecordedTrial]:
+    """Trials on several tasks as one for each loss, learning rate and seed, with the fitness as its score.
+
+    Args:
+        trials: Any trials; those that are not of one of several tasks are returned as they are.
+        rule: The rule of the search, as recorded.
+    """
+    if all(trial.task is None for trial in trials):
+        return list(trials)
+    across = across_tasks(rule or "worst", trials)
+    groups: dict[_Setting, list[RecordedTrial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.stage, trial.loss, trial.seed, trial.rate, trial.steps), []).append(trial)
+    found = []
+    for (*_, seed, _, steps), group in groups.items():
+        if len(across.references[steps]) != len(group):  # not all is recorded yet, or by evomal
+            continue
+        group.sort(key=lambda trial: trial.task or 0)
+        score = across.fitness([trial.score for trial in group], steps, seed)
+        lost = next((trial for trial in group if not math.isfinite(trial.score)), group[0])
+        seconds = sum(trial.seconds for trial in group)
+        found.append(dataclasses.replace(lost, task=None, score=score, seconds=seconds))
+    return found
+
+
+def recorded_rule(settings: Mapping[str, Any]) -> str | None:
+    """How a recorded search makes its fitness of several tasks; None for one task, and for the mean of the costs."""
+    chosen = settings.get("settings")
+    rule = chosen.get("across_tasks") if isinstance(chosen, Mapping) else None
+    return rule if rule in ("rank", "worst") else None
+
+
+def costs_by_task(trials: Sequence[RecordedTrial], losses: Sequence[str]) -> list[dict[str, float]]:
+    """For each task the mean cost of these losses on the seeds of the last stage that has them all."""
+    for stage in ("lead", "final"):
+        found: dict[int, dict[str, list[float]]] = {}
+        for trial in trials:
+            if trial.stage == stage and trial.task is not None and trial.loss in losses:
+                found.setdefault(trial.task, {}).setdefault(trial.loss, []).append(trial.score)
+        if found and all(len(task) == len({*losses}) for task in found.values()):
+            return [{loss: fmean(found[task][loss]) for loss in dict.fromkeys(losses)} for task in sorted(found)]
+    return []
