@@ -1,0 +1,109 @@
+"""Trainings on inputs and targets of every form, looped and stacked, against plain loops of torch."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from evomal.engine import Engine, EngineSettings, Trial, train
+from evomal.expression import Expression
+from evomal.losses import CrossEntropyLoss
+from evomal.losses.loss import WeightedTree
+from evomal.tasks.inputs import called
+from tests.engine.position_tasks import ALL, RECIPE, segmentation, tagging, trained_by_torch
+
+LOG = WeightedTree(Expression.parse("mul(y, log(f))"), [-1.0, 1.0, 1.0])
+"""Cross-entropy as an expression; the logarithm is that of f + 1e-7."""
+SQUARE = WeightedTree(Expression.parse("square(sub(y, f))"), None)
+
+
+def as_in_torch(outputs, targets):
+    """Outputs with their classes in the second dimension."""
+    return outputs if outputs.shape[2:] == targets.shape[1:] else outputs.movedim(-1, 1)
+
+
+def usual_loss(task):
+    """The task's own loss as a user would write it."""
+    if task.kind == "regression":
+        return lambda outputs, batch: F.mse_loss(outputs, batch.targets)
+    return lambda outputs, batch: F.cross_entropy(as_in_torch(outputs, batch.targets), batch.targets)
+
+
+def cost(task, model, part="validation"):
+    """The task's metric by hand: the negative log-likelihood or the squared error."""
+    own = getattr(task, part)
+    with torch.no_grad():
+        return usual_loss(task)(called(model, own.inputs), own).item()
+
+
+def scores(task, losses, mode, **options):
+    settings = EngineSettings(
+        device="cpu", meta_steps=1, population=1, training_steps=RECIPE.steps, population_mode=mode
+    )
+    trials = [Trial(loss, RECIPE.lr, 3, **options) for loss in losses]
+    return [score for (score,) in Engine(task, seed=0, settings=settings).run_trials(trials, test=True)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_trainings_are_those_of_a_plain_loop(name):
+    task = ALL[name]()
+    task = task.judged_by("mse" if task.kind == "regression" else "nll")
+    model = trained_by_torch(task, usual_loss(task), seed=3)
+    expected = cost(task, model), cost(task, model, "test")
+    found = train(task, "mse" if task.kind == "regression" else "ce", seed=3, device="cpu", keep_model=True)
+    assert (found.validation, found.test) == pytest.approx(expected, rel=1e-4)
+    for own, other in zip(found.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+    # An expression by the forest's kernels, one of evomal's modules, and a user's.
+    losses = [SQUARE, nn.MSELoss()] if task.kind == "regression" else [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()]
+    for mode in ("stacked", "looped"):
+        for score in scores(task, losses, mode):
+            assert (score.validation, score.test) == pytest.approx(expected, rel=1e-4)
+
+
+def test_weights_of_classes_are_those_of_torch():
+    weights = [0.5, 1.0, 4.0]
+    task = segmentation(class_weight=weights, metric="nll")
+    loss = nn.CrossEntropyLoss(torch.tensor(weights))
+    expected = cost(task, trained_by_torch(task, lambda outputs, batch: loss(outputs, batch.targets), seed=3))
+    assert expected != pytest.approx(cost(task, trained_by_torch(task, usual_loss(task), seed=3)), rel=1e-3)
+    for mode in ("stacked", "looped"):
+        for score in scores(task, [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()], mode):
+            assert score.validation == pytest.approx(expected, rel=1e-4)
+
+
+def test_weights_of_samples_weigh_all_their_positions():
+    task = tagging(sample_weight=np.linspace(0, 3, 60), metric="nll")
+
+    def weighted(outputs, batch):
+        costs = F.cross_entropy(outputs.movedim(-1, 1), batch.targets, reduction="none")
+        weights = batch.weights[:, None] * (batch.targets != -100)
+        return (costs * weights).sum() / weights.sum()
+
+    model = trained_by_torch(task, weighted, seed=3)
+    counted = task.validation.select((task.validation.weights > 0).nonzero().flatten())
+    with torch.no_grad():
+        expected = F.cross_entropy(model(counted.inputs).movedim(-1, 1), counted.targets).item()
+    for mode in ("stacked", "looped"):
+        for score in scores(task, [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()], mode):
+            assert score.validation == pytest.approx(expected, rel=1e-4)
+
+
+def test_another_split_keeps_positions_and_weights():
+    task = tagging(sample_weight=np.linspace(0.5, 3, 60), metric="nll")
+    losses = [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()]
+    found = [score.validation for mode in ("stacked", "looped") for score in scores(task, losses, mode, split=1)]
+    assert found == pytest.approx([found[0]] * 6, rel=1e-4)
+    assert found[0] != pytest.approx(scores(task, [LOG], "stacked")[0].validation, rel=1e-4)
+
+
+def test_what_the_model_gives_at_ignored_positions_does_not_matter():
+    def altered(outputs, batch):
+        return outputs.masked_fill((batch.targets == -100).unsqueeze(-1), 50.0)
+
+    task = tagging(metric="nll")
+    usual = usual_loss(task)
+    model = trained_by_torch(task, lambda outputs, batch: usual(altered(outputs, batch), batch), seed=3)
+    (score,) = scores(task, [LOG], "stacked")
+    assert score.validation == pytest.approx(cost(task, model), rel=1e-4)
