@@ -13,9 +13,6 @@ from evomal.losses import CrossEntropyLoss, ExpressionLoss
 CLASSES, LENGTH = 3, 5
 OUTPUTS = torch.randn(2 * LENGTH, CLASSES, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(2 * LENGTH) % CLASSES
-    torch.randn(2 * LENGTH, CLASSES, generator=torch.Generator().manual_seed(0)),
-    torch.arange(10) % CLASSES,
-)
 MASK = torch.tensor([1.0, 1, 1, 0, 0, 1, 1, 1, 1, 0])
 
 

@@ -1,0 +1,51 @@
+"""Search, resume, train, export and compare on inputs and targets of every form."""
+
+import pytest
+import torch
+
+import evomal
+from evomal.runs import RunStore
+from evomal.tasks.inputs import called
+from tests.engine.position_tasks import ALL
+from tests.protocols import ONE_TRAINING
+
+SETTINGS = {
+    **ONE_TRAINING, "population": 4, "generations": 2, "meta_steps": 2, "training_steps": 6, "filter_steps": 10,
+    "final_steps": 6, "finalists": 1, "final_seeds": 1, "device": "cpu",
+}  # fmt: skip
+
+
+class StoppedError(Exception):
+    """Stands for a machine that is switched off."""
+
+
+def stop(_):
+    raise StoppedError
+
+
+def of_torch_alone(loss):
+    """The exported loss."""
+    names = {}
+    exec(evomal.export(loss, to="python"), names)
+    return names["LearnedLoss"]()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_loss_is_searched_resumed_trained_exported_and_compared(name, tmp_path):
+    task = ALL[name]()
+    settings = {**SETTINGS, "seed_with": ("mse" if task.kind == "regression" else "ce",)}
+    with pytest.raises(StoppedError):
+        evomal.search(task, folder=tmp_path / "stopped", callback=stop, **settings)
+    result = evomal.search(task, folder=tmp_path / "stopped", **settings)
+    evomal.search(task, folder=tmp_path / "whole", **settings)
+    with RunStore.read(tmp_path / "whole") as one, RunStore.read(tmp_path / "stopped") as other:
+        assert one.dump() == other.dump()
+    loss = result.best.loss()
+    score = evomal.train(task, loss, steps=5, device="cpu", keep_model=True)
+    assert not score.diverged
+    outputs, targets = called(score.model, task.test.inputs).detach(), task.test.targets
+    if task.kind == "classification" and outputs.shape[2:] != targets.shape[1:]:
+        outputs = outputs.movedim(-1, 1)
+    torch.testing.assert_close(of_torch_alone(loss)(outputs, targets), loss(outputs, targets))
+    table = evomal.compare(task, losses=[loss], seeds=2, rescale=False, final_steps=5, device="cpu")
+    assert table.differences["learned", "plain"].n == 2
