@@ -24,7 +24,7 @@ _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not
 
 
 class FunctionalModel:
-    """`model(parameters, inputs)` in training mode, without changing the module.
+    """`model(parameters, inputs)` in the module's mode, that of training, without changing the module.
 
     The vector `flat` holds the whole state of a fresh model: trained parameters (`parameters`), and frozen parameters
     and buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts
@@ -40,7 +40,7 @@ class FunctionalModel:
         precision: Precision = "float32",
         channels_last: bool = False,
     ) -> None:
-        self.module = copy.deepcopy(module).to(device, dtype).train()
+        self.module = copy.deepcopy(module).to(device, dtype)
         self.has_convolutions = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.module.modules())
         replace_layers(self.module)
         _untrack_batch_statistics(self.module)

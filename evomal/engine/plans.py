@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
+from evomal.engine.fresh_models import evaluating
 from evomal.engine.functional_model import FunctionalModel, PullBack
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
@@ -102,7 +103,7 @@ def _activations(model: FunctionalModel, samples: Inputs) -> int:
 
 
 def _updates_buffers(module: nn.Module, model: FunctionalModel, samples: Inputs) -> bool:
-    copied = copy.deepcopy(module).to(model.device, model.flat.dtype).train()
+    copied = copy.deepcopy(module).to(model.device, model.flat.dtype)
     before = [buffer.clone() for buffer in copied.buffers()]
     with torch.no_grad():
         called(copied, samples)
@@ -131,13 +132,11 @@ def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            for training in (True, False):
-                model.module.train(training)
+            stacked(doubled)
+            with evaluating(model.module):
                 stacked(doubled)
     except Exception as error:
         return str(error).split("\n")[0]
-    finally:
-        model.module.train()
     # Torch warns of a layer without a batching rule: it runs copy by copy, so stacking would gain nothing.
     slow = [str(item.message) for item in caught if "performance drop" in str(item.message)]
     return slow[0].split("\n")[0] if slow else ""

@@ -2,11 +2,13 @@
 
 import math
 import os
+import weakref
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.fresh_models import check_independent, put_into_training_mode
 from evomal.engine.rows import RowRule, target_positions, trial_outputs, with_row_outputs, without_row_outputs
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
@@ -19,6 +21,9 @@ from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Task
 from evomal.text import short_repr
 from evomal.users_code import users_code
+
+_CHECKED: "weakref.WeakSet[Task]" = weakref.WeakSet()
+"""Tasks whose functions are known to make independent models."""
 
 
 def resolve_device(device: str) -> torch.device:
@@ -90,7 +95,7 @@ def class_priors(task: Task) -> Tensor:
 def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module | None = None) -> nn.Module:
     """Returns the task's model with initial weights determined by seed and purpose, the same for every loss and method.
 
-    Its outputs are rows of the loss, also where the model's have positions.
+    It is in training mode. Its outputs are rows of the loss, also where the model's have positions.
 
     `reuse`: a model of this task that is no longer needed; if it can redraw its weights, no new model is built.
     """
@@ -98,17 +103,26 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     if isinstance(former, ZooModel):
         model: nn.Module = former
     else:
-        with (
-            users_code(f"the model factory of {task.name}"),
-            isolated_torch(seed, "model", *purpose),
-            isolated_numpy(seed, "model", *purpose),
-        ):
-            model = task.model()
-    if not isinstance(model, nn.Module):
-        raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
+        model = _made_model(task, seed, *purpose)
+        if not isinstance(model, ZooModel) and task not in _CHECKED:
+            check_independent(model, _made_model(task, seed, *purpose))
+            _CHECKED.add(task)
+        put_into_training_mode(model)
     if isinstance(model, ZooModel):
         model.reset(torch_generator(seed, "initial weights", *purpose))
     return with_row_outputs(model, task)
+
+
+def _made_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
+    with (
+        users_code(f"the model factory of {task.name}"),
+        isolated_torch(seed, "model", *purpose),
+        isolated_numpy(seed, "model", *purpose),
+    ):
+        model: Any = task.model()
+    if not isinstance(model, nn.Module):
+        raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
+    return model
 
 
 def check_outputs(task: Task, outputs: int) -> None:

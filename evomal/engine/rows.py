@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.fresh_models import evaluating
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import called, count, first, moved, sample_shapes
@@ -168,15 +169,10 @@ def _outputs_of_two(model: nn.Module, task: Task) -> Tensor:
 
 def trial_outputs(model: nn.Module, samples: Any) -> Any:
     """Returns what the model gives for samples in evaluation mode, or raises InputError if it cannot take them."""
-    # Layer by layer: some may be kept in evaluation mode during training.
-    modes = [(layer, layer.training) for layer in model.modules()]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     try:
-        with torch.no_grad(), isolated_torch(0, "trial", device=device):
-            return called(model.eval(), samples)
+        with evaluating(model), torch.no_grad(), isolated_torch(0, "trial", device=device):
+            return called(model, samples)
     except (Exception, SystemExit) as error:  # a user's model may raise anything
         shape = sample_shapes(samples)
         raise InputError(f"the model cannot take the task's inputs of shape {shape}: {described(error)}") from error
-    finally:
-        for layer, is_training in modes:
-            layer.training = is_training

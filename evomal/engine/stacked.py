@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
+from evomal.engine.fresh_models import evaluating
 from evomal.engine.functional_model import state_of
 from evomal.engine.optimizers import Schedule, changed_option, changes_rates, make_optimizer
 from evomal.engine.precision import autocast
@@ -211,7 +212,6 @@ class TrialStack:
 
     def advance(self, steps: int, report: StepsDone | None = None) -> None:
         """Train until that number of steps is done; `report` counts steps of the stack."""
-        self._module.train()
         recipe, device = self.setup.recipe, self.setup.device
         if self._is_random:
             restore_torch(self._random_state, device)
@@ -324,9 +324,8 @@ class TrialStack:
 
     def _evaluated(self, part: Part, *, split: bool) -> Iterator[list[Evaluated]]:
         """Yields the outputs of each group's members in evaluation mode."""
-        self._module.eval()
         rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
-        with torch.no_grad():
+        with evaluating(self._module), torch.no_grad():
             if not rows:
                 device, dtype = self.setup.device, self.setup.dtype
                 batches = evaluation_batches(part, size=self._evaluated_rows, device=device, dtype=dtype)

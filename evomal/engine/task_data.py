@@ -20,7 +20,6 @@ from evomal.engine.plans import capabilities
 from evomal.engine.resolve import check_outputs, check_targets, class_priors, initial_model
 from evomal.engine.rows import RowRule, Rows, target_positions
 from evomal.engine.work import step_multiply_adds
-from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.forest.programs import row_shares
@@ -29,7 +28,6 @@ from evomal.tasks.inputs import arguments, first, image_tensor, tensors
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
-from evomal.users_code import users_code
 
 _KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond that are drawn again in each generation
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
@@ -76,10 +74,6 @@ class TaskData:
         self, task: Task, recipe: Recipe, settings: EngineSettings, *, seed: int, device: torch.device
     ) -> None:
         self.task, self.recipe, self.inner_steps = task, recipe, settings.inner_steps
-        with users_code(f"the model factory of {task.name}"):
-            is_one_model = task.model() is task.model()
-        if is_one_model:
-            raise InputError("a task's model must make a fresh model at each call but made the same one twice")
         check_targets(task)
         module = initial_model(task, seed, "meta step", 0)
         dtype = settings.dtype

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from evomal.checks import MOST_POINTS, seed_number, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
+from evomal.engine.fresh_models import evaluating
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
 from evomal.engine.resolve import check_model, initial_model, resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
@@ -117,7 +118,6 @@ class Training:
         """
         if self._diverged:
             return
-        self.model.train()
         left = range(self.steps_done, steps)
         for index in tracked(left, self.setup.task.name, total=len(left), shown=progress):
             if self._optimizer.prepare(index):
@@ -397,9 +397,5 @@ def report_steps(report: StepsDone | None, done: int, steps: int) -> None:
 
 def evaluate_model(model: nn.Module, inputs: Inputs) -> Tensor:
     """Returns the model's outputs on all inputs, in evaluation mode."""
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        outputs = torch.cat([called(model, batch) for batch in pieces(inputs, _EVALUATION_BATCH)])
-    model.train(was_training)
-    return outputs
+    with evaluating(model), torch.no_grad():
+        return torch.cat([called(model, batch) for batch in pieces(inputs, _EVALUATION_BATCH)])

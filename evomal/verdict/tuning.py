@@ -102,7 +102,7 @@ def matching_factor(task: Task, loss: nn.Module, baseline: nn.Module, *, seeds: 
 
 def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
     """The mean norm of the gradient by the model's parameters at the seed's initial weights, over a few batches."""
-    model = initial_model(task, seed).train()
+    model = initial_model(task, seed)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     batches = Batches(len(task.train), task.recipe.batch_size, seed=seed, purpose="gradient norm")
     criterion, rows = RowLoss(loss), RowRule(task, torch.device("cpu"), torch.float32)
