@@ -71,17 +71,16 @@ class GlobalStates:
         np.random.set_state(self.of_numpy)  # noqa: NPY002
         random.setstate(self.of_random)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GlobalStates):
-            return NotImplemented
-        return (
-            self.of_random == other.of_random
-            and torch.equal(self.of_torch, other.of_torch)
-            and self.of_numpy[2:] == other.of_numpy[2:]
-            and bool(np.array_equal(self.of_numpy[1], other.of_numpy[1]))
-        )
+    def contents(self) -> tuple[Any, Any, Any]:
+        """The three states in a form that can be compared."""
+        _, numbers, *others = self.of_numpy
+        return self.of_torch.numpy().tobytes(), (numbers.tobytes(), *others), self.of_random
 
-    __hash__ = None  # type: ignore[assignment]
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalStates) and self.contents() == other.contents()
+
+    def __hash__(self) -> int:
+        return hash(self.contents())
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def array_fields(
     found = with_integers_as_taken(found, model)
     class_weight = None
     if options.class_weight is not None:
-        class_weight = _class_weights(options.class_weight, target_rows(found[0].targets, kind), outputs, classes, kind)
+        class_weight = class_weights(options.class_weight, target_rows(found[0].targets, kind), outputs, classes, kind)
     is_by_rows = options.groups is None and options.order is None
     record = {
         "seed": seed,
@@ -140,6 +140,21 @@ def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]
     if is_float or _takes(model, inputs) or not _takes(model, map_tensors(Tensor.float, inputs)):
         return list(parts)
     return [dataclasses.replace(part, inputs=map_tensors(Tensor.float, part.inputs)) for part in parts]
+
+
+def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:
+    """Return the number of classes that a model tells apart, tried on two samples; 1 where that is not clear."""
+    samples = part.select(torch.arange(min(2, len(part)), device=part.targets.device))
+    try:
+        with torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
+            outputs = called(model().eval(), samples.inputs)
+    except (Exception, SystemExit):  # trainings will say so
+        return 1
+    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
+    positions = tuple(samples.targets.shape[1:])
+    if len(shape) != len(positions) + 2:
+        return 1
+    return shape[1] if shape[2:] == positions else shape[-1] if shape[1:-1] == positions else 1
 
 
 def units_of(values: Array) -> Units:
@@ -242,9 +257,7 @@ def _input_tensors(arrays: Mapping[Key, Array]) -> Inputs:
     return named or tuple(found.values())
 
 
-def _class_weights(
-    weights: Any, labels: Tensor, outputs: int, classes: Classes | None, kind: Kind
-) -> tuple[float, ...]:
+def class_weights(weights: Any, labels: Tensor, outputs: int, classes: Classes | None, kind: Kind) -> tuple[float, ...]:
     """Return the weight of each class.
 
     Args:

@@ -81,7 +81,7 @@ class DatasetSource(Source):
 
     def __init__(self, dataset: Any, place: str, *, columns: Columns | None = None, workers: int | None = None) -> None:
         super().__init__(place, workers=workers)
-        self._dataset, self._columns = dataset, columns or Columns()
+        self._dataset, self.columns = dataset, columns or Columns()
         self.rows = dataset_length(dataset, place)
         self._orders = _Orders(self.rows)
 
@@ -110,11 +110,15 @@ class DatasetSource(Source):
         for epoch, index in keys:
             places.append(f"item {index} of the {self.place} dataset")
             items.append(self.item(index, derived_seed(seed, "item", purpose, epoch, index)))
-        return stacked_items(items, self._columns, places)
+        return stacked_items(items, self.columns, places)
+
+    def seed(self, start: int) -> None:
+        """Seed everything that an item may draw from."""
+        self._draws.seed(start)
 
     def item(self, index: int, start: int) -> Any:
         """Returns an item as the dataset gives it when all generators are seeded with that number."""
-        self._draws.seed(start)
+        self.seed(start)
         with users_code(f"item {index} of the {self.place} dataset"):
             return self._dataset[index]
 
@@ -138,7 +142,8 @@ class ArraySource(Source):
         for what, array in (("inputs", inputs), ("targets", targets)):
             if not hasattr(array, "shape") or not len(array.shape):
                 raise InputError(f"the {place} {what} must be an array with a row for each sample")
-        if len(inputs) != len(targets) or len(inputs) == 0:
+        dataset_length(inputs, place)
+        if len(inputs) != len(targets):
             raise InputError(
                 f"the {place} data must have a target for each input but got {len(inputs)} and {len(targets)}"
             )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from evomal.errors import InputError
 from evomal.randomness import generator
@@ -26,13 +25,13 @@ from evomal.tasks.data_checks import (
     class_numbers_of,
     target_rows,
 )
+from evomal.tasks.dataset_parts import dataset_fields, loader_fields
+from evomal.tasks.fitting import DatasetOptions
 from evomal.tasks.hardships import Hardships
-from evomal.tasks.inputs import tensors
 from evomal.tasks.labels import IGNORED, Classes, decoded_labels
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
-from evomal.tasks.parts import Part, read_dataset
+from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
-from evomal.tasks.splits import shared_content
 from evomal.text import short_repr
 from evomal.units import Units, Values
 
@@ -137,7 +136,7 @@ class Task:
             object.__setattr__(self, "exchangeable", False)
 
     def __repr__(self) -> str:
-        rows = " + ".join(str(len(part)) for part in (self.train, self.validation, self.test))
+        rows = " + ".join(part.rows_in_words for part in (self.train, self.validation, self.test))
         model = self.record.get("model", getattr(self.model, "__name__", type(self.model).__name__))
         about = f"{self.name!r}, {self.kind}, rows={rows}, outputs={self.outputs}"
         return f"Task({about}, metric={self.metric.name!r}, model={str(model)!r})"
@@ -297,29 +296,53 @@ class Task:
         parts = {"train": train, "validation": validation, "test": test}
         rows, fields = array_fields(x, y, parts, options, model)
         chosen = chosen_metric(metric, kind).of_rows(rows)
-        return cls(kind=kind, model=model, metric=chosen, name=name, recipe=recipe or Recipe(), **fields)
+        return cls(
+            kind=kind, model=model, metric=chosen, name=name, recipe=Recipe() if recipe is None else recipe, **fields
+        )
 
     @classmethod
     def from_datasets(
         cls,
-        train: Dataset[Any],
-        validation: Dataset[Any],
-        test: Dataset[Any],
+        train: Any,
+        validation: Any,
+        test: Any,
         *,
         model: ModelFactory,
         kind: Kind = "classification",
+        cached: bool | None = None,
+        workers: int | None = None,
+        inputs: str | Sequence[str] | None = None,
+        target: str | None = None,
+        class_weight: Any = None,
+        classes: Sequence[Any] | None = None,
+        ignore_index: int = IGNORED,
         metric: str | Metric | Measure | None = None,
         recipe: Recipe | None = None,
         name: str = "own",
     ) -> "Task":
-        """Make a task from three datasets of torch, which are read once into tensors and not changed.
+        """Make a task from three datasets of torch or of Hugging Face, or from pairs of arrays that lie on the disk.
+
+        Items are pairs of input and target, triples with a weight, or mappings of columns. Validation and test data are
+        taken as they are given, and read once. So are training data, unless an item differs from reading to reading,
+        as with random crops, or they are too large: such data are read while a model trains, in worker processes, and
+        drawn anew in every epoch. What an item draws follows from seed, epoch and item, so a training can be repeated
+        and resumed, whatever the number of workers; `Task.record["read_anew"]` says why data are not read once.
 
         Args:
-            train: Pairs of input and target to train on.
-            validation: Pairs that searches and learning rates are judged on.
-            test: Pairs that only final results use.
+            train: What to train on: a dataset with a length, or a pair of arrays, such as `numpy.memmap`.
+            validation: What searches and learning rates are judged on.
+            test: What only final results use.
             model: A function without arguments that makes a fresh model.
             kind: "classification", "regression" or "multilabel".
+            cached: Whether the training data are read once (True) or while a model trains (False); None: by the rule
+                above, which reads some items several times.
+            workers: The number of processes that read while a model trains; None: several on CUDA, none on a CPU.
+            inputs: The columns that a model takes if items are mappings: one name, or several, which it takes by name;
+                None: all but the target.
+            target: The column of the target; None: label, labels, target, targets or y.
+            class_weight: How much each class counts in losses: "balanced", a mapping, or a weight for each class.
+            classes: The names of the classes, in the order of their numbers; None: as many as there are.
+            ignore_index: The label of positions that count in no loss and no metric.
             metric: A name, a `Metric`, or None for the default of the kind.
             recipe: How models are trained; None: `Recipe()`.
             name: What tables and records call the task.
@@ -328,7 +351,8 @@ class Task:
             The task.
 
         Raises:
-            InputError: If a dataset is empty, gives no pairs of one shape, or does not fit the kind of task.
+            InputError: If a dataset is empty, has items of several shapes, does not fit the kind of task, or cannot be
+                read twice with the same result.
 
         Example:
             >>> import torch
@@ -337,19 +361,90 @@ class Task:
             >>> Task.from_datasets(*parts, model=lambda: nn.Linear(3, 2), recipe=Recipe(batch_size=4)).recipe.batch_size
             4
         """
-        check_kind(kind)
-        named = {"training": train, "validation": validation, "test": test}
-        parts = [read_dataset(dataset, place, kind) for place, dataset in named.items()]
-        first, second, third = parts
-        outputs = int(first.targets.max()) + 1 if kind == "classification" else first.targets.shape[1]
-        record = {
-            "rows": {place: len(part) for place, part in zip(named, parts, strict=True)},
-            "equal_rows_across_splits": shared_content(
-                *([own.numpy() for own in tensors(part.inputs)] for part in parts)
-            ),
-        }
-        chosen, recipe = chosen_metric(metric, kind), recipe or Recipe()
-        return cls(kind, first, second, third, model, chosen, outputs, name, recipe=recipe, record=record)
+        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers)
+        datasets = {"training": train, "validation": validation, "test": test}
+        fields = dataset_fields(datasets, cached, options, model)
+        chosen = chosen_metric(metric, kind)
+        return cls(
+            kind=kind, model=model, metric=chosen, name=name, recipe=Recipe() if recipe is None else recipe, **fields
+        )
+
+    @classmethod
+    def from_loaders(
+        cls,
+        train: Any,
+        validation: Any,
+        test: Any,
+        *,
+        model: ModelFactory,
+        kind: Kind = "classification",
+        workers: int | None = None,
+        inputs: str | Sequence[str] | None = None,
+        target: str | None = None,
+        class_weight: Any = None,
+        classes: Sequence[Any] | None = None,
+        ignore_index: int = IGNORED,
+        metric: str | Metric | Measure | None = None,
+        recipe: Recipe | None = None,
+        name: str = "own",
+    ) -> "Task":
+        """Make a task from three loaders of batches, whose shapes may vary.
+
+        A loader is a `torch.utils.data.DataLoader`, whose dataset, sampler and collate function are used, or a function
+        that takes a seed and returns the batches of one epoch, for data that come as a stream. Batches are pairs of
+        inputs and targets, triples with weights, or mappings of columns.
+
+        Every batch follows from seed and step. To resume a training on a stream, the batches before are read and
+        dropped. Batches of varying shape are trained on without CUDA graphs. Validation and test data are read once, if
+        they fit into memory.
+
+        Args:
+            train: The batches to train on. Their size is the task's `recipe.batch_size`.
+            validation: The batches that searches and learning rates are judged on.
+            test: The batches that only final results use.
+            model: A function without arguments that makes a fresh model.
+            kind: "classification", "regression" or "multilabel".
+            workers: The number of processes that read while a model trains; None: those of a `DataLoader`, and for a
+                stream one on CUDA and none on a CPU.
+            inputs: The columns that a model takes if batches are mappings: one name, or several, which it takes by
+                name; None: all but the target.
+            target: The column of the target; None: label, labels, target, targets or y.
+            class_weight: How much each class counts in losses: "balanced", a mapping, or a weight for each class.
+            classes: The names of the classes, in the order of their numbers; None: as many as the model has outputs.
+            ignore_index: The label of positions that count in no loss and no metric.
+            metric: A name, a `Metric`, or None for the default of the kind.
+            recipe: How models are trained; None: `Recipe()`.
+            name: What tables and records call the task.
+
+        Returns:
+            The task.
+
+        Raises:
+            InputError: If a loader gives no batches, or batches that do not fit the kind of task.
+
+        Example:
+            >>> import torch
+            >>> def batches(seed):
+            ...     generator = torch.Generator().manual_seed(seed)
+            ...     for length in (5, 3, 8):
+            ...         x = torch.randn(4, length, 1, generator=generator)
+            ...         yield x, (x.sum((1, 2)) > 0).long()
+            >>> class Mean(nn.Module):
+            ...     def __init__(self):
+            ...         super().__init__()
+            ...         self.line = nn.Linear(1, 2)
+            ...     def forward(self, x):
+            ...         return self.line(x).mean(1)
+            >>> Task.from_loaders(batches, batches, batches, model=Mean).recipe.batch_size
+            4
+        """
+        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers)
+        loaders = {"training": train, "validation": validation, "test": test}
+        size, fields = loader_fields(loaders, options, model)
+        own = Recipe() if recipe is None else recipe
+        if isinstance(own, Recipe):  # anything else is refused below
+            own = dataclasses.replace(own, batch_size=size)
+        return cls(kind=kind, model=model, metric=chosen_metric(metric, kind), name=name, recipe=own, **fields)
 
 
 def task_list(name: str, tasks: Any) -> list[Task]:

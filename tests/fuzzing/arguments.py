@@ -43,6 +43,10 @@ def _task() -> Any:
     return evomal.Task.from_arrays(_ROWS, _ROWS.sum(1, keepdim=True), model=_small, kind="regression")
 
 
+def _batches(seed: int) -> Any:
+    return iter([(_ROWS, _ROWS[:, :1])])
+
+
 def _raising(*arguments: Any, **named: Any) -> Any:
     raise RuntimeError("forged\nforged \x1b[2J")
 
@@ -82,6 +86,8 @@ _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
     ("SearchSettings.preset", "name"): lambda: "quick", ("Task.from_arrays", "metric"): lambda: None,
     ("Expression.parse", "source"): lambda: "abs(f)",
     ("Task.from_datasets", "validation"): _USUAL["train"], ("Task.from_datasets", "test"): _USUAL["train"],
+    **{("Task.from_loaders", place): lambda: _batches for place in ("train", "validation", "test")},
+    **{(f"Task.from_{kind}", name): lambda: None for kind in ("datasets", "loaders") for name in ("target", "classes")},
     ("SearchSettings.given", "changes"): dict, ("SearchSettings.from_file", "path"): lambda: "settings.toml",
 }  # fmt: skip
 _CONTRACT = ("kind", "weight", "ignore_index", "reduction")

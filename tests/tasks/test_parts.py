@@ -105,7 +105,7 @@ GOOD = [(torch.zeros(3), index % 2) for index in range(6)]
     ("item", "sentence"),
     [
         (KeyError("k"), "item 6 of the training dataset failed: KeyError: 'k' ("),
-        (None, "the training dataset must give pairs of input and target but item 6 is no pair"),
+        (None, "item 6 of the training dataset must be a pair of input and target, a triple with a weight, or a "),
         (("a", 1), "the input of item 6 of the training dataset must hold numbers in rows of one shape but is 'a'"),
         (([1, [2]], 1), "the input of item 6 of the training dataset must hold numbers in rows of one shape but is ["),
         ((np.array([None] * 3), 1), "the input of item 6 of the training dataset must hold numbers in rows of one"),
@@ -114,8 +114,11 @@ GOOD = [(torch.zeros(3), index % 2) for index in range(6)]
             "the input of item 6 of the training dataset must hold real numbers but got complex",
         ),
         ((torch.zeros(3), None), "the target of item 6 of the training dataset must hold numbers in rows of one shape"),
-        ((torch.zeros(2), 1), "all items of the training dataset must have the same shape"),
-        ((torch.full((3,), torch.inf), 1), "the inputs of the train split must be finite but row 6 has inf"),
+        (
+            (torch.zeros(2), 1),
+            "items must have inputs of one shape but item 0 of the training dataset has [3] and item 6 ",
+        ),
+        ((torch.full((3,), torch.inf), 1), "the inputs of the training dataset must be finite but row 6 has inf"),
     ],
 )
 def test_items_of_a_dataset_that_are_no_numbers(item, sentence):
@@ -128,5 +131,5 @@ def test_datasets_without_items_or_features():
     with pytest.raises(InputError, match="the training dataset must have a length of at least 1"):
         Task.from_datasets(Items([]), Items(GOOD), Items(GOOD), model=net)
     empty = Items([(torch.zeros(0), index % 2) for index in range(6)])
-    with pytest.raises(InputError, match="the inputs of the train split must have at least one feature"):
+    with pytest.raises(InputError, match="the inputs of the training dataset must have at least one feature"):
         Task.from_datasets(empty, Items(GOOD), Items(GOOD), model=net)

@@ -184,7 +184,7 @@ def test_bad_datasets():
     good = TensorDataset(torch.randn(9, 4), torch.arange(9) % 3)
     with pytest.raises(InputError, match="the validation dataset must have a length of at least 1"):
         Task.from_datasets(good, TensorDataset(torch.randn(0, 4), torch.arange(0)), good, model=net)
-    with pytest.raises(InputError, match="the training dataset must give pairs of input and target"):
+    with pytest.raises(InputError, match="item 0 of the training dataset must be a pair of input and target"):
         Task.from_datasets(TensorDataset(torch.randn(9, 4)), good, good, model=net)
     with pytest.raises(InputError, match="class numbers of the test split must lie between 0 and 2 but one is 5"):
         Task.from_datasets(good, good, TensorDataset(torch.randn(9, 4), torch.arange(9) % 2 * 5), model=net)
@@ -192,7 +192,7 @@ def test_bad_datasets():
         Task.from_datasets(good, TensorDataset(torch.randn(3, 4), torch.tensor([0.0, 1.0, 0.7])), good, model=net)
     broken = torch.randn(9, 4)
     broken[4, 1] = torch.nan
-    with pytest.raises(InputError, match="the inputs of the validation split must be finite but row 4 has nan"):
+    with pytest.raises(InputError, match="the inputs of the validation dataset must be finite but row 4 has nan"):
         Task.from_datasets(good, TensorDataset(broken, torch.arange(9) % 3), good, model=net)
     pairs = [TensorDataset(torch.randn(9, 4), torch.randn(9, count)) for count in (2, 2, 1)]
     with pytest.raises(InputError, match="the test split must have 2 targets per sample but has 1"):

@@ -1,0 +1,244 @@
+"""How datasets and loaders become the parts of a task: read once into tensors, or read anew while a model trains."""
+
+import copy
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.utils.data import Subset, TensorDataset
+
+from evomal.errors import InputError
+from evomal.progress import tracked
+from evomal.randomness import GlobalStates, preserved_globals
+from evomal.tasks.batches import Batches
+from evomal.tasks.building import class_weights, outputs_of_model, with_integers_as_taken
+from evomal.tasks.data_checks import target_rows
+from evomal.tasks.fitting import DatasetOptions, Fit
+from evomal.tasks.inputs import tensors
+from evomal.tasks.items import stacked_items
+from evomal.tasks.labels import checked_classes
+from evomal.tasks.loader_sources import loader_source
+from evomal.tasks.parts import Part, joined_parts
+from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource, Source
+from evomal.tasks.splits import shared_content
+from evomal.text import short_repr
+
+MOST_BYTES = 4 * 2**30
+"""The size up to which a part is read into tensors: a constant, so that a task is the same on every machine."""
+_SAMPLE_ROWS, _SAMPLE_BATCHES = 1024, 16  # of a part that is not held in memory
+_READ_ROWS = 64  # at a time
+_TRIED_ITEMS = 16
+
+
+def dataset_fields(
+    datasets: Mapping[str, Any], cached: bool | None, options: DatasetOptions, model: Callable[[], nn.Module]
+) -> dict[str, Any]:
+    """Return the fields of a task that are made of datasets.
+
+    Args:
+        datasets: The datasets, or pairs of arrays, of training, validation and test.
+        cached: Whether the training data are read once; None: decided by rule.
+        options: How to read them.
+        model: The task's model factory.
+    """
+    given: Any = cached
+    if not isinstance(given, bool | None):
+        raise InputError(f"cached must be True, False or None but got {short_repr(given)}")
+    parts, reasons = [], {}
+    for place, dataset in datasets.items():
+        source = _dataset_source(dataset, place, options)
+        reason = _reason_to_stream(source, dataset, cached=cached, is_trained=place == "training")
+        if reason:
+            reasons[place] = reason
+            parts.append(dataclasses.replace(_sample(source), source=source))
+        else:
+            parts.append(_whole(source))
+    return _fields(parts, reasons, options, model)
+
+
+def loader_fields(
+    loaders: Mapping[str, Any], options: DatasetOptions, model: Callable[[], nn.Module]
+) -> tuple[int, dict[str, Any]]:
+    """Return the size of the training batches, and the fields of a task that are made of loaders."""
+    parts, reasons = [], {}
+    for place, loader in loaders.items():
+        source = loader_source(loader, place, columns=options.columns, workers=options.workers)
+        source.fitted = Fit(options, place)
+        part = None if place == "training" else _held(source)
+        if part is None:
+            reasons[place] = "a loader gives batches" if place == "training" else _too_large("more")
+            part = dataclasses.replace(_sample(source), source=copy.copy(source))  # without batches that are open
+        parts.append(part)
+    first = parts[0].source
+    assert first is not None
+    with preserved_globals():
+        first.batch_size = len(first.read(first.request(0, "sample", 0, 1)))
+    return first.batch_size, _fields(parts, reasons, options, model)
+
+
+def _fields(
+    parts: Sequence[Part], reasons: Mapping[str, str], options: DatasetOptions, model: Callable[[], nn.Module]
+) -> dict[str, Any]:
+    kind, places = options.kind, ("training", "validation", "test")
+    parts = with_integers_as_taken(parts, model)
+    labels = target_rows(parts[0].targets, kind)
+    classes = None if options.classes is None else checked_classes(options.classes)
+    if kind != "classification":
+        outputs = int(labels.shape[1])
+    elif classes is not None:
+        outputs = len(classes)
+    else:
+        outputs = int(labels.max()) + 1 if len(labels) else 1
+        if parts[0].source is not None:  # a rare class may be missing in the sample
+            outputs = max(outputs, outputs_of_model(model, parts[0]))
+    for place, part in zip(places, parts, strict=True):
+        if part.source is not None:
+            fit = Fit(options, place).to_sample(part, outputs=outputs, is_varying=part.source.is_varying)
+            part.source.fitted = fit
+    class_weight = None
+    if options.class_weight is not None:
+        class_weight = class_weights(options.class_weight, labels, outputs, classes, kind)
+    record: dict[str, Any] = {"rows": {place: part.rows for place, part in zip(places, parts, strict=True)}}
+    if reasons:
+        record["read_anew"] = dict(reasons)
+    else:
+        contents = ([own.numpy() for own in tensors(part.inputs)] for part in parts)
+        record["equal_rows_across_splits"] = shared_content(*contents)
+    record |= {} if classes is None else {"classes": list(classes)}
+    record |= {} if class_weight is None else {"class_weight": list(class_weight)}
+    return {
+        **dict(zip(("train", "validation", "test"), parts, strict=True)),
+        "outputs": outputs, "record": record, "classes": classes, "class_weight": class_weight,
+    }  # fmt: skip
+
+
+def _dataset_source(dataset: Any, place: str, options: DatasetOptions) -> Source:
+    source: Source
+    tables = dataset.tensors if type(dataset) is TensorDataset else dataset
+    if isinstance(tables, tuple | list) and len(tables) == 2 and all(hasattr(own, "shape") for own in tables):
+        x, y = tables
+        source = ArraySource(x, y, place, workers=options.workers)
+    else:
+        source = DatasetSource(dataset, place, columns=options.columns, workers=options.workers)
+    source.fitted = Fit(options, place)
+    return source
+
+
+def _reason_to_stream(source: Source, dataset: Any, *, cached: bool | None, is_trained: bool) -> str:
+    """Return why a dataset is read anew while models train; an empty text if it is read once into tensors."""
+    if is_trained and cached is not None:
+        return "" if cached else "cached=False was given"
+    with preserved_globals():
+        item = source.read(next(source.whole(1)))
+    assert source.rows is not None
+    size = _bytes(item) * source.rows
+    if size > MOST_BYTES:
+        return _too_large(f"{size / 2**30:,.1f} GiB, more")
+    inner = dataset.dataset if isinstance(dataset, Subset) else dataset
+    if not is_trained or isinstance(source, ArraySource) or type(inner) is TensorDataset:
+        return ""
+    assert isinstance(source, DatasetSource)
+    return _drawn_anew(source)
+
+
+def _drawn_anew(source: DatasetSource) -> str:
+    """Return a sentence if items differ from reading to reading, else an empty text; raise if no seed decides them."""
+    assert source.rows is not None
+    with preserved_globals():
+        for index in Batches(source.rows, _TRIED_ITEMS, seed=0, purpose="tried items")[0].tolist():
+            first, second, again = (_reading(source, index, start) for start in (1, 2, 1))
+            if first.content != again.content:
+                raise InputError(
+                    f"item {index} of the {source.place} dataset must be the same whenever it is read with the same "
+                    "seed, but differs: draw from random, numpy.random, torch or a generator that is an attribute of "
+                    "the dataset, or read it only once with cached=True"
+                )
+            # What is drawn may be of no consequence by chance, as for an image that is mirrored now and then. A dataset
+            # that seeds the generators itself leaves them in a state of its own.
+            states = zip(first.before, first.after, second.after, strict=True)
+            if first.content != second.content or any(after not in (before, other) for before, after, other in states):
+                return f"item {index} is drawn anew whenever it is read"
+    return ""
+
+
+class _Reading(NamedTuple):
+    content: list[bytes]
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+
+
+def _reading(source: DatasetSource, index: int, start: int) -> _Reading:
+    """Return the content of an item that is read with that seed, and the random states around it."""
+    source.seed(start)
+    before = GlobalStates.now().contents()
+    item = source.item(index, start)
+    after = GlobalStates.now().contents()
+    part = stacked_items([item], source.columns, [f"item {index} of the {source.place} dataset"])
+    return _Reading([own.numpy().tobytes() for own in (*tensors(part.inputs), part.targets)], before, after)
+
+
+def _whole(source: Source) -> Part:
+    """Return all samples of a source as tensors."""
+    assert source.rows is not None
+    requests = list(source.whole(_READ_ROWS))
+    with preserved_globals():
+        name = f"reading the {source.place} data"
+        found = [source.read(request) for request in tracked(requests, name, total=len(requests))]
+    if len(alike := _alike(found)) != source.rows:
+        raise InputError(
+            f"items of the {source.place} dataset must have inputs and targets of one shape but some of them differ: "
+            "use Task.from_loaders with a loader that pads them"
+        )
+    return source.fitted(alike)
+
+
+def _held(source: Source) -> Part | None:
+    """Return all batches of a loader as tensors, or as pieces of differing shape; None if they are too large."""
+    found, size = [], 0
+    with preserved_globals():
+        for request in source.whole(_READ_ROWS):
+            try:
+                found.append(source.part(request))
+            except StopIteration:
+                break
+            size += _bytes(found[-1])
+            if size > MOST_BYTES:
+                return None
+    if not found:
+        raise InputError(f"the {source.place} loader must give at least one batch but gave none")
+    alike = _alike(found)
+    return alike if len(alike) == sum(map(len, found)) else dataclasses.replace(
+        alike, source=PiecesSource(found, source.place)
+    )  # fmt: skip
+
+
+def _sample(source: Source) -> Part:
+    """Return some samples, in a random order that is always the same: datasets are often sorted by class."""
+    found: list[Part] = []
+    with preserved_globals():
+        for step in range(_SAMPLE_BATCHES):
+            size = _SAMPLE_ROWS // _SAMPLE_BATCHES
+            if source.rows is not None and (step + 1) * min(size, source.rows) > source.rows:
+                break  # the next epoch would begin
+            if found and sum(map(len, found)) >= _SAMPLE_ROWS:
+                break
+            found.append(source.part(source.request(0, "sample", step, size)))
+    return _alike(found)
+
+
+def _alike(parts: Sequence[Part]) -> Part:
+    """Return those of the parts that can be joined, as their shapes are the same: the most samples."""
+    groups = defaultdict(list)
+    for part in parts:
+        groups[tuple(tuple(own.shape[1:]) for own in (*tensors(part.inputs), part.targets))].append(part)
+    return joined_parts(max(groups.values(), key=lambda own: sum(map(len, own))))
+
+
+def _bytes(part: Part) -> int:
+    return sum(own.numel() * own.element_size() for own in (*tensors(part.inputs), part.targets))
+
+
+def _too_large(amount: str) -> str:
+    return f"the data take {amount} than the {MOST_BYTES / 2**30:g} GiB up to which they are held in memory"

@@ -1,0 +1,110 @@
+"""What a task expects of every batch of its datasets and loaders, whenever the batch is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evomal.checks import whole_number
+from evomal.errors import InputError
+from evomal.tasks.data_checks import Kind, check_kind, check_split, checked_inputs, checked_targets
+from evomal.tasks.inputs import Inputs, map_tensors, tensors
+from evomal.tasks.items import Columns
+from evomal.tasks.labels import IGNORED
+from evomal.tasks.parts import Part
+from evomal.text import short_repr
+
+_MOST_WORKERS = 64
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """The options that `Task.from_datasets` and `Task.from_loaders` have in common; see there."""
+
+    kind: Kind
+    target: str | None = None
+    inputs: str | Sequence[str] | None = None
+    classes: Sequence[Any] | None = None
+    class_weight: Any = None
+    ignore_index: int = IGNORED
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if self.workers is not None:
+            whole_number("workers", self.workers, at_least=0, at_most=_MOST_WORKERS)
+        ignored: Any = self.ignore_index
+        if isinstance(ignored, bool) or not isinstance(ignored, int):
+            raise InputError(f"ignore_index must be a whole number but got {short_repr(ignored)}")
+        given: Any = self.inputs
+        names = [given] if isinstance(given, str | None) else list(given) if isinstance(given, list | tuple) else [0]
+        if not names or not all(isinstance(name, str | None) for name in names):
+            raise InputError(f"inputs must be the name of a column, or a list of names, but got {short_repr(given)}")
+        if not isinstance(self.target, str | None):
+            raise InputError(f"target must be the name of a column but got {short_repr(self.target)}")
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of items that are mappings."""
+        return Columns(self.target, self.inputs if isinstance(self.inputs, str | None) else tuple(self.inputs))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Converts batches to what a task needs, and checks them.
+
+    Args:
+        options: The options of the task.
+        place: What errors call the data: "training", "validation" or "test".
+        outputs: The number of classes, labels or targets; None: not known yet.
+        like: The dtype and the shape for one sample of each input; None: not known yet.
+        is_varying: Whether shapes may differ from these.
+    """
+
+    options: DatasetOptions
+    place: str
+    outputs: int | None = None
+    like: tuple[tuple[torch.dtype, tuple[int, ...]], ...] | None = None
+    is_varying: bool = False
+
+    def to_sample(self, sample: Part, *, outputs: int, is_varying: bool) -> "Fit":
+        """Returns what is expected of batches beside this sample of them."""
+        like = tuple((own.dtype, tuple(own.shape[1:])) for own in tensors(sample.inputs))
+        return Fit(self.options, self.place, outputs, like, is_varying)
+
+    def __call__(self, part: Part) -> Part:
+        kind, targets, name = self.options.kind, part.targets, f"the {self.place} dataset"
+        name = name if self.like is None else f"a batch of {name}"
+        if kind == "classification" and self.options.ignore_index != IGNORED:
+            targets = torch.where(targets == self.options.ignore_index, IGNORED, targets)
+        targets, inputs = checked_targets(targets, kind, name), checked_inputs(self._converted(part.inputs), name)
+        if self.outputs is not None:
+            check_split(inputs, targets, kind, self.outputs, self.place)
+        weights = part.weights
+        if weights is not None and weights.shape != (len(part),):
+            raise InputError(f"{name} must have one weight for each sample but has shape {list(weights.shape)}")
+        if weights is not None and not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+            raise InputError(f"weights of {name} must be finite and at least 0")
+        return Part(inputs, targets, weights)
+
+    def _converted(self, inputs: Inputs) -> Inputs:
+        """Returns the inputs in the dtypes of the sample; raises if their number or shapes are others."""
+        if self.like is None:
+            return inputs
+        if len(tensors(inputs)) != len(self.like):
+            number = len(tensors(inputs))
+            raise InputError(f"the {self.place} dataset must always give {len(self.like)} inputs but gave {number}")
+        wanted = iter(self.like)
+
+        def converted(tensor: Tensor) -> Tensor:
+            dtype, shape = next(wanted)
+            if not self.is_varying and tensor.shape[1:] != shape:
+                raise InputError(
+                    f"the {self.place} dataset must have inputs of one shape but gave {list(shape)} and "
+                    f"{list(tensor.shape[1:])}: use Task.from_loaders with a loader that pads them"
+                )
+            return tensor.to(dtype)
+
+        return map_tensors(converted, inputs)

@@ -1,0 +1,272 @@
+"""Datasets and loaders as parts: what is read once, what is read anew, and what a training makes of it."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from evomal.engine.training import train
+from evomal.errors import InputError
+from evomal.randomness import GlobalStates
+from evomal.tasks import dataset_parts
+from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
+
+RECIPE = Recipe(lr=0.05, batch_size=8)
+X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+Y = (X[:, 0] > 0).long()
+PLAIN = TensorDataset(X, Y)
+
+
+class Changed(Dataset):
+    """Samples with a transform."""
+
+    def __init__(self, transform=lambda x: x, length: int = len(X)) -> None:
+        self.transform, self.length, self.calls = transform, length, 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int):
+        self.calls += 1
+        return self.transform(X[index]), int(Y[index])
+
+
+def net() -> nn.Module:
+    return nn.Linear(3, 2)
+
+
+def task_of(dataset, **options) -> Task:
+    return Task.from_datasets(dataset, PLAIN, PLAIN, model=net, recipe=RECIPE, **options)
+
+
+def noisy(x: torch.Tensor) -> torch.Tensor:
+    return x + 0.1 * torch.randn(3)
+
+
+def test_a_random_transform_is_drawn_anew_in_every_epoch():
+    dataset = Changed(noisy)
+    before = GlobalStates.now()
+    task = task_of(dataset)
+    assert GlobalStates.now() == before
+    assert task.record["read_anew"]["training"].endswith("is drawn anew whenever it is read")
+    assert "rows=40 (read anew) + 40 + 40" in repr(task)
+    dataset.calls = 0
+    score = train(task, "ce", steps=15, device="cpu")
+    assert dataset.calls >= 15 * 8
+    assert score == train(task, "ce", steps=15, device="cpu")
+    assert score != train(task_of(dataset, cached=True), "ce", steps=15, device="cpu")
+    assert GlobalStates.now() == before
+
+
+@pytest.mark.parametrize("transform", [noisy, lambda x: x * random.random(), lambda x: x + np.random.rand()])  # noqa: NPY002
+def test_every_global_generator_is_seen(transform):
+    assert task_of(Changed(transform)).train.source is not None
+
+
+def test_rare_changes_are_seen_by_what_they_draw():
+    rare = Changed(lambda x: -x if torch.rand(()) < 1e-6 else x)
+    assert task_of(rare).train.source is not None
+
+    def synthetic(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(int(x.sum() * 1000))
+        return torch.randn(3)
+
+    assert task_of(Changed(synthetic)).train.source is None  # it draws the same whenever it is read
+
+
+def test_what_does_not_change_is_read_once():
+    for dataset in (PLAIN, Subset(PLAIN, range(20)), Changed(), Changed(lambda x: x * 2)):
+        task = task_of(dataset)
+        assert task.train.source is None
+        assert "read_anew" not in task.record
+    dataset = Changed()
+    task = task_of(dataset)
+    dataset.calls = 0
+    train(task, "ce", steps=10, device="cpu")
+    assert dataset.calls == 0
+
+
+def test_cached_overrules_the_rule():
+    assert task_of(Changed(noisy), cached=True).train.source is None
+    streamed = task_of(PLAIN, cached=False)
+    assert streamed.record["read_anew"] == {"training": "cached=False was given"}
+    scores = [train(task, "ce", steps=12, device="cpu") for task in (task_of(PLAIN), streamed)]
+    assert scores[0] == scores[1]
+    with pytest.raises(InputError, match="cached must be True, False or None but got 'no'"):
+        task_of(PLAIN, cached="no")
+
+
+def test_draws_that_no_seed_decides_are_refused():
+    counter = iter(range(10_000))
+    with pytest.raises(InputError, match="must be the same whenever it is read with the same seed, but differs: draw"):
+        task_of(Changed(lambda x: x + next(counter)))
+
+
+def test_validation_and_test_are_read_once_as_they_are():
+    dataset = Changed(noisy)
+    task = Task.from_datasets(PLAIN, dataset, dataset, model=net)
+    assert dataset.calls <= 2 * 40 + 4
+    assert task.validation.source is None
+    assert not torch.equal(task.validation.inputs, X)
+    again = Task.from_datasets(PLAIN, dataset, dataset, model=net)
+    assert torch.equal(task.validation.inputs, again.validation.inputs)
+
+
+def test_arrays_that_are_too_large_are_read_from_the_disk(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", X.numpy())
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r"), Y.numpy()
+    in_memory = Task.from_datasets(mapped, mapped, mapped, model=net, recipe=RECIPE)
+    assert in_memory.train.source is None
+    monkeypatch.setattr(dataset_parts, "MOST_BYTES", 100)
+    from_disk = Task.from_datasets(mapped, mapped, mapped, model=net, recipe=RECIPE)
+    assert "more than the 9.31323e-08 GiB up to which" in from_disk.record["read_anew"]["training"]
+    assert from_disk.test.source is not None
+    scores = [train(task, "ce", steps=12, device="cpu") for task in (in_memory, from_disk)]
+    assert scores[0] == scores[1]
+
+
+class LikeHuggingFace:
+    """A map-style dataset of columns, as `datasets.Dataset` is: no subclass of torch's, items are dictionaries."""
+
+    def __init__(self, rows: int) -> None:
+        own = np.random.default_rng(0)
+        self.rows = [
+            {"text": "…", "input_ids": own.integers(0, 9, 4).tolist(), "attention_mask": [1, 1, 1, 0], "label": row % 2}
+            for row in range(rows)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index] if isinstance(index, int) else {"label": [row["label"] for row in self.rows[index]]}
+
+
+class Bag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def forward(self, input_ids, attention_mask):
+        mask = attention_mask.unsqueeze(-1).to(self.head.weight.dtype)
+        return self.head((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
+
+
+def hugging_face_dataset(rows: int):
+    try:
+        from datasets import Dataset as RealDataset
+    except ImportError:
+        return LikeHuggingFace(rows)
+    return RealDataset.from_list(LikeHuggingFace(rows).rows)
+
+
+def test_columns_of_hugging_face_datasets():
+    dataset = hugging_face_dataset(24)
+    options = {"inputs": ["input_ids", "attention_mask"], "model": Bag, "recipe": RECIPE}
+    task = Task.from_datasets(dataset, dataset, dataset, **options)
+    assert {name: str(own.dtype) for name, own in task.train.inputs.items()} == {
+        "input_ids": "torch.int64",
+        "attention_mask": "torch.int64",
+    }
+    streamed = Task.from_datasets(dataset, dataset, dataset, cached=False, **options)
+    scores = [train(own, "ce", steps=4, device="cpu") for own in (task, streamed)]
+    assert scores[0] == scores[1]
+    with pytest.raises(InputError, match=r"the input of item 0 of the training dataset, text, must hold numbers"):
+        Task.from_datasets(dataset, dataset, dataset, model=Bag)
+
+
+class Words(Dataset):
+    """Sequences of several lengths; the class is whether the first word is large."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int):
+        own = np.random.default_rng(index)
+        words = own.integers(1, 9, own.integers(2, 20))
+        return torch.from_numpy(words), int(words[0] > 4)
+
+
+def padded(items) -> dict[str, torch.Tensor]:
+    words = nn.utils.rnn.pad_sequence([words for words, _ in items], batch_first=True)
+    return {"input_ids": words, "attention_mask": words > 0, "label": torch.tensor([label for _, label in items])}
+
+
+def loader(**options) -> DataLoader:
+    return DataLoader(Words(), batch_size=8, collate_fn=padded, **options)
+
+
+def test_loaders_whose_batches_vary_in_length():
+    before = GlobalStates.now()
+    task = Task.from_loaders(loader(shuffle=True), loader(), loader(), model=Bag, recipe=Recipe(lr=0.1))
+    assert task.recipe.batch_size == 8
+    assert task.train.source.is_varying
+    assert task.outputs == 2
+    assert sum(len(part) for part in task.validation.source._pieces) == 40
+    first, second = (train(task, "ce", steps=30, device="cpu") for _ in range(2))
+    assert first == second
+    assert first.validation < 0.5
+    assert GlobalStates.now() == before
+    with pytest.raises(InputError, match="batch_size must be 8, as the training loader makes the batches, but got 4"):
+        train(task, "ce", steps=2, batch_size=4, device="cpu")
+
+
+def test_batches_that_fit_together_are_held_as_one_tensor():
+    batches = DataLoader(PLAIN, batch_size=16)
+    task = Task.from_loaders(DataLoader(PLAIN, batch_size=10, shuffle=True), batches, batches, model=net)
+    assert task.validation.source is None
+    assert torch.equal(task.validation.inputs, X)
+    assert not task.train.source.is_varying
+    assert task.record["rows"] == {"training": 40, "validation": 40, "test": 40}
+
+
+def test_a_function_from_a_seed_to_batches():
+    def stream(seed: int):
+        own = torch.Generator().manual_seed(seed)
+        for _ in range(5):
+            x = torch.randn(6, 3, generator=own)
+            yield x, (x[:, 0] > 0).long(), torch.ones(6)
+
+    task = Task.from_loaders(stream, stream, stream, model=net, recipe=Recipe(lr=0.5))
+    assert task.train.rows is None
+    assert "rows=? (read anew) + 30 + 30" in repr(task)
+    assert task.train.weights is not None
+    assert train(task, "ce", steps=60, device="cpu").validation <= 0.1
+
+
+def test_classes_of_data_that_are_read_anew():
+    assert task_of(Changed(noisy)).outputs == 2
+    wide = Task.from_datasets(Changed(noisy), PLAIN, PLAIN, model=lambda: nn.Linear(3, 5))
+    assert wide.outputs == 5  # a class may be missing in the sample, and the model knows
+    named = task_of(Changed(noisy), classes=["no", "yes"], class_weight={"no": 1.0, "yes": 2.0})
+    assert named.classes == ("no", "yes")
+    assert named.class_weight == (1.0, 2.0)
+
+
+def test_a_later_batch_that_does_not_fit_is_one_sentence():
+    late = Changed(lambda x: x + torch.rand(()), length=40)
+    task = task_of(late)
+    late.transform = lambda x: torch.cat((x, x))
+    with pytest.raises(InputError, match=r"must have inputs of one shape but gave \[3\] and \[6\]: use Task.from_load"):
+        train(task, "ce", steps=2, device="cpu")
+    late.transform = lambda x: x / 0
+    with pytest.raises(InputError, match="the inputs of a batch of the training dataset must be finite"):
+        train(task, "ce", steps=2, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"workers": -1}, "workers must be at least 0 but got -1"),
+        ({"inputs": 3}, "inputs must be the name of a column, or a list of names, but got 3"),
+        ({"target": 3}, "target must be the name of a column but got 3"),
+        ({"ignore_index": "pad"}, "ignore_index must be a whole number but got 'pad'"),
+    ],
+)
+def test_options_that_are_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        task_of(PLAIN, **options)
