@@ -111,7 +111,7 @@ class Recipe:
         steps = self.steps if steps is None else whole_number("steps", steps, at_least=1, at_most=MOST_STEPS)
         if milestones is None:
             milestones = tuple(max(1, round(milestone * steps / self.steps)) for milestone in self.milestones)
-        warmup = self.warmup if isinstance(self.warmup, float) else self.warmup_steps(steps)
+        warmup = self.warmup if steps == self.steps or isinstance(self.warmup, float) else self.warmup / self.steps
         return dataclasses.replace(self, steps=steps, milestones=milestones, warmup=warmup)
 
     def changed(self, **changes: Any) -> "Recipe":

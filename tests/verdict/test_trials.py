@@ -1,0 +1,30 @@
+"""Trials of comparisons: trained by the task's recipe, which belongs to the description of their log."""
+
+import functools
+
+import pytest
+import torch
+
+import evomal
+from evomal.errors import InputError
+from evomal.tasks.recipe import Recipe
+from tests.engine.populations import regression
+
+
+def adamw(decay=0.1):
+    return functools.partial(torch.optim.AdamW, weight_decay=decay)
+
+
+TRANSFORMER = {"schedule": "cosine", "warmup": 0.1, "clip": 1.0, "lr": 0.02, "batch_size": 32, "steps": 20}
+
+
+def test_a_comparison_trains_by_the_recipe(tmp_path):
+    task = regression(recipe=Recipe(optimizer=adamw(), **TRANSFORMER))
+    options = {"seeds": 2, "rescale": False, "device": "cpu", "preset": "paper", "losses": ["mae"]}
+    found = evomal.compare(task, folder=tmp_path, **options)
+    scores = [score.test for loss in found.entry("mse", "plain").losses for score in loss.scores]
+    expected = [evomal.train(task, "mse", seed=seed, device="cpu").test for seed in found.seeds]
+    assert scores == pytest.approx(expected, rel=1e-5)
+    changed = regression(recipe=Recipe(optimizer=adamw(0.2), **TRANSFORMER))
+    with pytest.raises(InputError, match="optimizer"):
+        evomal.compare(changed, folder=tmp_path, **options)
