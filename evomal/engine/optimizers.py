@@ -57,9 +57,11 @@ def _made_by_factory(factory: Callable[..., Optimizer], model: nn.Module, device
         raise InputError(f"the optimizer of a recipe must make an optimizer of torch but made a {short_repr(found)}")
     if isinstance(found, torch.optim.LBFGS):
         raise InputError("the optimizer of a recipe must take a step without a closure, but LBFGS needs one")
-    if type(found) in (Adam, AdamW) and device.type == "cuda":
-        for group in found.param_groups:
-            group["capturable"] = True
+    if type(found) in (SGD, Adam, AdamW) and device.type == "cuda":
+        for group in found.param_groups:  # as by its name: others wait for the device, which cannot be captured
+            group |= {"fused": True, "foreach": False}
+            if "capturable" in group:
+                group["capturable"] = True
     return found
 
 

@@ -178,7 +178,7 @@ def clip_members(gradients: Sequence[Tensor], norm: float) -> None:
         gradients: One gradient `[P, …]` per parameter.
         norm: The largest norm of a member's gradient by all parameters.
     """
-    own = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    own = torch.stack([torch.linalg.vector_norm(gradient.reshape(len(gradient), -1), dim=1) for gradient in gradients])
     factors = (norm / (torch.linalg.vector_norm(own, dim=0) + 1e-6)).clamp(max=1.0)
     torch._foreach_mul_(
         list(gradients), [factors.view(-1, *[1] * (gradient.dim() - 1)) for gradient in gradients]

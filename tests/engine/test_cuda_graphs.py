@@ -124,15 +124,27 @@ def images():
 
 
 @needs_cuda
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_equals_eager_training(optimizer):
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"milestones": (20, 40)},
+        {"milestones": (20, 40), "optimizer": "adam"},
+        {"schedule": "cosine", "warmup": 0.1, "clip": 0.5},
+        {"schedule": "one-cycle", "optimizer": "adamw:beta2=0.9"},
+        {"schedule": "linear", "optimizer": torch.optim.SGD},
+        {"schedule": "linear", "optimizer": torch.optim.AdamW, "clip": 0.5},
+        {"schedule": "cosine", "optimizer": "rmsprop"},
+    ],
+    ids=str,
+)
+def test_training_equals_eager_training(recipe):
     task = Task.from_arrays(
         np.random.default_rng(0).normal(size=(400, 8)),
         np.random.default_rng(1).normal(size=400),
         kind="regression",
         model=lambda: torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)),
     )
-    settings = {"steps": 60, "milestones": (20, 40), "optimizer": optimizer, "device": "cuda"}
+    settings = {"steps": 60, "lr": 0.01, "device": "cuda", **recipe}
     eager = train(task, "mse", graphs=False, **settings)
     graphed = train(task, "mse", **settings)
     assert graphed.test == pytest.approx(eager.test, rel=1e-5)
