@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from evomal.engine.precision import Precision, autocast
 from evomal.engine.repeatable_layers import replace_layers
 from evomal.errors import InputError
-from evomal.tasks.inputs import Inputs, arguments, with_channels_last
+from evomal.tasks.inputs import Inputs, arguments, is_one_float_tensor, with_channels_last
 
 Parameters = dict[str, Tensor]
 PullBack = Callable[..., Parameters]
@@ -100,6 +100,25 @@ class FunctionalModel:
                 yield
         finally:
             torch.backends.cudnn.enabled = before
+
+
+@contextlib.contextmanager
+def stackable_attention(inputs: Inputs, device: torch.device) -> Iterator[None]:
+    """A context in which torch's attention layers consist of operations that `vmap` can stack.
+
+    Their fused kernel for evaluation cannot be stacked, nor can that of the CPU for attention itself. Models of one
+    tensor of floats keep both: searches with them that were recorded earlier must be resumable.
+    """
+    if is_one_float_tensor(inputs):
+        yield
+        return
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if device.type == "cpu" else contextlib.nullcontext():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def state_of(module: nn.Module) -> Parameters:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
 from evomal.engine.fresh_models import evaluating
-from evomal.engine.functional_model import FunctionalModel, PullBack
+from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
@@ -130,7 +130,7 @@ def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
     doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
     stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, stackable_attention(samples, model.device):
             warnings.simplefilter("always")
             stacked(doubled)
             with evaluating(model.module):

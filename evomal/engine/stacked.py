@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.fresh_models import evaluating
-from evomal.engine.functional_model import state_of
+from evomal.engine.functional_model import stackable_attention, state_of
 from evomal.engine.optimizers import Schedule, changed_option, changes_rates, make_optimizer
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
@@ -319,7 +319,8 @@ class TrialStack:
         stacked = {
             name: value.view(self.groups, self.members, *value.shape[1:]) for name, value in self._parameters.items()
         }
-        result: Tensor = of_all(stacked, self._constants, inputs)
+        with stackable_attention(inputs, self.setup.device):
+            result: Tensor = of_all(stacked, self._constants, inputs)
         return result
 
     def _evaluated(self, part: Part, *, split: bool) -> Iterator[list[Evaluated]]:

@@ -59,6 +59,11 @@ def moved(inputs: Inputs, device: torch.device | str, dtype: torch.dtype | None 
     return map_tensors(lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else None), inputs)
 
 
+def is_one_float_tensor(inputs: Inputs) -> bool:
+    """Whether the inputs are one tensor of floating-point numbers."""
+    return isinstance(inputs, Tensor) and inputs.is_floating_point()
+
+
 def arguments(inputs: Inputs) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     """Returns the positional and the keyword arguments that a model is called with."""
     if isinstance(inputs, Tensor):

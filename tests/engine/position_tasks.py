@@ -43,6 +43,19 @@ class Reader(nn.Module):
         return self.head((self.embedding(ids) * weights).sum(1) / weights.sum(1).clamp(min=1))
 
 
+class Transformer(nn.Module):
+    """A tag for each token, by attention to the tokens that are no padding."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True)
+        self.embedding, self.encoder = nn.Embedding(TOKENS, 8), nn.TransformerEncoder(layer, 1)
+        self.head = nn.Linear(8, TAGS)
+
+    def forward(self, ids, mask):
+        return self.head(self.encoder(self.embedding(ids), src_key_padding_mask=~mask))
+
+
 def sentences(samples=60, seed=0):
     """Token numbers `(samples, LENGTH)`, padded behind their end, the mask of real tokens, and a tag for each token."""
     rng = np.random.default_rng(seed)
@@ -55,6 +68,11 @@ def sentences(samples=60, seed=0):
 def tagging(*, classes_last=True, recipe=RECIPE, **options):
     ids, _, tags = sentences()
     return Task.from_arrays(ids, tags, model=lambda: Tagger(classes_last=classes_last), recipe=recipe, **options)
+
+
+def attentive_tagging(*, recipe=RECIPE, **options):
+    ids, mask, tags = sentences()
+    return Task.from_arrays({"ids": ids, "mask": mask}, tags, model=Transformer, recipe=recipe, **options)
 
 
 def reading(*, recipe=RECIPE, **options):

@@ -11,7 +11,7 @@ from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.inputs import called
-from tests.engine.position_tasks import ALL, RECIPE, segmentation, tagging, trained_by_torch
+from tests.engine.position_tasks import ALL, RECIPE, attentive_tagging, segmentation, tagging, trained_by_torch
 
 LOG = WeightedTree(Expression.parse("mul(y, log(f))"), [-1.0, 1.0, 1.0])
 """Cross-entropy as an expression; the logarithm is that of f + 1e-7."""
@@ -107,3 +107,13 @@ def test_what_the_model_gives_at_ignored_positions_does_not_matter():
     model = trained_by_torch(task, lambda outputs, batch: usual(altered(outputs, batch), batch), seed=3)
     (score,) = scores(task, [LOG], "stacked")
     assert score.validation == pytest.approx(cost(task, model), rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+def test_a_transformer_with_a_padding_mask_is_stacked():
+    task, before = attentive_tagging(metric="nll"), torch.backends.mha.get_fastpath_enabled()
+    expected = cost(task, trained_by_torch(task, usual_loss(task), seed=3))
+    for mode in ("stacked", "looped"):
+        assert scores(task, [LOG], mode)[0].validation == pytest.approx(expected, rel=1e-4)
+    assert Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=1)).plans[0].mode == "stacked"
+    assert torch.backends.mha.get_fastpath_enabled() is before
