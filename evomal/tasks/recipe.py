@@ -115,7 +115,10 @@ class Recipe:
         return dataclasses.replace(self, steps=steps, milestones=milestones, warmup=warmup)
 
     def changed(self, **changes: Any) -> "Recipe":
-        """Return the recipe with some values changed; another schedule than `step` has no milestones.
+        """Return the recipe with some values changed.
+
+        Another schedule than `step` has no milestones, and a function that makes an optimizer decides on the learning
+        rate where none is given.
 
         Raises:
             InputError: If a value is out of range, or belongs to the optimizer that a function makes.
@@ -127,6 +130,8 @@ class Recipe:
                         f"{name} cannot be changed to {changes[name]}, as a function makes the recipe's optimizer and "
                         "decides on it"
                     )
+        if not isinstance(changes.get("optimizer", "sgd"), str):
+            changes = {"lr": None, **changes}
         if changes.get("schedule", self.schedule) != "step":
             changes = {"milestones": (), **changes}
         return dataclasses.replace(self, **changes)

@@ -45,6 +45,8 @@ def test_the_learning_rate_of_a_function_is_that_of_its_optimizer():
     assert Recipe(optimizer=torch.optim.AdamW).lr == 1e-3
     assert Recipe(optimizer=functools.partial(torch.optim.SGD, lr=0.3)).lr == 0.3
     assert Recipe(optimizer=functools.partial(torch.optim.SGD, lr=0.3), lr=0.1).lr == 0.1
+    changed = Recipe(lr=0.5).changed(optimizer=torch.optim.AdamW)
+    assert (changed.lr, changed.changed(steps=5).lr, changed.changed(lr=0.2).lr) == (1e-3, 1e-3, 0.2)
 
 
 def test_every_optimizer_of_torch_that_needs_no_closure_has_a_name():
