@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from evomal.engine.rows import without_row_outputs
 from evomal.errors import InputError
 from evomal.tasks.optimizers import optimizer_named, takes_model
 from evomal.tasks.recipe import Recipe
@@ -52,7 +53,7 @@ def make_optimizer(recipe: Recipe, model: nn.Module, device: torch.device) -> Op
 
 def _made_by_factory(factory: Callable[..., Optimizer], model: nn.Module, device: torch.device) -> Optimizer:
     with users_code("the optimizer of the recipe"):
-        found: Any = factory(model if takes_model(factory) else trained_parameters(model))
+        found: Any = factory(without_row_outputs(model) if takes_model(factory) else trained_parameters(model))
     if not isinstance(found, Optimizer):
         raise InputError(f"the optimizer of a recipe must make an optimizer of torch but made a {short_repr(found)}")
     if isinstance(found, torch.optim.LBFGS):

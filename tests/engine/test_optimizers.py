@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,9 +13,10 @@ from evomal.engine.optimizers import Schedule, recipe_record
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import task_content
 from evomal.errors import InputError
-from evomal.losses import SquaredErrorLoss
+from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
 from evomal.tasks.batches import Batches
 from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from tests.engine.populations import network, regression, with_recipe
 
 STEPS, WARMUP, LR = 16, 4, 0.03
@@ -267,3 +269,25 @@ def test_the_optimizer_of_a_function_decides_on_its_weight_decay():
         train(task, SquaredErrorLoss(), weight_decay=0.1, device="cpu")
     given = {"weight_decay": 0.1, "optimizer": "adamw", "momentum": 0.5}
     assert train(task, SquaredErrorLoss(), device="cpu", **given).outcome == "trained"
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_a_function_of_the_model_is_given_the_users_model(mode):
+    class Tagger(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = torch.nn.Embedding(5, 4), torch.nn.Linear(4, 3)
+
+        def forward(self, tokens):
+            return self.head(self.embedding(tokens))
+
+    def head_only(model):
+        return torch.optim.Adam(model.head.parameters())
+
+    tokens = np.arange(400).reshape(100, 4) % 5
+    recipe = Recipe(steps=STEPS, lr=LR, batch_size=32, optimizer=head_only)
+    task = Task.from_arrays(tokens, tokens % 3, model=Tagger, recipe=recipe)  # a class for each token
+    score = train(task, "ce", device="cpu", keep_model=True)
+    assert torch.equal(score.model.embedding.weight, initial_model(task, 0).state_dict()["model.embedding.weight"])
+    (found,) = engine_of(task, population_mode=mode).run_trials([Trial(CrossEntropyLoss(), LR, 0)], test=True)[0]
+    assert found.test == score.test
