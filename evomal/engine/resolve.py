@@ -16,6 +16,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
+from evomal.tasks.data_checks import advice_on_gaps
 from evomal.tasks.inputs import count, first, moved
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Task
@@ -133,7 +134,8 @@ def check_outputs(task: Task, outputs: int) -> None:
         fits = outputs == task.outputs
     if not fits:
         what = {"classification": "classes", "regression": "targets", "multilabel": "labels"}[task.kind]
-        raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs")
+        advice = advice_on_gaps(task.train.targets, task.outputs) if task.kind == "classification" else ""
+        raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs{advice}")
 
 
 def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from evomal.engine.fresh_models import evaluating
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
+from evomal.tasks.data_checks import advice_on_gaps
 from evomal.tasks.inputs import called, count, first, moved, sample_shapes
 from evomal.tasks.labels import IGNORED
 from evomal.tasks.parts import Part
@@ -135,7 +136,7 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
     if task.kind != "classification":
         if [side for side in shape if side != 1] == [side for side in (samples, *positions) if side != 1]:
             return None
-        wanted = f"the shape of the targets, {[samples, *positions]} for {samples} samples,"
+        wanted, advice = f"the shape of the targets, {[samples, *positions]} for {samples} samples,", ""
     else:
         for dim in (1, -1):
             rest = shape[:dim] + (shape[dim + 1 :] if dim == 1 else [])
@@ -143,12 +144,13 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
                 return dim
         classes, sides = task.outputs, ", ".join(map(str, positions))
         wanted = f"shape ({samples}, {classes}, {sides}) or ({samples}, {sides}, {classes}) for {samples} samples"
+        advice = advice_on_gaps(targets, classes)
         if len(positions) == 1 and shape == [samples, *positions]:
             raise InputError(
                 f"targets of shape (samples, {sides}) are class numbers at {sides} positions, but the model gives "
                 f"{shape} for {samples} samples: if the targets are one-hot, give their argmax(1)"
             )
-    raise InputError(f"the outputs of the model must have {wanted} but have {shape}")
+    raise InputError(f"the outputs of the model must have {wanted} but have {shape}{advice}")
 
 
 def _fits(outputs: int, classes: int) -> bool:

@@ -1,8 +1,7 @@
 """How arrays become the parts of a task: split, made harder, standardised, and put into tensors."""
 
-import dataclasses
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from evomal.errors import InputError
-from evomal.randomness import isolated_numpy, isolated_torch
 from evomal.tasks.arrays import Array, check_same_index, column
 from evomal.tasks.data_checks import Kind, check_kind, checked_class_weight, target_rows
 from evomal.tasks.hardships import Hardships
-from evomal.tasks.inputs import Inputs, called, first, map_tensors, tensors
+from evomal.tasks.inputs import Inputs
 from evomal.tasks.labels import Classes
+from evomal.tasks.model_trials import with_integers_as_taken
 from evomal.tasks.parts import Part
 from evomal.tasks.samples import Key, Samples, given_samples, joined_samples
 from evomal.tasks.splits import Rows, Split, shared_content, split_groups, split_in_order, split_rows
@@ -125,38 +124,6 @@ def array_fields(
     }
 
 
-def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]) -> list[Part]:
-    """Return the parts with whole numbers and truth values as the model takes them: as they are, or as floats.
-
-    An embedding needs integers, a linear layer or a convolution floats. The model is tried on two samples as they are;
-    if it fails, and does not fail on the same samples as floats, all parts get floats.
-
-    Args:
-        parts: The parts of a task.
-        model: The task's model factory.
-    """
-    inputs = first(parts[0].inputs, 2)
-    is_float = all(tensor.is_floating_point() for tensor in tensors(inputs))
-    if is_float or _takes(model, inputs) or not _takes(model, map_tensors(Tensor.float, inputs)):
-        return list(parts)
-    return [dataclasses.replace(part, inputs=map_tensors(Tensor.float, part.inputs)) for part in parts]
-
-
-def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:
-    """Return the number of classes that a model tells apart, tried on two samples; 1 where that is not clear."""
-    samples = part.select(torch.arange(min(2, len(part)), device=part.targets.device))
-    try:
-        with torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
-            outputs = called(model().eval(), samples.inputs)
-    except (Exception, SystemExit):  # trainings will say so
-        return 1
-    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
-    positions = tuple(samples.targets.shape[1:])
-    if len(shape) != len(positions) + 2:
-        return 1
-    return shape[1] if shape[2:] == positions else shape[-1] if shape[1:-1] == positions else 1
-
-
 def units_of(values: Array) -> Units:
     """Return mean and deviation of each column, or of all values at positions."""
     axis = 0 if values.ndim == 2 else None
@@ -165,16 +132,6 @@ def units_of(values: Array) -> Units:
     scale = np.where(deviation > 0, deviation, 1.0).tolist()
     mean = values.mean(axis=axis).tolist()
     return Units(mean, scale) if axis is None else Units(tuple(mean), tuple(scale))
-
-
-def _takes(model: Callable[[], nn.Module], inputs: Inputs) -> bool:
-    """Whether a model of the factory can be called with the inputs."""
-    try:
-        with torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
-            called(model().eval(), inputs)
-    except (Exception, SystemExit):  # a user's model may raise anything; if it is broken, trainings will say so
-        return False
-    return True
 
 
 def _outputs(targets: Array, classes: Classes | None, kind: Kind) -> int:

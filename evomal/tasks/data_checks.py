@@ -165,6 +165,18 @@ def check_classes(labels: Tensor, place: str, classes: int) -> None:
         raise InputError(f"class numbers of {place} must lie between 0 and {classes - 1} but one is {culprit}{advice}")
 
 
+def advice_on_gaps(targets: Tensor, classes: int) -> str:
+    """What to do if a model has too few outputs because some class numbers stand for nothing; else empty."""
+    counts = target_rows(targets, "classification").bincount(minlength=classes)
+    absent = (counts == 0).nonzero().flatten().tolist()
+    if not absent:
+        return ""
+    return (
+        f": no training sample is of class {absent[0]}, so number the classes from 0 without gaps, list them as "
+        "classes, or name the label that does not count as ignore_index"
+    )
+
+
 def check_several_classes(labels: Tensor, place: str) -> None:
     """Raise unless there is something to tell apart."""
     if bool((labels == labels[0]).all()):

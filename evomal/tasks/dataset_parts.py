@@ -13,13 +13,14 @@ from evomal.errors import InputError
 from evomal.progress import tracked
 from evomal.randomness import GlobalStates, preserved_globals
 from evomal.tasks.batches import Batches
-from evomal.tasks.building import class_weights, outputs_of_model, with_integers_as_taken
+from evomal.tasks.building import class_weights
 from evomal.tasks.data_checks import target_rows
 from evomal.tasks.fitting import DatasetOptions, Fit
 from evomal.tasks.inputs import tensors
 from evomal.tasks.items import stacked_items
 from evomal.tasks.labels import checked_classes
 from evomal.tasks.loader_sources import loader_source
+from evomal.tasks.model_trials import outputs_of_model, with_integers_as_taken
 from evomal.tasks.parts import Part, joined_parts
 from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource, Source
 from evomal.tasks.splits import shared_content

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import evomal
 from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.parts import Part
@@ -52,6 +53,16 @@ def test_whole_numbers_stay_whole_if_the_model_takes_them():
     broken = Task.from_arrays(IDS, Y, model=lambda: nn.Linear(2, 3))  # what is wrong with it, a training says
     assert broken.train.inputs.dtype == torch.int64
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_number_that_an_embedding_does_not_hold_is_found_before_training():
+    for name, place in (("train", 0), ("test", -1)):
+        ids = np.where(np.arange(60)[:, None] == 59 + place if place else np.arange(60)[:, None] == 9, 99, IDS)
+        assert refused(ids, model=Reader, order="rows").startswith(
+            f"the model cannot take all inputs of the {name} split, whose whole numbers range from 0 to 99, as an "
+            "embedding of at most 99 numbers cannot: IndexError: "
+        )
+    assert "range from -1 to 8" in refused(np.where(np.arange(60)[:, None] == 9, -1, IDS), model=Reader, order="rows")
 
 
 def test_several_inputs():
@@ -369,3 +380,18 @@ def test_hand_built_tasks_keep_the_rules_of_weights_and_classes():
         built(class_weight=(1, 2, 3))
     with pytest.raises(InputError, match="classes must name each of 2 classes or labels but got"):
         built(classes=("a",))
+
+
+def test_a_model_with_too_few_outputs_for_class_numbers_with_gaps():
+    advice = "so number the classes from 0 without gaps, list them as classes, or name the label that does not count as"
+    with pytest.raises(InputError) as caught:
+        evomal.train(Task.from_arrays(X, Y + 1, model=net), "ce", steps=1)
+    start = "the task has 4 classes but the model has 3 outputs: no training sample is of class 0, "
+    assert str(caught.value) == f"{start}{advice} ignore_index"
+    masks = np.where(RNG.random((60, 4, 4)) < 0.1, 255, RNG.integers(0, 2, (60, 4, 4)))
+    with pytest.raises(InputError, match=f"no training sample is of class 2, {advice} ignore_index"):
+        evomal.train(
+            Task.from_arrays(RNG.random((60, 1, 4, 4)), masks, model=lambda: nn.Conv2d(1, 2, 1)), "ce", steps=1
+        )
+    with pytest.raises(InputError, match=r"the task has 3 classes but the model has 2 outputs$"):
+        evomal.train(Task.from_arrays(X, Y, model=lambda: nn.Linear(4, 2)), "ce", steps=1)

@@ -1,0 +1,82 @@
+"""What a task's model takes and gives, tried on two samples while the task is made."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evomal.errors import InputError
+from evomal.randomness import isolated_numpy, isolated_torch
+from evomal.tasks.inputs import Inputs, called, first, map_tensors, select, tensors
+from evomal.tasks.parts import Part
+from evomal.users_code import described
+
+
+def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]) -> list[Part]:
+    """Return the parts with whole numbers and truth values as the model takes them: as they are, or as floats.
+
+    An embedding needs integers, a linear layer or a convolution floats. The model is tried on two samples as they are;
+    if it fails, and does not fail on the same samples as floats, all parts get floats.
+
+    Args:
+        parts: The parts of a task: train, validation and test.
+        model: The task's model factory.
+
+    Raises:
+        InputError: If the model takes whole numbers, but not the largest or smallest ones of a part.
+    """
+    inputs = first(parts[0].inputs, 2)
+    if all(tensor.is_floating_point() for tensor in tensors(inputs)) or (tried := _fresh(model)) is None:
+        return list(parts)
+    if _outcome(tried, inputs)[1] is None:
+        for name, part in zip(("train", "validation", "test"), parts, strict=True):
+            _check_range(part, name, tried)
+    elif _outcome(tried, map_tensors(Tensor.float, inputs))[1] is None:
+        return [dataclasses.replace(part, inputs=map_tensors(Tensor.float, part.inputs)) for part in parts]
+    return list(parts)
+
+
+def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:
+    """Return the number of classes that a model tells apart; 1 where that is not clear."""
+    tried = _fresh(model)
+    outputs = None if tried is None else _outcome(tried, first(part.inputs, 2))[0]
+    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
+    positions = tuple(part.targets.shape[1:])
+    if len(shape) != len(positions) + 2:
+        return 1
+    return shape[1] if shape[2:] == positions else shape[-1] if shape[1:-1] == positions else 1
+
+
+def _fresh(model: Callable[[], nn.Module]) -> nn.Module | None:
+    """Return a model in evaluation mode; None if the factory makes none, which trainings will say."""
+    try:
+        with isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
+            return model().eval()
+    except (Exception, SystemExit):
+        return None
+
+
+def _outcome(model: nn.Module, inputs: Inputs) -> tuple[Any, BaseException | None]:
+    """Return what a model gives for the inputs, and what it raises, which may be anything, or None."""
+    try:
+        with torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
+            return called(model, inputs), None
+    except (Exception, SystemExit) as error:
+        return None, error
+
+
+def _check_range(part: Part, name: str, model: nn.Module) -> None:
+    """Raise unless the model takes the samples with the smallest and largest whole numbers, as an embedding may not."""
+    for tensor in tensors(part.inputs):
+        if tensor.dtype != torch.int64:
+            continue
+        places = torch.stack((tensor.flatten().argmin(), tensor.flatten().argmax()))
+        _, error = _outcome(model, select(part.inputs, places // tensor[0].numel()))
+        if error is not None:
+            least, most = tensor.flatten()[places].tolist()
+            raise InputError(
+                f"the model cannot take all inputs of the {name} split, whose whole numbers range from {least} to "
+                f"{most}, as an embedding of at most {most} numbers cannot: {described(error)}"
+            ) from error
