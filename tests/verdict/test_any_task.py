@@ -7,6 +7,7 @@ import evomal
 from evomal.runs import RunStore
 from evomal.tasks.inputs import called
 from tests.engine.position_tasks import ALL
+from tests.engine.streamed_tasks import STREAMED
 from tests.protocols import ONE_TRAINING
 
 SETTINGS = {
@@ -30,9 +31,12 @@ def of_torch_alone(loss):
     return names["LearnedLoss"]()
 
 
-@pytest.mark.parametrize("name", ALL)
+TASKS = {**ALL, **{f"{name}, read anew": make for name, make in STREAMED.items()}}
+
+
+@pytest.mark.parametrize("name", TASKS)
 def test_a_loss_is_searched_resumed_trained_exported_and_compared(name, tmp_path):
-    task = ALL[name]()
+    task = TASKS[name]()
     settings = {**SETTINGS, "seed_with": ("mse" if task.kind == "regression" else "ce",)}
     with pytest.raises(StoppedError):
         evomal.search(task, folder=tmp_path / "stopped", callback=stop, **settings)
