@@ -95,7 +95,7 @@ class BatchFeed:
 
     def _load_parts(self, parts: list[Part]) -> None:
         if self.is_varying:
-            self._loaded = [part.to(self._device, self._dtype) for part in parts]
+            self._loaded = [_copied(part, self._device, self._dtype) for part in parts]
             return
         size = len(parts[0])
         if self._memory is None:
@@ -132,6 +132,16 @@ def _zeros(part: Part, rows: int) -> Part:
 
     weights = None if part.weights is None else zeros(part.weights)
     return Part(map_tensors(zeros, part.inputs), zeros(part.targets), weights)
+
+
+def _copied(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
+    """Returns a copy on the device: a model may change its inputs, but the batch may be used again."""
+
+    def copied(tensor: Tensor) -> Tensor:
+        return tensor.to(device, dtype if tensor.is_floating_point() else None, copy=True, non_blocking=True)
+
+    weights = None if part.weights is None else copied(part.weights)
+    return Part(map_tensors(copied, part.inputs), copied(part.targets), weights)
 
 
 def _rows_of(part: Part, own: slice) -> Part:

@@ -134,7 +134,7 @@ def _reason_to_stream(source: Source, dataset: Any, *, cached: bool | None, is_t
     with preserved_globals():
         item = source.read(next(source.whole(1)))
     assert source.rows is not None
-    size = _bytes(item) * source.rows
+    size = item.bytes * source.rows
     if size > MOST_BYTES:
         return _too_large(f"{size / 2**30:,.1f} GiB, more")
     inner = dataset.dataset if isinstance(dataset, Subset) else dataset
@@ -204,7 +204,7 @@ def _held(source: Source) -> Part | None:
                 found.append(source.part(request))
             except StopIteration:
                 break
-            size += _bytes(found[-1])
+            size += found[-1].bytes
             if size > MOST_BYTES:
                 return None
     if not found:
@@ -235,10 +235,6 @@ def _alike(parts: Sequence[Part]) -> Part:
     for part in parts:
         groups[tuple(tuple(own.shape[1:]) for own in (*tensors(part.inputs), part.targets))].append(part)
     return joined_parts(max(groups.values(), key=lambda own: sum(map(len, own))))
-
-
-def _bytes(part: Part) -> int:
-    return sum(own.numel() * own.element_size() for own in (*tensors(part.inputs), part.targets))
 
 
 def _too_large(amount: str) -> str:

@@ -70,22 +70,16 @@ def stacked_items(items: Sequence[Any], columns: Columns, places: Sequence[str])
     if any((weight is None) != (weights[0] is None) for weight in weights):
         raise InputError(f"either all or none of the items must have weights, as {places[0]} and others differ in that")
     leaves = [tensors(own) for own in inputs]
-    for own, place in zip(leaves, places, strict=True):
-        if _shapes(own) != _shapes(leaves[0]):
-            raise InputError(
-                f"items must have inputs of one shape but {places[0]} has {_shapes(leaves[0])} and {place} has "
-                f"{_shapes(own)}: use Task.from_loaders with a loader that pads them"
-            )
-    for target, place in zip(targets, places, strict=True):
-        if target.shape != targets[0].shape:
-            raise InputError(
-                f"items must have targets of one shape but {places[0]} has {list(targets[0].shape)} and {place} has "
-                f"{list(target.shape)}: use Task.from_loaders with a loader that pads them"
-            )
-    columns_of_leaves = iter([torch.stack(own) for own in zip(*leaves, strict=True)])
-    stacked = map_tensors(lambda _: next(columns_of_leaves), inputs[0])
+    try:
+        stacked = [torch.stack(own) for own in zip(*leaves, strict=True)]
+        stacked_targets = torch.stack(targets)
+    except (RuntimeError, ValueError):  # several shapes, or several numbers of inputs
+        _refuse_shapes(leaves, "inputs", places)
+        _refuse_shapes([[target] for target in targets], "targets", places)
+        raise
+    found = iter(stacked)
     weighted = None if weights[0] is None else torch.stack([_weight(own, places[0]) for own in weights])
-    return _in_dtypes(Part(stacked, torch.stack(targets), weighted))
+    return _in_dtypes(Part(map_tensors(lambda _: next(found), inputs[0]), stacked_targets, weighted))
 
 
 def batch_part(batch: Any, columns: Columns, place: str) -> Part:
@@ -136,8 +130,15 @@ def _in_dtypes(part: Part) -> Part:
     return Part(map_tensors(fitting, part.inputs), fitting(part.targets), part.weights)
 
 
-def _shapes(leaves: Sequence[Tensor]) -> str:
-    return " and ".join(str(list(own.shape)) for own in leaves)
+def _refuse_shapes(leaves: Sequence[Sequence[Tensor]], what: str, places: Sequence[str]) -> None:
+    """Raise if items differ in shape."""
+    shapes = [" and ".join(str(list(own.shape)) for own in leaf) for leaf in leaves]
+    for shape, place in zip(shapes, places, strict=True):
+        if shape != shapes[0]:
+            raise InputError(
+                f"items must have {what} of one shape but {places[0]} has {shapes[0]} and {place} has {shape}: use "
+                "Task.from_loaders with a loader that pads them"
+            )
 
 
 def _form(item: Any) -> str:

@@ -21,7 +21,7 @@ from evomal.randomness import GlobalStates, derived_seed, preserved_globals
 from evomal.tasks.draws import Draws
 from evomal.tasks.items import Columns, batch_part
 from evomal.tasks.parts import Part
-from evomal.tasks.sources import MOST_OPEN, WHOLE, Request, Source, dataset_length
+from evomal.tasks.sources import MOST_OPEN, WHOLE, Request, Source, dataset_length, item_seed
 from evomal.users_code import users_code
 
 OpenBatches = Callable[[int], Iterable[Any]]
@@ -87,7 +87,7 @@ class LoaderSource(Source):
         loader, items = self._loader, []
         indices = chosen if loader.batch_sampler is not None else [chosen]
         for index in indices:
-            self._draws.seed(derived_seed(seed, "item", purpose, epoch, _number(index)))
+            self._draws.seed(item_seed(seed, purpose, epoch, _number(index)))
             with users_code(f"item {index} of the {self.place} dataset"):
                 items.append(loader.dataset[index])
         # A collate function may draw, too: masked words, mixed images.
@@ -214,6 +214,6 @@ def _has_equal_batches(loader: DataLoader[Any]) -> bool:
     return batches.drop_last or len(cast(Sized, batches.sampler)) % batches.batch_size == 0
 
 
-def _number(index: Any) -> int | str:
-    """Returns an index of a sampler in a form whose text is the same everywhere."""
-    return index if isinstance(index, str) else int(index) if hasattr(index, "__int__") else repr(index)
+def _number(index: Any) -> int:
+    """Returns a number for an index of a sampler, which may be a text or a tuple."""
+    return int(index) if hasattr(index, "__int__") else derived_seed(0, "index", repr(index))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, select, shapes_and_dtypes
+from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, select, shapes_and_dtypes, tensors
 
 if TYPE_CHECKING:
     from evomal.tasks.sources import Source
@@ -35,6 +35,12 @@ class Part:
         """The number of samples, and whether they are read anew while a model trains."""
         number = "?" if self.rows is None else str(self.rows)
         return number if self.source is None else f"{number} (read anew)"
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the tensors take."""
+        own = [*tensors(self.inputs), self.targets, *([] if self.weights is None else [self.weights])]
+        return sum(tensor.numel() * tensor.element_size() for tensor in own)
 
     def __len__(self) -> int:
         return count(self.inputs)

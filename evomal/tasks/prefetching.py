@@ -19,6 +19,7 @@ from evomal.tasks.parts import Part
 from evomal.tasks.sources import Request, Source
 from evomal.users_code import users_code
 
+_KEPT_BYTES = 2**30
 _AHEAD = 4  # batches that each worker reads ahead
 _MOST_WORKERS = 12  # that are started unless the user asks for more
 
@@ -27,7 +28,8 @@ class Stream:
     """The batches of some seeds and purposes, step after step.
 
     Batches that are asked for in order are read ahead; any other step may be asked for, too, and reading starts anew
-    from there. Streams of one source share its worker processes: one of them reads ahead at a time.
+    from there. Streams of one source share its worker processes: one of them reads ahead at a time. Batches are kept
+    where there is room, as all candidates of a search are trained on the same ones; they must not be changed.
 
     Args:
         source: Where the batches come from.
@@ -44,10 +46,17 @@ class Stream:
     def at(self, step: int) -> list[Part]:
         """Returns the batches of a step, one for each key, in the memory of the host."""
         reader = _reader(self._source, self._device)
+        streams = [(seed, purpose, self._size) for seed, purpose in self._keys]
+        kept = [reader.kept.batch(stream, step) for stream in streams]
+        if all(part is not None for part in kept):
+            return [part for part in kept if part is not None]
         if reader.owner is not self._token or self._next != step:
             reader.begin(self._token, _requests(reader.source, self._keys, self._size, step))
         self._next = step + 1
-        return [next(reader) for _ in self._keys]
+        found = [next(reader) for _ in self._keys]
+        for stream, part in zip(streams, found, strict=True):
+            reader.kept.keep(stream, step, part)
+        return found
 
 
 def _requests(source: Source, keys: Sequence[tuple[int, str]], size: int, first: int) -> Iterator[Request]:
@@ -61,6 +70,30 @@ def whole(source: Source, *, size: int, device: torch.device) -> Iterator[Part]:
     reader = _reader(source, device)
     reader.begin(object(), reader.source.whole(size))
     yield from reader
+
+
+class _KeptBatches:
+    """Batches of the streams that were used last, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[int, str, int], dict[int, Part]] = {}
+        self._bytes = 0
+
+    def batch(self, stream: tuple[int, str, int], step: int) -> Part | None:
+        """Returns the batch of a step if it was kept."""
+        if stream not in self._streams:
+            return None
+        self._streams[stream] = batches = self._streams.pop(stream)  # the one that was used last is the last
+        return batches.get(step)
+
+    def keep(self, stream: tuple[int, str, int], step: int, part: Part) -> None:
+        """Keep a batch; those of streams that were not used for long are dropped for it, but none of its own."""
+        own = self._streams.setdefault(stream, {})
+        while self._bytes + part.bytes > _KEPT_BYTES and next(iter(self._streams)) != stream:
+            self._bytes -= sum(other.bytes for other in self._streams.pop(next(iter(self._streams))).values())
+        if self._bytes + part.bytes <= _KEPT_BYTES and step not in own:
+            own[step] = part
+            self._bytes += part.bytes
 
 
 @dataclass(frozen=True)
@@ -104,6 +137,7 @@ class _Reader:
         # Waiting for the garbage collector, their handles would be collected in other processes that are forked.
         self.source = copy.copy(source)
         self.pinned, self.workers = pinned, workers
+        self.kept = _KeptBatches()
         self._requested, self._requests = _Requested(self.source), _Requests()
         self.owner: object = None
         """Who reading ahead is for."""

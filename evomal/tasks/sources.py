@@ -28,6 +28,7 @@ WHOLE = "whole"
 MOST_OPEN = 16
 """Streams of one source that are read side by side."""
 _MOST_WORKERS = 64
+_BITS = 2**64 - 1
 
 
 class Source(ABC):
@@ -109,7 +110,7 @@ class DatasetSource(Source):
         items, places = [], []
         for epoch, index in keys:
             places.append(f"item {index} of the {self.place} dataset")
-            items.append(self.item(index, derived_seed(seed, "item", purpose, epoch, index)))
+            items.append(self.item(index, item_seed(seed, purpose, epoch, index)))
         return stacked_items(items, self.columns, places)
 
     def seed(self, start: int) -> None:
@@ -237,6 +238,19 @@ def _named_file(array: Any) -> Any:
     # A view of a memory-mapped array keeps the file's name, but not its own place in the file.
     is_whole = isinstance(array, np.memmap) and not isinstance(array.base, np.ndarray) and array.filename is not None
     return _File(array) if is_whole else array
+
+
+def item_seed(seed: int, purpose: str, epoch: int, index: int) -> int:
+    """Returns the seed of an item's draws in an epoch; there are many, so it is mixed and not hashed."""
+    mixed = (_epoch_seed(seed, purpose, epoch) + (index + 1) * 0x9E3779B97F4A7C15) & _BITS  # splitmix64
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _BITS
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _BITS
+    return (mixed ^ (mixed >> 31)) >> 1
+
+
+@functools.lru_cache(maxsize=64)
+def _epoch_seed(seed: int, purpose: str, epoch: int) -> int:
+    return derived_seed(seed, "item", purpose, epoch)
 
 
 def dataset_length(dataset: Any, place: str) -> int:

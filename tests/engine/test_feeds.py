@@ -82,7 +82,7 @@ def test_candidates_from_a_source_have_the_bits_of_those_in_memory(mode):
     assert found[0] == found[1]
 
 
-def test_a_stack_reads_each_batch_once():
+def test_a_stack_reads_each_batch_once_and_keeps_it():
     calls = []
 
     class Counted(TensorDataset):
@@ -94,8 +94,22 @@ def test_a_stack_reads_each_batch_once():
     source = DatasetSource(Counted(task.train.inputs, task.train.targets), "training")
     task = dataclasses.replace(task, train=dataclasses.replace(task.train, source=source))
     engine = Engine(task, seed=0, settings=EngineSettings(training_steps=7, population_mode="stacked", device="cpu"))
-    engine.evaluate(SMOOTH, weights_of(SMOOTH))
+    first = engine.evaluate(SMOOTH, weights_of(SMOOTH))
     assert len(calls) == 7 * 10
+    assert engine.evaluate(SMOOTH, weights_of(SMOOTH)) == first
+    assert len(calls) == 7 * 10  # the next generation is trained on batches that were kept
+
+
+def test_a_model_that_changes_its_inputs_changes_no_batch():
+    class Doubling(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x.mul_(2))
+
+    task = regression(lambda: Doubling(4, 1))
+    for part in (streamed(task.train), in_pieces(task.train, 30, 7)):
+        own = dataclasses.replace(task, train=part)
+        scores = [train(own, "mse", steps=30, device="cpu", test=False).curve for _ in range(2)]
+        assert [point.training_loss for point in scores[0]] == [point.training_loss for point in scores[1]]
 
 
 @pytest.mark.parametrize("mode", ["stacked", "looped"])

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from evomal.errors import InputError, UserCodeError
 from evomal.randomness import GlobalStates, preserved_globals
+from evomal.tasks import prefetching
 from evomal.tasks.batches import Batches
 from evomal.tasks.loader_sources import IterableSource, LoaderSource, loader_source
 from evomal.tasks.parts import Part
@@ -185,6 +186,28 @@ def test_errors_are_one_sentence_from_workers_too():
         DatasetSource([], "training")
     with pytest.raises(InputError, match="a target for each input but got 3 and 2"):
         ArraySource(np.zeros((3, 1)), np.zeros(2), "training")
+
+
+def test_batches_are_kept_while_there_is_room(monkeypatch):
+    calls = []
+
+    class Counted(Noisy):
+        def __getitem__(self, index):
+            calls.append(index)
+            return super().__getitem__(index)
+
+    monkeypatch.setattr(prefetching, "_KEPT_BYTES", 3 * 4 * (5 * 4 + 8))  # three batches of four items
+    source = DatasetSource(Counted(), "training")
+    one, other = (Stream(source, [(seed, "t")], size=4, device=CPU) for seed in (0, 1))
+    first = [numbers(part) for step in range(4) for part in one.at(step)]
+    assert len(calls) == 16
+    assert [numbers(part) for step in range(4) for part in one.at(step)] == first
+    assert len(calls) == 16 + 4  # the fourth had no room
+    other.at(0)
+    assert len(calls) == 24
+    assert numbers(other.at(0)[0]) != first[0]
+    one.at(0)
+    assert len(calls) == 28  # another stream took the room
 
 
 def test_workers_end_with_their_source():
