@@ -1,15 +1,24 @@
 """Whether a fitness ranks losses as the verdict would: rank correlations with the truth, for a pool of losses.
 
 The pool are distinct losses of the first generations of a short search. The truth of a loss is its test cost after 2
-000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). A fitness is the
-paper's (one training of 500 steps at the task's learning rate) or that of a preset's rungs. Kendall's τ is given over
-the whole pool and among the fitness's own top fifty, with the training steps that the fitness took.
+000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). Every loss is
+also trained at seven learning rates with twelve seeds and judged on validation at several horizons, on the task's own
+split and, where rows are exchangeable, on others. From these costs follows what any rungs would have said: Kendall's τ
+with the truth over the whole pool and among the fitness's own top fifty, with the training steps that it took.
+
+`--out FILE` keeps the costs; `--costs FILE…` prints the table of such files without training anything.
 """
 
 import argparse
 import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import measuring
+import numpy as np
 import torch
 from scipy.stats import kendalltau
 from searches import STEPS, TASKS, TEST_SEEDS, TUNING_SEEDS
@@ -17,12 +26,61 @@ from searches import STEPS, TASKS, TEST_SEEDS, TUNING_SEEDS
 import evomal
 from evomal.engine import Engine, EngineSettings, Rung, Trial
 from evomal.losses.loss import WeightedTree
-from evomal.methods.candidates import Candidate, State
-from evomal.methods.rungs import Ladder, spaced_rates
+from evomal.methods.candidates import State
+from evomal.methods.rungs import spaced_rates
 from evomal.runs import RunStore
 from evomal.tasks.task import Task
 
 TOP = 50
+HORIZONS = (50, 100, 250, 400, 500, 1000, 2000)
+RATES = spaced_rates(7)
+SEEDS = tuple(range(800_001, 800_013))
+PAPER_STEPS = 500
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Rungs as a search has them: steps and number of seeds of each, learning rates of the first, share that rises."""
+
+    rungs: tuple[tuple[int, int], ...]
+    rates: int = 3
+    share: float = 1 / 3
+    is_resplit: bool = True
+
+    @classmethod
+    def of_preset(cls, name: str) -> "Ladder":
+        settings = evomal.SearchSettings.preset(name)
+        steps = (min(HORIZONS, key=lambda one: abs(one - part * settings.training_steps)) for part in settings.rungs)
+        return cls(tuple(zip(steps, settings.rung_seeds, strict=True)), settings.tried_rates, settings.rung_share)
+
+    def __str__(self) -> str:
+        rungs = " → ".join(f"{steps} steps × {seeds}" for steps, seeds in self.rungs)
+        return f"{rungs}, {self.rates} rates{'' if self.is_resplit else ', own split'}"
+
+    def ranked(self, costs: np.ndarray) -> tuple[list[int], int]:
+        """The losses, best first, by costs `[loss, horizon, seed, rate]`, and the training steps that it took."""
+        middle, taken, first = len(RATES) // 2, 0, 0
+        around = np.full(len(costs), middle)
+        going, order = list(range(len(costs))), []
+        for number, (steps, seeds) in enumerate(self.rungs):
+            lower, higher = (1, 0) if number else ((self.rates - 1) // 2, self.rates // 2)
+            rates = lower + 1 + higher
+            own = costs[:, HORIZONS.index(steps), first : first + seeds].mean(1)
+            first += seeds
+            taken += len(going) * rates * seeds * steps
+            found = {}
+            for loss in going:
+                low = min(max(0, around[loss] - lower), len(RATES) - rates)
+                window = own[loss, low : low + rates]
+                around[loss] = low + int(window.argmin())
+                found[loss] = float(window.min())
+            ranked = sorted((loss for loss in going if math.isfinite(found[loss])), key=lambda loss: found[loss])
+            lost = [loss for loss in going if not math.isfinite(found[loss])]
+            is_last = number == len(self.rungs) - 1
+            count = len(ranked) if is_last else math.ceil(self.share * len(ranked))
+            order = [*ranked[count:], *lost, *order]
+            going = ranked[:count]
+        return [*going, *order], taken
 
 
 def pool(task: Task, count: int, device: str, folder: str) -> list[WeightedTree]:
@@ -39,11 +97,10 @@ def pool(task: Task, count: int, device: str, folder: str) -> list[WeightedTree]
     return [WeightedTree(one.tree, list(one.weights)) for one in chosen]
 
 
-def truths(engine: Engine, losses: list[WeightedTree], rates: tuple[float, ...]) -> list[float]:
+def truths(engine: Engine, losses: list[WeightedTree]) -> list[float]:
     """The test cost of each loss at its learning rate that is best on validation."""
-    task = engine.tasks[0]
-    rung = Rung(STEPS, TUNING_SEEDS)
-    scores = engine.try_rates(losses, [rung] * len(losses), [rates] * len(losses))
+    task, rates = engine.tasks[0], spaced_rates(9)
+    scores = engine.try_rates(losses, [Rung(STEPS, TUNING_SEEDS)] * len(losses), [rates] * len(losses))
     trials = [
         Trial(loss, found.rate * task.recipe.lr, seed, found.factor)
         for loss, found in zip(losses, scores, strict=True)
@@ -53,56 +110,86 @@ def truths(engine: Engine, losses: list[WeightedTree], rates: tuple[float, ...])
     return [sum(task.metric.cost(next(tested)[0].test) for _ in TEST_SEEDS) / len(TEST_SEEDS) for _ in losses]
 
 
-def on_rungs(engine: Engine, losses: list[WeightedTree], preset: str) -> tuple[list[tuple[float, float]], int]:
-    """The standing of each loss by a preset's rungs, and the steps that it took."""
-    settings, task = evomal.SearchSettings.preset(preset), engine.tasks[0]
-    ladder = Ladder.of(settings, seed=1, is_exchangeable=task.exchangeable)
-    assert ladder is not None
-    candidates = [
-        Candidate(genome=str(loss.expression), origin="given", index=index, weights=tuple(loss.edge_weights))
-        for index, loss in enumerate(losses)
+def costs_of(engine: Engine, losses: list[WeightedTree], *, is_resplit: bool) -> list[Any]:
+    """Validation costs by loss, horizon, seed and learning rate."""
+    task = engine.tasks[0]
+    matched = engine.try_rates(losses, [Rung(1, TUNING_SEEDS[:1])] * len(losses), [(1.0,)] * len(losses))
+    trials = [
+        Trial(loss, rate * task.recipe.lr, seed, found.factor, number + 1 if is_resplit else 0)
+        for loss, found in zip(losses, matched, strict=True)
+        for number, seed in enumerate(SEEDS)
+        for rate in RATES
     ]
-    going = list(candidates)
-    for number, rung in enumerate(ladder.rungs):
-        going = ladder.chosen(going) if number else going
-        tried = [losses[one.index] for one in going]
-        rates = [ladder.rates_of(number, one) for one in going]
-        scores = engine.try_rates(tried, [rung] * len(tried), rates)
-        going = [one.climbed(found) for one, found in zip(going, scores, strict=True)]
-        for one in going:
-            candidates[one.index] = one
-    return [one.standing for one in candidates], ladder.steps(len(losses))
+    scores = engine.run_trials(trials, horizons=HORIZONS)
+    values = np.array([[task.metric.cost(score.validation) for score in row] for row in scores])
+    values = np.where(np.isfinite(values), values, math.inf).reshape(len(losses), len(SEEDS), len(RATES), len(HORIZONS))
+    return [[[[float(f"{x:.6g}") for x in d] for d in c] for c in b] for b in values.transpose(0, 3, 1, 2)]
 
 
-def agreement(fitness: list[object], truth: list[float]) -> tuple[float, float]:
-    """Kendall's τ over all, and among the fitness's own top fifty."""
-    order = sorted(range(len(truth)), key=lambda index: fitness[index])  # type: ignore[arg-type,return-value]
-    places = [0] * len(order)
-    for place, index in enumerate(order):
-        places[index] = place
-    top = order[:TOP]
-    whole = kendalltau(places, truth).statistic
-    return round(float(whole), 3), round(float(kendalltau(range(len(top)), [truth[i] for i in top]).statistic), 3)
+def measured(name: str, count: int, device: str, folder: str) -> dict[str, Any]:
+    """The truth and all costs of a pool."""
+    task = TASKS[name]()
+    losses = pool(task, count, device, folder)
+    settings = EngineSettings(device=device, meta_steps=1, training_steps=PAPER_STEPS)
+    engine = Engine(task, seed=0, settings=settings)
+    truth = truths(engine, losses)
+    trained = engine.evaluate([one.expression for one in losses], [one.edge_weights for one in losses])
+    return {
+        "task": name,
+        "hardware": measuring.hardware(),
+        "losses": [str(one.expression) for one in losses],
+        "truth": truth,
+        "paper": [found.value for found in trained],
+        "own split": costs_of(engine, losses, is_resplit=False),
+        "resplit": costs_of(engine, losses, is_resplit=True) if task.exchangeable else None,
+    }
+
+
+def agreement(order: Sequence[int], truth: Sequence[float]) -> tuple[float, float]:
+    """Kendall's τ of a ranking with the truth: over all, and among its own top fifty."""
+
+    def correlation(chosen: Sequence[int]) -> float:
+        return round(float(kendalltau(range(len(chosen)), [truth[index] for index in chosen]).statistic), 2)
+
+    return correlation(order), correlation(order[:TOP])
+
+
+def table(found: dict[str, Any], ladders: Sequence[Ladder]) -> None:
+    """One row per fitness."""
+    truth = found["truth"]
+    print(f"{found['task']}: {len(truth)} losses, {found['hardware']}")
+    best = min(range(len(truth)), key=lambda index: truth[index])
+
+    def row(name: str, order: Sequence[int], steps: int) -> None:
+        whole, top = agreement(order, truth)
+        place = list(order).index(best) + 1
+        first = truth[order[0]]
+        print(f"  {name:60s} τ {whole:5.2f}, top {TOP} {top:5.2f}; {steps / len(truth):7.0f} steps per loss; "
+              f"first {first:.4g}, best {truth[best]:.4g} at place {place}")  # fmt: skip
+
+    row("paper", sorted(range(len(truth)), key=lambda index: found["paper"][index]), PAPER_STEPS * len(truth))
+    for ladder in ladders:
+        costs = found["resplit"] if ladder.is_resplit and found["resplit"] else found["own split"]
+        row(str(ladder), *ladder.ranked(np.array(costs)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", choices=TASKS, required=True)
+    parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--folder", required=True, help="an empty folder for the record of the pool's search")
+    parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
+    parser.add_argument("--out", type=Path, help="where to keep the costs")
+    parser.add_argument("--costs", type=Path, nargs="*", help="files of costs, to be read instead of measured")
     options = parser.parse_args()
-    task = TASKS[options.task]()
-    losses = pool(task, options.count, options.device, options.folder)
-    engine = Engine(task, seed=0, settings=EngineSettings(device=options.device, meta_steps=1, training_steps=500))
-    truth = truths(engine, losses, spaced_rates(9))
-    trained = engine.evaluate([one.expression for one in losses], [one.edge_weights for one in losses])
-    paper = [found.value for found in trained]
-    rows: dict[str, object] = {"paper": (*agreement(list(paper), truth), 500 * len(losses))}
-    for preset in ("quick", "thorough"):
-        standings, steps = on_rungs(engine, losses, preset)
-        rows[preset] = (*agreement(list(standings), truth), steps)
-    print(json.dumps({"task": options.task, "losses": len(losses), "hardware": measuring.hardware(), "tau": rows}))
+    if options.costs:
+        every = [json.loads(path.read_text()) for path in options.costs]
+    else:
+        every = [measured(options.task, options.count, options.device, options.folder)]
+        if options.out is not None:
+            options.out.write_text(json.dumps(every[0]))
+    for found in every:
+        table(found, [Ladder.of_preset("quick"), Ladder.of_preset("thorough")])
 
 
 if __name__ == "__main__":

@@ -60,10 +60,6 @@ def planted_labels() -> Task:
     )
 
 
-def mnist(**hardships: float) -> Callable[[], Task]:
-    return lambda: evomal.load_task("mnist", "mlp:hidden=128", hardships=evomal.Hardships(**hardships))
-
-
 def noisy_mnist() -> Task:
     """20 000 training rows and the validation rows with 40 % wrong labels, the test rows with the right ones."""
     task = evomal.load_task("mnist", "mlp:hidden=128")
@@ -88,6 +84,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "mnist-imbalance": lambda: evomal.load_task(
         "mnist", "mlp:hidden=128", metric="balanced_error", hardships=evomal.Hardships(imbalance=0.01)
     ),
+    "mnist-mlp": lambda: evomal.load_task("mnist", "mlp:hidden=128"),
     "diabetes": lambda: evomal.load_task("diabetes"),
     "california": lambda: evomal.load_task("california"),
     "lenet5": lambda: evomal.load_task("mnist", "lenet5"),
@@ -128,11 +125,13 @@ def searched(name: str, seed: int, preset: str, device: str, changes: dict[str, 
     losses: dict[str, nn.Module] = {}
     if result.best is not None:
         losses["best"] = result.best.loss()
-    final = result.final
+    final, advised = result.final, result.recommended
     found = {
         "task": name, "seed": seed, "preset": preset, "changes": changes, "seconds": round(seconds, 1),
         "formula": None if result.best is None else result.best.formula(), "counts": result.counts,
+        "recommended": None if advised is None else "best" if advised.learned else advised.name,
         "leads": bool(final and final.leads), "rival": final and final.best_rival[0],
+        "best_lr": result.best and result.best.lr,
         "validation": final and {"lead": final.lead, "winner": final.winner[1].mean, "rival": final.best_rival[1].mean},
         "headroom": result.headroom and {rival: result.headroom.last(rival).mean for rival in result.headroom.losses},
     }  # fmt: skip
@@ -161,15 +160,23 @@ def summarise(lines: list[dict[str, object]]) -> None:
         baseline, rival = next(iter(means)), min(means, key=lambda name: means[name])
         own = [statistics.mean(line["test"]["best"]["test"]) for line in found]  # type: ignore[index]
         used = [
-            value if line["leads"] else means[str(line["rival"])] for value, line in zip(own, found, strict=True)
-        ]  # fmt: skip
-        seconds = statistics.median(float(str(line["seconds"])) for line in found)
+            value if line["recommended"] == "best" else means[str(line["recommended"])]
+            for value, line in zip(own, found, strict=True)
+        ]
+        seconds = sorted(float(str(line["seconds"])) for line in found)
+        learned = sum(line["recommended"] == "best" for line in found)
         print(
-            f"{task} {preset} {changes}: n = {len(found)}, {seconds:.0f} s; {baseline} {means[baseline]:.4g}, "
-            f"{rival} {means[rival]:.4g}; best loss median {statistics.median(own):.4g} worst {max(own):.4g} "
-            f"({sum(value < means[rival] for value in own)} beat {rival}); recommended median "
-            f"{statistics.median(used):.4g} worst {max(used):.4g}; all {[float(f'{value:.4g}') for value in own]}"
+            f"{task} {preset} {changes}: n = {len(found)}, {statistics.median(seconds):.0f} s "
+            f"({seconds[0]:.0f} to {seconds[-1]:.0f}); {baseline} {means[baseline]:.4g}, {rival} {means[rival]:.4g}\n"
+            f"  learned loss: median {statistics.median(own):.4g}, worst {max(own):.4g}, "
+            f"{sum(value < means[rival] for value in own)} of {len(own)} beat {rival}; all {_short(own)}\n"
+            f"  recommended: median {statistics.median(used):.4g}, worst {max(used):.4g}, {learned} of {len(used)} are "
+            f"learned; all {_short(used)}"
         )
+
+
+def _short(values: list[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in sorted(values))
 
 
 def main() -> None:

@@ -56,11 +56,21 @@ class Ladder:
     def rates_of(self, number: int, candidate: Candidate | None = None) -> tuple[float, ...]:
         """The learning rates to try on a rung, as multiples of the task's own.
 
-        On the first rung they lie around the rate that matches the baseline's; then around the candidate's best one.
+        On the first rung they lie around the rate that matches the baseline's. A longer training is best at the same
+        learning rate or at a lower one, so further rungs try the candidate's best one and the next lower one.
         """
         if not number or candidate is None:
             return spaced_rates(self.rates)
-        return spaced_rates(min(3, self.rates), around=candidate.rate)
+        return rates_near(candidate.rate, lower=self._lower)
+
+    @property
+    def _lower(self) -> int:
+        """How many lower learning rates a further rung tries: none if the first one tries a single one."""
+        return min(1, self.rates - 1)
+
+    def final_rates(self, rate: float) -> tuple[float, ...]:
+        """The learning rates to try in the final, which trains longer than the last rung, from the best one there."""
+        return rates_near(rate, lower=2, higher=1) if self.rates > 1 else (rate,)
 
     def chosen(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that are trained on the next rung, the best first."""
@@ -87,7 +97,7 @@ class Ladder:
         for number, rung in enumerate(self.rungs):
             count = math.ceil(self.share * count) if number else count
             variants = 2 if number and self.tuned == number + 1 else 1
-            rates = self.rates if not number else min(3, self.rates)
+            rates = 1 + self._lower if number else self.rates
             total += variants * count * rates * len(rung.seeds) * rung.steps
         return total
 
@@ -99,9 +109,22 @@ def spaced_rates(count: int, *, around: float = 1.0) -> tuple[float, ...]:
         >>> spaced_rates(3)
         (0.3162, 1.0, 3.162)
     """
+    return _rates(around, *(index - (count - 1) / 2 for index in range(count)))
+
+
+def rates_near(rate: float, *, lower: int = 0, higher: int = 0) -> tuple[float, ...]:
+    """A learning rate with that number of lower and of higher ones.
+
+    Example:
+        >>> rates_near(1.0, lower=2, higher=1)
+        (0.1, 0.3162, 1.0, 3.162)
+    """
+    return _rates(rate, *range(-lower, higher + 1))
+
+
+def _rates(around: float, *powers: float) -> tuple[float, ...]:
     centre = round(2 * math.log(around, RATE_RATIO)) / 2  # so that rates around different centres are the same ones
-    powers = (centre + index - (count - 1) / 2 for index in range(count))
-    return tuple(float(f"{RATE_RATIO**power:.4g}") for power in powers)
+    return tuple(float(f"{RATE_RATIO ** (centre + power):.4g}") for power in powers)
 
 
 def fresh_numbers(count: int, seed: int, *purpose: str | int) -> tuple[int, ...]:

@@ -175,7 +175,9 @@ class _Probe:
         finalists = min(settings.finalists, strategy.population * generations)
         if finalists:
             steps = settings.final_steps or self._tasks[0].recipe.steps
-            trials = final_trials(finalists, len(rivals), rates=min(3, ladder.rates), seeds=settings.final_seeds)
+            trials = final_trials(
+                finalists, len(rivals), rates=len(ladder.final_rates(1.0)), seeds=settings.final_seeds
+            )
             stages["final"] = step * steps * trials
         return Estimate(stages, self.memory, generations, strategy.population, str(self.device), self.plan)
 

@@ -156,6 +156,14 @@ def _lead(own: Scores, other: Scores) -> tuple[float, float]:
     return mean, quantile * statistics.stdev(differences) / math.sqrt(count)
 
 
+def lead_seeds(seeds: int) -> int:
+    """The number of seeds by which the lead of the winner is measured, where a final has that many seeds.
+
+    Only three losses are left by then, and a small lead takes many seeds to be told from none.
+    """
+    return 3 * seeds
+
+
 def final_seeds(count: int, search_seed: int) -> list[int]:
     """Seeds of a final, without the seed of the search."""
     return [seed for seed in range(FINAL_SEEDS, FINAL_SEEDS + count + 1) if seed != search_seed][:count]
@@ -187,7 +195,7 @@ def final_of(
     rates = {trial.loss: trial.rate for trial in trials if trial.stage == "final"}
     decided, last = Final(entries, rivals, rates, lr), _by_loss(trials, "lead")
     three = [last.get(loss, Scores(())) for loss in decided.compared]
-    if any(len(scores.values) != seeds for scores in three):
+    if any(len(scores.values) != lead_seeds(seeds) for scores in three):
         return None
     own, other, baseline = three
     return Final(entries, rivals, rates, lr, (own, other, baseline))

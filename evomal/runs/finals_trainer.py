@@ -15,9 +15,9 @@ from evomal.methods.baseline import RIVALS, require_baseline, train_rivals
 from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss
 from evomal.methods.rivals import strong_rivals
-from evomal.methods.rungs import Ladder, fresh_numbers, spaced_rates
+from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
-from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists
+from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists, lead_seeds
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.runs.store import RunStore
@@ -154,11 +154,11 @@ class FinalsTrainer:
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
         around = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
-        count = min(3, ladder.rates)
         rung, final_count = self._final_rung("rates", _RATE_SEEDS), self._settings.final_seeds
+        tried = {loss: (losses[loss], ladder.final_rates(rate)) for loss, rate in around.items()}
+        count = len(ladder.final_rates(1.0))
         trials = final_trials(len(chosen), len(names), rates=count, seeds=final_count)
         self._announce("final", trials * rung.steps * len(self._tasks))
-        tried = {loss: (losses[loss], spaced_rates(count, around=rate)) for loss, rate in around.items()}
         rates = self._scores("rates", tried, rung)
         baseline = names[0]
         ranked = sorted(rates, key=lambda loss: rates[loss].cost)  # stable: of equal ones the first given
@@ -171,7 +171,7 @@ class FinalsTrainer:
         )  # fmt: skip
         decided = Final(*entries_of(chosen, self._recorded("final")))
         compared = {loss: (losses[loss], (rates[loss].rate,)) for loss in decided.compared}
-        self._scores("lead", compared, self._final_rung("lead", final_count))
+        self._scores("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
         trials_now = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
         return final_of(chosen, trials_now, seeds=final_count, lr=self.lr)
 
@@ -281,7 +281,7 @@ def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int
     """The number of trials of a final in stages, for estimates."""
     rivals = min(rivals, _RIVALS + 1)
     staying = kept_of(candidates) + kept_of(rivals)
-    return (candidates + rivals) * rates * _RATE_SEEDS + (staying + 3) * seeds
+    return (candidates + rivals) * rates * _RATE_SEEDS + staying * seeds + 3 * lead_seeds(seeds)
 
 
 def _key(trial: RecordedTrial) -> tuple[str, float, int, int]:

@@ -47,12 +47,20 @@ def test_every_rung_has_fresh_seeds_and_splits_where_rows_are_exchangeable():
     assert not set(seeds) & {seed for rung in other.rungs for seed in rung.seeds}
 
 
-def test_learning_rates_lie_around_the_best_known():
+def test_further_rungs_try_the_best_learning_rate_and_the_next_lower_one():
     ladder = Ladder.of(LADDER, seed=1, is_exchangeable=False)
     assert ladder.rates_of(0) == (0.3162, 1.0, 3.162)
-    assert ladder.rates_of(1, candidate(0, 1.0, ((3.162, 1.0),))) == (1.0, 3.162, 10.0)
+    assert ladder.rates_of(1, candidate(0, 1.0, ((3.162, 1.0),))) == (1.0, 3.162)
     assert spaced_rates(1) == (1.0,)
-    assert ladder.steps(9) == 9 * 3 * 10 + 3 * 3 * 2 * 40
+    assert ladder.steps(9) == 9 * 3 * 10 + 3 * 2 * 2 * 40
+    assert ladder.final_rates(1.0) == (0.1, 0.3162, 1.0, 3.162)
+
+
+def test_a_single_learning_rate_stays_the_only_one():
+    ladder = Ladder.of(LADDER.model_copy(update={"tried_rates": 1}), seed=1, is_exchangeable=False)
+    assert (
+        ladder.rates_of(0) == ladder.rates_of(1, candidate(0, 1.0, ((1.0, 1.0),))) == ladder.final_rates(1.0) == (1.0,)
+    )
 
 
 def test_who_reached_a_longer_rung_ranks_first():
