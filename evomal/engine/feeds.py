@@ -12,6 +12,9 @@ from evomal.tasks.parts import Part
 from evomal.tasks.prefetching import Stream, whole
 
 
+_STEPS_READ_AHEAD = 64  # the rows of that many steps are copied to the device at once
+
+
 class BatchFeed:
     """The batches of a step, always in the same memory, so that the step can be captured as a CUDA graph.
 
@@ -44,6 +47,7 @@ class BatchFeed:
         self._batches: list[Batches] = []
         self._chosen: Sequence[Tensor | None] = ()
         self._rows = torch.zeros(count, self.size if source is None else 0, dtype=torch.int64, device=device)
+        self._ahead, self._first_ahead = self._rows[:0].unsqueeze(1), 0
         self._stream: Stream | None = None
         self._loaded: list[Part] = []
         self._memory: Part | None = None
@@ -64,19 +68,28 @@ class BatchFeed:
             self._stream = Stream(self._source, keys, size=self._wanted, device=self._device)
             return
         self._pool, self._chosen = pool or self._train, chosen or [None] * len(keys)
-        self._batches = [
-            Batches(len(self._train), self.size, seed=seed, purpose=purpose, device=self._device)
-            for seed, purpose in keys
-        ]
+        self._batches = [Batches(len(self._train), self.size, seed=seed, purpose=purpose) for seed, purpose in keys]
+        self._ahead = self._ahead[:0]
 
     def load(self, step: int) -> None:
         """Put the batches of a step where it reads them."""
         if self._stream is not None:
             self._load_parts(self._stream.at(step))
             return
-        for place, (batches, chosen) in enumerate(zip(self._batches, self._chosen, strict=True)):
-            rows = batches[step]
-            self._rows[place].copy_(rows if chosen is None else chosen.index_select(0, rows))
+        if not 0 <= step - self._first_ahead < len(self._ahead):
+            self._ahead, self._first_ahead = self._rows_of(range(step, step + _STEPS_READ_AHEAD)), step
+        self._rows.copy_(self._ahead[step - self._first_ahead])
+
+    def _rows_of(self, steps: range) -> Tensor:
+        """Returns the rows `[steps, batches, samples]` of several steps, on the device."""
+        rows = torch.stack([torch.stack([batches[step] for step in steps]) for batches in self._batches], 1)
+        if self._device.type == "cuda":  # from pageable memory the copy would wait for all steps that are queued
+            rows = rows.pin_memory()
+        rows = rows.to(self._device, non_blocking=True)
+        for place, chosen in enumerate(self._chosen):
+            if chosen is not None:
+                rows[:, place] = chosen[rows[:, place]]
+        return rows
 
     def batch(self) -> Part:
         """Returns all samples of the step, batch after batch."""

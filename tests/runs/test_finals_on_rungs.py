@@ -65,8 +65,8 @@ def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished
     with RunStore.read(folder) as store:
         trials = store.trials()
     seeds = {stage: {trial.seed for trial in trials if trial.stage == stage} for stage in ("rates", "final", "lead")}
-    assert [len(found) for found in seeds.values()] == [2, 3, 3]
-    assert len(set.union(*seeds.values())) == 8
+    assert [len(found) for found in seeds.values()] == [2, 3, 9]
+    assert len(set.union(*seeds.values())) == 14
     final = result.final
     assert final.rates[final.winner[0].place] in {
         trial.rate for trial in trials if trial.stage == "rates" and trial.loss == final.winner[0].place

@@ -36,14 +36,14 @@ PAPER = {
 }  # fmt: skip
 QUICK = PAPER | {
     "population": 32, "generations": 8, "islands": 4, "first_trees": 4000, "surplus": 6.0, "meta_steps": 100,
-    "training_steps": 400, "tried_rates": 3, "rungs": (0.25, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
+    "training_steps": 500, "tried_rates": 5, "rungs": (0.2, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
     "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
     "final_steps": 2000,
     "finalists": 6, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
-    "population": 128, "generations": 20, "islands": 8, "first_trees": 8000, "training_steps": 2000, "tried_rates": 5,
-    "rungs": (0.125, 0.5, 1.0), "rung_seeds": (1, 2, 4), "finalists": 20, "final_seeds": 10,
+    "population": 128, "generations": 20, "islands": 8, "first_trees": 8000, "training_steps": 1000,
+    "rungs": (0.1, 1.0), "rung_seeds": (2, 4), "finalists": 20, "final_seeds": 10,
 }  # fmt: skip
 
 
