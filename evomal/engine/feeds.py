@@ -11,7 +11,6 @@ from evomal.tasks.inputs import map_tensors, pieces, shapes_and_dtypes, tensors
 from evomal.tasks.parts import Part
 from evomal.tasks.prefetching import Stream, whole
 
-
 _STEPS_READ_AHEAD = 64  # the rows of that many steps are copied to the device at once
 
 

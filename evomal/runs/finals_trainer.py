@@ -103,8 +103,10 @@ class FinalsTrainer:
             self._scores("rivals", entrants, whole)
         return rivals_of(self._recorded("rivals"))
 
-    def _require_baseline(self, name: str, result: RungScores | Failure) -> None:
+    def _require_baseline(self, results: Mapping[str, RungScores | Failure]) -> None:
         """Stop if the task cannot be trained with its own loss, whatever the learning rate."""
+        name = strong_rivals(self._tasks[0])[0]
+        result = results[name]
         if isinstance(result, Failure):
             require_baseline(name, result, self._tasks[0].metric)
         elif not math.isfinite(result.cost) and result.is_undefined:
@@ -144,6 +146,7 @@ class FinalsTrainer:
                 *train_rivals(names, self._executor, kind, seed=seed, report=self._report),
                 *self._evaluator.train_again(chosen, seed=seed, report=self._report),
             ]
+            require_baseline(names[0], results[0], self._tasks[0].metric)
             self._record("final", losses, seed, results, time.perf_counter() - begin)
         return final_of(chosen, self._recorded("final"), seeds=len(seeds))
 
@@ -207,9 +210,8 @@ class FinalsTrainer:
             criteria, tried = zip(*entrants.values(), strict=True)
             run = self._executor.run("try_rates", criteria, [part] * len(criteria), tried, report=self._report)
             results: dict[str, RungScores | Failure] = dict(zip(entrants, run, strict=True))
-            if stage == "rivals":
-                baseline = next(iter(entrants))
-                self._require_baseline(baseline, results[baseline])
+            # In the final as well: where every training fails, as without memory, nobody has lost.
+            self._require_baseline(results)
             tasks = [None] if self._rule is None else range(len(self._tasks))
             each = (time.perf_counter() - begin) / len(planned) / len(tasks)
             self._write([_trial(stage, key, part, results[key[0]], each, task) for key in planned for task in tasks])

@@ -7,7 +7,7 @@ import pytest
 
 import evomal
 from evomal.engine import Engine
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import Candidate
 from evomal.runs import RunStore, measured_rivals, measuring
@@ -101,6 +101,30 @@ def test_what_is_recommended_is_the_winner_or_the_best_rival(finished):
         assert recommended.lr == result.final.learning_rate(name)
         assert str(result).count(f"use {name} with lr") == 1
     assert math.isfinite(float(recommended.loss()(regression().test.targets * 0, regression().test.targets)))
+
+
+@pytest.mark.parametrize("stage", ["rates", "final", "lead"])
+def test_a_final_in_which_every_training_fails_is_not_recorded(finished, tmp_path, monkeypatch, stage):
+    """As without memory on a shared device: the search stops, and what is resumed later decides who leads."""
+    number, calls = ["rates", "final", "lead"].index(stage), []
+    trained = Engine.try_rates
+
+    def try_rates(engine, losses, rungs, rates, **named):
+        if rungs[0].steps == ON_RUNGS["final_steps"]:
+            calls.append(rungs)
+            if len(calls) > number:
+                raise MemoryError("no memory is left")
+        return trained(engine, losses, rungs, rates, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Engine, "try_rates", try_rates)
+        with pytest.raises(EvomalError, match=r"its own loss, mse: .*no memory is left"):
+            run(tmp_path)
+    with RunStore.read(tmp_path) as store:
+        assert stage not in {trial.stage for trial in store.trials()}
+    run(tmp_path)
+    with RunStore.read(tmp_path) as again, RunStore.read(finished[0]) as whole:
+        assert again.dump() == whole.dump()
 
 
 @pytest.mark.parametrize("stage", ["rivals", "generations", "final"])
