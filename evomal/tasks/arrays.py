@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 
 LARGEST = float(np.finfo(np.float32).max)
 """The largest number that a task holds: models are trained in single precision."""
-MOST_DENSE_BYTES = 4 * 2**30
-"""The size up to which a sparse matrix is made dense."""
+MOST_BYTES = 4 * 2**30
+"""The size up to which data are read into memory or made dense: a constant, so that a task is the same everywhere."""
 _TEXT = ("text", ": encode text as numbers, such as pandas.get_dummies or token ids")
 _MISSING = ": fill missing values, or drop their rows"
 
@@ -152,9 +152,9 @@ def _ragged(place: str) -> InputError:
 def _dense(matrix: Any, place: str) -> Array:
     """A sparse matrix of scipy as a dense array."""
     size = int(np.prod(matrix.shape, dtype=object)) * max(4, matrix.dtype.itemsize)
-    if size > MOST_DENSE_BYTES:
+    if size > MOST_BYTES:
         raise InputError(
-            f"{place} is sparse and must take at most {MOST_DENSE_BYTES / 2**30:g} GiB as a dense array but would take "
+            f"{place} is sparse and must take at most {MOST_BYTES / 2**30:g} GiB as a dense array but would take "
             f"{size / 2**30:,.1f} GiB: select columns first, or reduce them, as with sklearn's TruncatedSVD"
         )
     array: Array = matrix.toarray()

@@ -12,6 +12,7 @@ from torch.utils.data import Subset, TensorDataset
 from evomal.errors import InputError
 from evomal.progress import tracked
 from evomal.randomness import GlobalStates, preserved_globals
+from evomal.tasks.arrays import MOST_BYTES
 from evomal.tasks.batches import Batches
 from evomal.tasks.building import class_weights
 from evomal.tasks.data_checks import target_rows
@@ -26,8 +27,6 @@ from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource, Sourc
 from evomal.tasks.splits import shared_content
 from evomal.text import short_repr
 
-MOST_BYTES = 4 * 2**30
-"""The size up to which a part is read into tensors: a constant, so that a task is the same on every machine."""
 _SAMPLE_ROWS, _SAMPLE_BATCHES = 1024, 16  # of a part that is not held in memory
 _READ_ROWS = 64  # at a time
 _TRIED_ITEMS = 16

@@ -14,6 +14,7 @@ import torch
 from evomal.checks import named
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
+from evomal.tasks.builders import ModelFactory
 from evomal.tasks.built_in import TASKS, BuiltIn
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships
@@ -22,7 +23,7 @@ from evomal.tasks.models import make_model
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.splits import shared_content, split_rows
-from evomal.tasks.task import ModelFactory, Task
+from evomal.tasks.task import Task
 from evomal.text import short_repr
 from evomal.users_code import users_code
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evomal.errors import InputError
-from evomal.tasks.arrays import Array, check_finite, check_same_index, is_pandas, number_array
+from evomal.tasks.arrays import MOST_BYTES, Array, check_finite, check_same_index, is_pandas, number_array
 from evomal.tasks.data_checks import (
     Kind,
     check_classes,
@@ -161,6 +161,11 @@ def _place(place: str, key: Key) -> str:
 
 
 def _input(values: Any, place: str) -> Array:
+    if isinstance(values, np.memmap) and values.nbytes > MOST_BYTES:
+        raise InputError(
+            f"{place} must take at most {MOST_BYTES / 2**30:g} GiB but takes {values.nbytes / 2**30:,.1f} GiB: use "
+            "Task.from_datasets, which reads pairs of arrays from the disk while a model trains"
+        )
     array = number_array(values, place)
     if array.ndim == 0 or len(array) == 0 or array[0].size == 0:
         raise InputError(

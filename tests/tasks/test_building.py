@@ -65,6 +65,14 @@ def test_a_number_that_an_embedding_does_not_hold_is_found_before_training():
     assert "range from -1 to 8" in refused(np.where(np.arange(60)[:, None] == 9, -1, IDS), model=Reader, order="rows")
 
 
+def test_an_array_on_the_disk_that_is_too_large_is_refused(tmp_path):
+    huge = np.memmap(tmp_path / "x.bin", np.float32, "w+", shape=(60, 2**25))  # a file of holes
+    assert refused(huge) == (
+        "x must take at most 4 GiB but takes 7.5 GiB: use Task.from_datasets, which reads pairs of arrays from the "
+        "disk while a model trains"
+    )
+
+
 def test_several_inputs():
     named = {"ids": IDS, "mask": np.arange(7) < RNG.integers(1, 7, (60, 1))}
     task = Task.from_arrays(named, Y, model=Reader)

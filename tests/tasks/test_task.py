@@ -356,7 +356,7 @@ def test_bad_recipes(values, sentence):
         Recipe(**values)
 
 
-@pytest.mark.parametrize("module", ["hardships", "loading", "metrics", "task"])
+@pytest.mark.parametrize("module", ["builders", "hardships", "loading", "metrics", "task"])
 def test_the_examples_of_the_documentation(module):
     found = doctest.testmod(importlib.import_module(f"evomal.tasks.{module}"))
     assert (found.failed, found.attempted > 0) == (0, True)
