@@ -16,6 +16,14 @@ settings.register_profile("evomal", deadline=None, derandomize=True, print_blob=
 settings.load_profile("evomal")
 
 
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Neighbouring tests run in one process, so that what a module of tests makes once is made in one process only."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 @pytest.fixture
 def ctrl_c_raises():
     """Python's own handler, although a shell has what it starts in the background ignore Ctrl-C; given back after."""
