@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from evomal.runs import estimates
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers that each use all cores wait for each other more than they work.
     torch.set_num_threads(1)
@@ -30,3 +32,9 @@ def ctrl_c_raises():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def rough_estimates(monkeypatch):
+    """Estimates of times from very few steps, for tests of everything but their numbers."""
+    monkeypatch.setitem(estimates._STEPS, "cpu", (1, 4))

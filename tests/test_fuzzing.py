@@ -165,9 +165,9 @@ def test_every_required_argument_of_a_public_function_has_a_usual_value():
 
 
 def test_a_short_run_finds_nothing(tmp_path):
-    counts = ["files:200", "folders:8", "comparisons:8", "settings:60", "commands:10", "arguments:200"]
+    counts = ["files:80", "folders:6", "comparisons:6", "settings:40", "commands:6", "arguments:200"]
     counts += ["caches:10", "downloads:20"]
     command = [sys.executable, "-m", "tests.fuzzing", *counts, "--jobs", "1", "--limit", "120"]
     done = finished(command, 600, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "10 commands, 200 arguments, 10 caches, 20 downloads: 0 findings" in done.stdout
+    assert "6 commands, 200 arguments, 10 caches, 20 downloads: 0 findings" in done.stdout

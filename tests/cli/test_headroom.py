@@ -2,6 +2,7 @@
 
 import json
 
+from evomal.runs.estimates import Estimate
 from evomal.settings import setting_text
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.protocols import ON_RUNGS
@@ -46,13 +47,21 @@ def test_a_search_on_rungs_says_what_to_use_and_is_drawn(run, tmp_path):  # noqa
     assert "Rungs" in page
 
 
-def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path):  # noqa: F811
+def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, monkeypatch):  # noqa: F811
+    def estimate(tasks, *, method, settings, seed):
+        stages = {"setup": 1.0, "filter": 0.1 * settings.generations, "evaluate": 0.4 * settings.generations}
+        return Estimate(stages, 2**20, settings.generations, settings.population, "cpu", "looped")
+
+    monkeypatch.setattr("evomal.runs.estimates.estimate", estimate)
     options = [text for text in CHANGES if text != "--set" and not text.startswith("generations=")]
     changes = [text for change in options for text in ("--set", change)]
-    code, out, err = run("search", *TASK, *changes, "--time", "8s", "--out", tmp_path / "run", "--json")
-    assert code == 0
-    (line,) = (line for line in err.splitlines() if "of 4 candidates fit into 8s" in line)
-    assert f"evomal: about {len(json.loads(out)['history'])} generation" in line
+    code, out, err = run("search", *TASK, *changes, "--time", "2.1s", "--out", tmp_path / "run", "--json")
+    assert (code, len(json.loads(out)["history"])) == (0, 2)
+    assert err.splitlines()[0] == "evomal: about 2 generations of 4 candidates fit into 2.1s"
+    code, out, err = run("search", *TASK, *changes, "--time", "1s", "--dry-run")
+    assert (code, "1 generations of 4" in out) == (0, True)
+    short = "fit into 1s, which is too short for a search: it will take about 1.5 s\n"
+    assert err == f"evomal: about 1 generation of 4 candidates {short}"
     code, _, err = run("search", *TASK, *CHANGES, "--time", "8s", "--out", tmp_path / "other")
     assert code == 2
     assert err == "evomal: --time chooses the number of generations, which --set generations chooses already\n"

@@ -7,6 +7,7 @@ import pytest
 from evomal.losses import load_loss
 from evomal.methods import METHODS
 from evomal.runs import RunStore
+from evomal.runs.estimates import Estimate
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.protocols import ONE_TRAINING, OPTIONS
 
@@ -85,6 +86,7 @@ def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
     assert again.splitlines()[:3] == out.splitlines()[:3]
 
 
+@pytest.mark.usefixtures("rough_estimates")
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run, tmp_path):  # noqa: F811
     code, out, err = run("search", "diabetes", "--out", tmp_path / "run", *SHORT, "--dry-run")
     assert (code, err) == (0, "")
@@ -125,7 +127,8 @@ TINY = [
 ]  # fmt: skip
 
 
-def test_the_model_without_a_name_is_small_and_with_the_paper_s_preset_the_paper_s(run, tmp_path):  # noqa: F811
+def test_the_model_without_a_name_is_small_and_with_the_paper_s_preset_the_paper_s(run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("evomal.runs.estimates.estimate", lambda *_, **__: Estimate({}, 0, 1, 3, "cpu", ""))
     (tmp_path / "paper.toml").write_text('preset = "paper"\n')
     cases = {
         "bare": ([], "mlp:hidden=64"),

@@ -19,6 +19,7 @@ SHORT = SearchSettings.preset(
 )
 
 
+@pytest.mark.usefixtures("rough_estimates")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_stage_of_a_method_is_in_its_estimate(method):
     found = estimate(regression(), method=method, settings=SHORT)
@@ -90,6 +91,7 @@ def test_what_a_search_would_refuse_is_refused():
         estimate(regression(), method="evomal", settings=SHORT.with_changes(metric="charm"))
 
 
+@pytest.mark.usefixtures("rough_estimates")
 def test_a_task_on_which_every_tree_is_dead_has_an_estimate_all_the_same(monkeypatch):
     monkeypatch.setattr("evomal.runs.estimates.is_dead", lambda norms: True)
     monkeypatch.setattr("evomal.runs.estimates._DRAWS", 5)

@@ -90,7 +90,8 @@ def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path):
 
 def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_of_them(tmp_path):
     def command(folder, *options):
-        settings = [text for key, value in SHORT.items() for text in ("--set", f"{key}={setting_text(value)}")]
+        short = {**SHORT, "generations": 2, "finalists": 2}
+        settings = [text for key, value in short.items() for text in ("--set", f"{key}={setting_text(value)}")]
         fixed = ["compare", "diabetes", "--model", "mlp:hidden=8", "--device", "cpu"]
         asked = ["--methods", "taylorglo", "--search-seeds", "3", "--seeds", "1", "--set", "final_steps=20"]
         return [*fixed, *asked, *settings, "--out", str(folder), *options]

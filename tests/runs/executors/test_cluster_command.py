@@ -18,7 +18,7 @@ from tests.engine.populations import regression
 from tests.processes import begun
 from tests.protocols import OPTIONS
 from tests.runs.executors.clusters import USERS_TASK, begun_with
-from tests.searches import ROOT, dump_of
+from tests.searches import ROOT, commanded, dump_of
 
 pytest.importorskip("ray")
 
@@ -90,7 +90,7 @@ def candidates_of(folder):
 
 
 def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_record(
-    finished, users_folder, cluster, place
+    finished, users_folder, cluster, place, monkeypatch
 ):  # fmt: skip
     code, out, err = finished(
         "-m", "evomal", "search", "mine.py:make", *TYPED, "--executor", "ray", "--workers", "2", "--out", "command",
@@ -104,8 +104,8 @@ def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_re
     assert all(line.startswith(("evomal: ", "rivals: ", "generation ", "final: ")) for line in lines)
     code, out, err = finished("mine.py", "script", cluster.address, cwd=users_folder)
     assert (code, out, err) == (0, "done\n", "")
-    code, _, err = finished("-m", "evomal", "search", "mine.py:make", *TYPED, "--out", "local", cwd=users_folder)
-    assert code == 0, err
+    monkeypatch.chdir(users_folder)
+    assert commanded(["search", "mine.py:make", *TYPED, "--out", "local"]) == 0
     assert candidates_of(users_folder / "command") == candidates_of(users_folder / "local")
     assert candidates_of(users_folder / "script") == candidates_of(users_folder / "local")
     assert list(place.iterdir()) == []
