@@ -71,6 +71,7 @@ fuzz: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_smoothing.py
 	$(BIN)/python benchmarks/training_loop.py
+	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/forest.py
 	$(BIN)/python benchmarks/admissibility.py
 	$(BIN)/python benchmarks/trials.py

@@ -17,8 +17,8 @@ _STEPS_READ_AHEAD = 64  # the rows of that many steps are copied to the device a
 class BatchFeed:
     """The batches of a step, always in the same memory, so that the step can be captured as a CUDA graph.
 
-    Data in memory are read by their rows. Other data come from a source, which reads ahead; they are copied while the
-    device computes. Batches of a source whose shapes vary have memory of their own.
+    Data in memory are read by their rows. Other data come from a source, which reads ahead. Batches of a source whose
+    shapes vary have memory of their own.
 
     Args:
         part: The data, on the device if they are in memory.
@@ -118,7 +118,7 @@ class BatchFeed:
             if shapes_and_dtypes(part.inputs) != shapes_and_dtypes(parts[0].inputs) or len(part) != len(memory):
                 raise InputError(f"all batches must have one shape but got {part} after {memory}")
             for there, here in zip(_all_tensors(memory), _all_tensors(part), strict=True):
-                there.copy_(here, non_blocking=True)
+                there.copy_(here)
 
 
 def evaluation_batches(part: Part, *, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[Part]:
@@ -150,7 +150,7 @@ def _copied(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
     """Returns a copy on the device: a model may change its inputs, but the batch may be used again."""
 
     def copied(tensor: Tensor) -> Tensor:
-        return tensor.to(device, dtype if tensor.is_floating_point() else None, copy=True, non_blocking=True)
+        return tensor.to(device, dtype if tensor.is_floating_point() else None, copy=True)
 
     weights = None if part.weights is None else copied(part.weights)
     return Part(map_tensors(copied, part.inputs), copied(part.targets), weights)

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from evomal.errors import EvomalError
 from evomal.randomness import preserved_globals
+from evomal.tasks.inputs import map_tensors
 from evomal.tasks.parts import Part
 from evomal.tasks.sources import Request, Source
 from evomal.users_code import users_code
 
-_KEPT_BYTES = 2**30
+_KEPT_BYTES = 2**30  # on the device: kept in pinned memory, they would have to be allocated again and again
 _AHEAD = 4  # batches that each worker reads ahead
 _MOST_WORKERS = 12  # that are started unless the user asks for more
 
@@ -35,7 +37,7 @@ class Stream:
         source: Where the batches come from.
         keys: A seed and a purpose for each batch of a step.
         size: Samples in a batch, where the recipe decides it.
-        device: Where the batches will be used: for CUDA they are put into pinned memory.
+        device: Where the batches are used. CUDA copies them from pinned memory while it computes.
     """
 
     def __init__(self, source: Source, keys: Sequence[tuple[int, str]], *, size: int, device: torch.device) -> None:
@@ -44,7 +46,7 @@ class Stream:
         self._next: int | None = None
 
     def at(self, step: int) -> list[Part]:
-        """Returns the batches of a step, one for each key, in the memory of the host."""
+        """Returns the batches of a step, one for each key, on the device."""
         reader = _reader(self._source, self._device)
         streams = [(seed, purpose, self._size) for seed, purpose in self._keys]
         kept = [reader.kept.batch(stream, step) for stream in streams]
@@ -53,7 +55,7 @@ class Stream:
         if reader.owner is not self._token or self._next != step:
             reader.begin(self._token, _requests(reader.source, self._keys, self._size, step))
         self._next = step + 1
-        found = [next(reader) for _ in self._keys]
+        found = [_on_device(next(reader), self._device) for _ in self._keys]
         for stream, part in zip(streams, found, strict=True):
             reader.kept.keep(stream, step, part)
         return found
@@ -209,6 +211,16 @@ def worker_count(source: Source, device: torch.device) -> int:
         is_useful = device.type == "cuda" and sys.platform == "linux"
         wanted = min(_MOST_WORKERS, max(1, processors - 1)) if is_useful else 0
     return min(wanted, source.most_workers)
+
+
+def _on_device(part: Part, device: torch.device) -> Part:
+    """Returns a batch on the device; nothing waits until it is there."""
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.to(device, non_blocking=True)
+
+    weights = None if part.weights is None else moved(part.weights)
+    return Part(map_tensors(moved, part.inputs), moved(part.targets), weights)
 
 
 def _as_it_is(batch: Any) -> Any:

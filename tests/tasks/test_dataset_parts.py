@@ -1,5 +1,6 @@
 """Datasets and loaders as parts: what is read once, what is read anew, and what a training makes of it."""
 
+import importlib.util
 import random
 
 import numpy as np
@@ -156,16 +157,15 @@ class Bag(nn.Module):
         return self.head((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
 
 
-def hugging_face_dataset(rows: int):
-    try:
-        from datasets import Dataset as RealDataset
-    except ImportError:
-        return LikeHuggingFace(rows)
-    return RealDataset.from_list(LikeHuggingFace(rows).rows)
+def of_hugging_face(rows: int):
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("needs the library datasets of Hugging Face")
+    return importlib.import_module("datasets").Dataset.from_list(LikeHuggingFace(rows).rows)
 
 
-def test_columns_of_hugging_face_datasets():
-    dataset = hugging_face_dataset(24)
+@pytest.mark.parametrize("make", [LikeHuggingFace, of_hugging_face])
+def test_columns_of_hugging_face_datasets(make):
+    dataset = make(24)
     options = {"inputs": ["input_ids", "attention_mask"], "model": Bag, "recipe": RECIPE}
     task = Task.from_datasets(dataset, dataset, dataset, **options)
     assert {name: str(own.dtype) for name, own in task.train.inputs.items()} == {
