@@ -110,7 +110,6 @@ def array_fields(
         **({} if is_by_rows else {"split_by": "order" if options.groups is None else "groups"}),
         **({} if "all" in given else {"given_parts": list(given)}),
         **({} if classes in (None, (False, True)) else {"classes": list(classes or ())}),
-        **({} if class_weight is None else {"class_weight": list(class_weight)}),
     }
     chosen_rows = {"validation": torch.as_tensor(split.validation), "test": torch.as_tensor(split.test)}
     return chosen_rows, {

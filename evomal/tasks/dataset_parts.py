@@ -107,7 +107,6 @@ def _fields(
         contents = ([own.numpy() for own in tensors(part.inputs)] for part in parts)
         record["equal_rows_across_splits"] = shared_content(*contents)
     record |= {} if classes is None else {"classes": list(classes)}
-    record |= {} if class_weight is None else {"class_weight": list(class_weight)}
     return {
         **dict(zip(("train", "validation", "test"), parts, strict=True)),
         "outputs": outputs, "record": record, "classes": classes, "class_weight": class_weight,

@@ -114,8 +114,11 @@ class Task(TaskBuilders):
         if self.kind == "classification":
             check_several_classes(target_rows(self.train.targets, self.kind), "the train split")
         if self.class_weight is not None:
-            weights = checked_class_weight(self.class_weight, self.kind, self.outputs)
-            object.__setattr__(self, "class_weight", weights)
+            object.__setattr__(self, "class_weight", checked_class_weight(self.class_weight, self.kind, self.outputs))
+        # Searches tell tasks apart by their records, among others.
+        record = {key: value for key, value in self.record.items() if key != "class_weight"}
+        record |= {} if self.class_weight is None else {"class_weight": list(self.class_weight)}
+        object.__setattr__(self, "record", record)
         if self.classes is not None and len(self.classes) != self.outputs:
             raise InputError(
                 f"classes must name each of {self.outputs} classes or labels but got {short_repr(self.classes)}"

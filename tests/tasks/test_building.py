@@ -1,11 +1,14 @@
 """How arrays become parts: several inputs, whole numbers, positions, weights, and splits of every kind."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import evomal
+from evomal.engine.task_data import task_content
 from evomal.errors import InputError
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.parts import Part
@@ -325,6 +328,9 @@ def test_class_weights():
     assert balanced.record["class_weight"] == list(balanced.class_weight)
     for given in ([1, 2, 5], torch.tensor([1.0, 2.0, 5.0]), {"cat": 5, "ant": 1, "bee": 2}):
         assert Task.from_arrays(X, TEXTS, model=net, class_weight=given).class_weight == (1.0, 2.0, 5.0)
+    other = dataclasses.replace(balanced, class_weight=(1, 1, 2))
+    assert task_content(other)["class_weight"] == [1.0, 1.0, 2.0]
+    assert "class_weight" not in task_content(dataclasses.replace(other, class_weight=None))
     padded = np.where(np.arange(4) < 2, rare[:, None], -100)
     positions = Task.from_arrays(X, padded, model=net, class_weight="balanced")
     assert positions.class_weight == pytest.approx(
