@@ -12,6 +12,8 @@ from torch.func import functional_call
 from evomal.checks import one_of, whole_number
 from evomal.engine.precision import matmul_precision
 from evomal.engine.resolve import resolve_device
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import RowRule, Rows, with_row_outputs
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import (
@@ -26,8 +28,7 @@ from evomal.figures.data import (
 from evomal.figures.style import Axes, Band, Figure, FloatArray
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
-from evomal.tasks.inputs import arguments, pieces
-from evomal.tasks.parts import Part
+from evomal.tasks.inputs import Inputs, arguments, pieces
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import Losses, baseline_contestant
 
@@ -142,18 +143,20 @@ def landscapes(
     positions = np.linspace(-radius, radius, points)
     where = resolve_device(options.get("device", "auto"))
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)
+    rows = RowRule(task, where, torch.float32).of_loss(part)
     (task_loss,) = baseline_contestant(task).found
     found: dict[str, dict[int, FloatArray]] = {}
     sentences = []
     for trained in trained_models(task, losses, **options):
-        model, seed = trained.score.model, trained.score.seed
-        if model is None:
+        seed = trained.score.seed
+        if trained.score.model is None:
             sentences.append(trained.sentence)
             continue
+        model = with_row_outputs(trained.score.model, task)
         loss = (task_loss.loss if of == "task" else trained.loss).to(where)
         directions = [random_direction(model, seed, number) for number in range(1 + two_d)]
         with matmul_precision("float32", where):
-            heights = heights_around(model, loss, part, directions, positions)
+            heights = heights_around(model, loss, part.inputs, rows, directions, positions)
         found.setdefault(trained.name, {})[seed] = heights
     return Landscapes(
         task=task.name,
@@ -193,12 +196,14 @@ def _filter_normalised(draw: Tensor, weights: Tensor) -> Tensor:
 
 
 def heights_around(
-    model: nn.Module, loss: nn.Module, part: Part, directions: Sequence[Direction], positions: FloatArray
-) -> FloatArray:
-    """Return the loss on the part at the model's weights plus multiples of one direction, or of two.
+    model: nn.Module, loss: nn.Module, inputs: Inputs, rows: Rows, directions: Sequence[Direction],
+    positions: FloatArray,
+) -> FloatArray:  # fmt: skip
+    """Return the loss on the rows at the model's weights plus multiples of one direction, or of two.
 
     The model is called in its current mode and not changed.
     """
+    criterion = RowLoss(loss)
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     heights = np.empty((len(positions),) * len(directions))
     with torch.no_grad():
@@ -208,9 +213,9 @@ def heights_around(
             for place, direction in zip(reversed(index), directions, strict=True):
                 for name, way in direction.items():
                     moved[name] = moved[name] + float(positions[place]) * way
-            batches = pieces(part.inputs, _BATCH)
+            batches = pieces(inputs, _BATCH)
             outputs = torch.cat([functional_call(model, moved, *arguments(batch)) for batch in batches])
-            heights[index] = float(loss(outputs, part.targets))
+            heights[index] = float(criterion(outputs, rows))
     return heights
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from evomal.checks import whole_number
+from evomal.engine.rows import has_positions
 from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
 from evomal.figures import style
@@ -105,6 +106,11 @@ def representations(
         if number < LEAST_ROWS:
             raise InputError(f"{what} must be at least {LEAST_ROWS} but got {number}")
     whole_number("samples", samples, at_most=_MOST_ROWS)
+    if has_positions(task):
+        raise InputError(
+            f"representations are of samples with one target each, but {task.name} has targets of shape "
+            f"{list(task.test.targets.shape[1:])} for each sample"
+        )
     part = fixed_rows(task.test, samples, "representation")
     classes = part.targets if task.kind == "classification" else None
     options["seeds"] = 1

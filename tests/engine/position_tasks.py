@@ -87,8 +87,8 @@ def images(samples=40, side=6, seed=0):
     return rng.normal(size=(samples, 1, side, side)).astype(np.float32)
 
 
-def segmentation(*, recipe=RECIPE, **options):
-    x = images()
+def segmentation(*, samples=40, recipe=RECIPE, **options):
+    x = images(samples)
     y = (x[:, 0] > 0.3).astype(int) + (x[:, 0] > 1)
     return Task.from_arrays(x, y, model=lambda: nn.Conv2d(1, 3, 3, padding=1), recipe=recipe, **options)
 

@@ -1,5 +1,7 @@
 """Trainings on inputs and targets of every form, looped and stacked, against plain loops of torch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from evomal.engine import Engine, EngineSettings, Trial, train
+from evomal.engine.task_data import task_content
 from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.loss import WeightedTree
@@ -117,3 +120,12 @@ def test_a_transformer_with_a_padding_mask_is_stacked():
         assert scores(task, [LOG], mode)[0].validation == pytest.approx(expected, rel=1e-4)
     assert Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=1)).plans[0].mode == "stacked"
     assert torch.backends.mha.get_fastpath_enabled() is before
+
+
+def test_weights_of_classes_and_samples_are_part_of_what_a_search_depends_on():
+    plain = tagging()
+    weighted = dataclasses.replace(plain, class_weight=(1.0, 2.0, 3.0))
+    part = dataclasses.replace(plain.train, weights=torch.ones(len(plain.train)))
+    contents = [task_content(task) for task in (plain, weighted, dataclasses.replace(plain, train=part))]
+    assert contents[0] | {"class_weight": [1.0, 2.0, 3.0]} == contents[1]
+    assert contents[0]["data"] != contents[2]["data"]

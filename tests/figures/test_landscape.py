@@ -10,12 +10,15 @@ from torch import nn
 from torch.func import functional_call, hessian
 
 import evomal
+from evomal.engine.rows import Rows
 from evomal.errors import InputError
+from evomal.figures.data import fixed_rows
 from evomal.figures.landscape import Landscape, heights_around, landscapes, random_direction
 from evomal.losses import AbsoluteErrorLoss, SquaredErrorLoss
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from tests.engine.populations import classification, normalised, regression
+from tests.engine.position_tasks import tagging
 
 FAST = {"steps": 20, "device": "cpu"}
 
@@ -47,7 +50,7 @@ def test_a_quadratic_s_landscape_is_the_parabola_known_by_hand():
     sign = float(direction["weight"].sign())
     assert abs(float(direction["weight"])) == pytest.approx(2.0)
     positions = np.linspace(-1, 1, 5)
-    found = heights_around(model, SquaredErrorLoss(), part, [direction], positions)
+    found = heights_around(model, SquaredErrorLoss(), part.inputs, Rows(part.targets), [direction], positions)
     np.testing.assert_allclose(found, 4 * (1 + sign * positions) ** 2, atol=1e-12)
     assert sorted([round(found[0]), round(found[-1])]) == [0, 16]
 
@@ -56,7 +59,9 @@ def test_a_linear_model_s_curvature_is_the_hessian_s_everywhere():
     model, part = nn.Linear(4, 2).double(), rows(outputs=2)
     direction = random_direction(model, 3)
     assert list(direction) == ["weight"]
-    found = heights_around(model, SquaredErrorLoss(), part, [direction], np.linspace(-2, 2, 9))
+    found = heights_around(
+        model, SquaredErrorLoss(), part.inputs, Rows(part.targets), [direction], np.linspace(-2, 2, 9)
+    )
     expected = directional_curvature(model, SquaredErrorLoss(), part, direction)
     np.testing.assert_allclose(np.diff(found, 2) / 0.5**2, expected, rtol=1e-10)
     np.testing.assert_allclose(np.diff(found, 3), 0, atol=1e-10)
@@ -66,7 +71,8 @@ def test_a_network_s_curvature_at_the_weights_is_the_hessian_s():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
     direction = random_direction(model, 0)
-    found = heights_around(model, SquaredErrorLoss(), rows(), [direction], np.array([-1e-3, 0, 1e-3]))
+    part, positions = rows(), np.array([-1e-3, 0, 1e-3])
+    found = heights_around(model, SquaredErrorLoss(), part.inputs, Rows(part.targets), [direction], positions)
     curvature = (found[0] - 2 * found[1] + found[2]) / 1e-6
     assert curvature == pytest.approx(directional_curvature(model, SquaredErrorLoss(), rows(), direction), rel=1e-4)
 
@@ -114,7 +120,7 @@ def test_two_directions_are_those_of_a_model_whose_weights_are_set_by_hand():
     before = copy.deepcopy(model.state_dict())
     directions = [random_direction(model, 5, number) for number in (0, 1)]
     positions = np.array([-1.0, 0.0, 0.5])
-    found = heights_around(model, AbsoluteErrorLoss(), part, directions, positions)
+    found = heights_around(model, AbsoluteErrorLoss(), part.inputs, Rows(part.targets), directions, positions)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     for i, along_second in enumerate(positions):
         for j, along_first in enumerate(positions):
@@ -213,3 +219,12 @@ def test_a_model_without_filters():
         landscapes(regression(Scaled), ["mse"], **FAST)
     expected = "a landscape needs weights with filters, but the model has only parameters of one dimension"
     assert str(refusal.value) == expected
+
+
+def test_positions_are_rows_and_ignored_ones_do_not_count():
+    task = tagging(classes_last=True)
+    found = landscapes(task, ["ce"], points=3, samples=10, seeds=1, **FAST)
+    model = evomal.train(task, "ce", seed=found.losses[0].seeds[0], keep_model=True, **FAST).model
+    part = fixed_rows(task.train, 10, "landscape")
+    expected = nn.functional.cross_entropy(model(part.inputs).movedim(-1, 1), part.targets, ignore_index=-100)
+    assert found.losses[0].heights[0, 1] == pytest.approx(expected.item(), rel=1e-5)

@@ -10,6 +10,7 @@ from evomal.paper.representations import laid_out, penultimate, representations,
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from tests.engine.populations import classification, network, regression
+from tests.engine.position_tasks import segmentation
 
 FAST = {"steps": 20, "device": "cpu"}
 
@@ -149,3 +150,8 @@ def test_too_few_rows():
         representations(classification(), ["ce"], samples=9, **FAST)
     with pytest.raises(InputError, match=r"^test rows must be at least 10 but got 4$"):
         representations(regression(rows=20), ["mse"], **FAST)
+
+
+def test_targets_at_positions_are_refused():
+    with pytest.raises(InputError, match=r"one target each, but own has targets of shape \[6, 6\] for each sample$"):
+        representations(segmentation(samples=60), ["ce"], samples=10, **FAST)
