@@ -72,7 +72,7 @@ def show_estimate(
         return
     for task in tasks:
         model = task.record.get("model", "own model")
-        _row("task", f"{task.name}, {model}: {task.kind}, {len(task.train)} training rows, {task.metric.name}")
+        _row("task", f"{task.name}, {model}: {task.kind}, {task.train.rows_in_words} training rows, {task.metric.name}")
     _row("method", f"{method}, seed {seed}: {expected.generations} generations of {expected.population}")
     _row("settings", ", ".join(f"{key}={value}" for key, value in settings.as_texts().items() if value != "none"))
     _row("device", f"{expected.device}; {expected.plan}")

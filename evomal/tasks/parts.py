@@ -34,7 +34,7 @@ class Part:
     def rows_in_words(self) -> str:
         """The number of samples, and whether they are read anew while a model trains."""
         number = "?" if self.rows is None else str(self.rows)
-        return number if self.source is None else f"{number} (read anew)"
+        return number if self.source is None or self.source.is_in_memory else f"{number} (read anew)"
 
     @property
     def bytes(self) -> int:

@@ -1,12 +1,14 @@
 """Batches of a source read ahead in worker processes, so that a device does not wait for them."""
 
 import copy
+import functools
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,7 +154,7 @@ class _Reader:
                 self._loader = DataLoader(
                     self._requested, batch_size=None, sampler=self._requests, num_workers=workers,
                     prefetch_factor=_AHEAD, persistent_workers=True, collate_fn=_as_it_is, pin_memory=pinned,
-                    worker_init_fn=source.start_worker,
+                    worker_init_fn=functools.partial(_start_worker, source.start_worker),
                     # A loader draws a seed for its workers, which must not come from the caller's generator.
                     generator=torch.Generator(), multiprocessing_context="fork" if sys.platform == "linux" else None,
                 )  # fmt: skip
@@ -211,6 +213,13 @@ def worker_count(source: Source, device: torch.device) -> int:
         is_useful = device.type == "cuda" and sys.platform == "linux"
         wanted = min(_MOST_WORKERS, max(1, processors - 1)) if is_useful else 0
     return min(wanted, source.most_workers)
+
+
+def _start_worker(users_own: Callable[[int], None] | None, number: int) -> None:
+    # An interruption is meant for the main process, which may still finish what it does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if users_own is not None:
+        users_own(number)
 
 
 def _on_device(part: Part, device: torch.device) -> Part:

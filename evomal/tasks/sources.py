@@ -45,6 +45,8 @@ class Source(ABC):
     """Samples in a batch where the source decides it; None: the recipe does."""
     is_varying = False
     """Whether batches may differ in shape, so that a step cannot be captured as a CUDA graph."""
+    is_in_memory = False
+    """Whether the batches are held in memory, and only their shapes vary."""
     most_workers = _MOST_WORKERS
     """The number of processes that can share the reading."""
     start_worker: Callable[[int], None] | None = None
@@ -181,7 +183,7 @@ class ArraySource(Source):
 class PiecesSource(Source):
     """Batches of differing shapes that are held in memory."""
 
-    is_varying = True
+    is_varying = is_in_memory = True
     most_workers = 0
 
     def __init__(self, pieces: Sequence[Part], place: str) -> None:

@@ -47,7 +47,7 @@ class Sentences(Dataset[tuple[Tensor, Tensor]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         own = np.random.default_rng(index)
-        words = torch.from_numpy(own.integers(1, 12, own.integers(2, 9)))
+        words = torch.from_numpy(own.integers(1, 12, own.integers(2, 30)))
         return words, words % 3
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pickle
 
 import pytest
 import torch
@@ -11,10 +12,12 @@ from evomal.engine import Engine, EngineSettings
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.training import train
 from evomal.errors import InputError
+from evomal.runs.executors.pickling import pickled
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.sources import DatasetSource, PiecesSource
 from tests.engine.populations import SMOOTH, regression, weights_of
+from tests.engine.streamed_tasks import STREAMED
 
 CPU = torch.device("cpu")
 FEED = functools.partial(BatchFeed, size=8, device=CPU, dtype=torch.float32)
@@ -135,3 +138,12 @@ def test_the_size_of_a_loaders_batches_cannot_be_set():
     part.source.batch_size = 32
     with pytest.raises(InputError, match="batch_size must be 32, as the training loader makes the batches, but got 8"):
         FEED(part, count=1)
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_task_that_is_sent_to_another_process_is_the_same(name):
+    task = STREAMED[name]()
+    loss = "mse" if task.kind == "regression" else "ce"
+    scores = [train(task, loss, steps=6, device="cpu")]
+    scores.append(train(pickle.loads(pickled(task, "task")), loss, steps=6, device="cpu"))
+    assert scores[0] == scores[1]

@@ -207,6 +207,7 @@ def test_loaders_whose_batches_vary_in_length():
     assert task.train.source.is_varying
     assert task.outputs == 2
     assert sum(len(part) for part in task.validation.source._pieces) == 40
+    assert "rows=40 (read anew) + 40 + 40" in repr(task)
     first, second = (train(task, "ce", steps=30, device="cpu") for _ in range(2))
     assert first == second
     assert first.validation < 0.5

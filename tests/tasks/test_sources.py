@@ -1,8 +1,10 @@
 """Sources: the batch of a step is the same in any order, from any number of workers, and in another process."""
 
 import functools
+import os
 import pickle
 import random
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -208,6 +210,21 @@ def test_batches_are_kept_while_there_is_room(monkeypatch):
     assert numbers(other.at(0)[0]) != first[0]
     one.at(0)
     assert len(calls) == 28  # another stream took the room
+
+
+def test_workers_do_not_hear_an_interruption():
+    started = []
+    loader = DataLoader(Noisy(), batch_size=4, num_workers=1, worker_init_fn=started.append)
+    source = loader_source(loader, "training")
+    expected = read(loader_source(loader, "training", workers=0), range(12))
+    stream = Stream(source, [(0, "training"), (1, "training")], size=4, device=CPU)
+    found = []
+    for step in range(12):
+        found.append([numbers(part) for part in stream.at(step)])
+        (process,) = source.reader._loader._iterator._workers
+        os.kill(process.pid, signal.SIGINT)
+    assert found == expected
+    assert started == []  # it is called in the process of the worker
 
 
 def test_workers_end_with_their_source():
