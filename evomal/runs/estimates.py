@@ -24,8 +24,9 @@ from evomal.losses.loss import WeightedTree
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import BASELINE, RIVALS, TASK_LOSSES
-from evomal.methods.evaluation import TIMED_AS
+from evomal.methods.evaluation import TIMED_AS, TrialLoss
 from evomal.methods.filters import is_dead
+from evomal.methods.ml3 import network_loss
 from evomal.methods.random_search import draw_tree
 from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder
@@ -162,33 +163,44 @@ class _Probe:
         self, ladder: Ladder, settings: SearchSettings, strategy: Strategy, setup: float, seconds: Mapping[Stage, float]
     ) -> Estimate:
         """The estimate where candidates are trained on rungs: from the time of a step of one trial."""
-        step = self._seconds_of_trial_step(ladder, strategy.population)
-        rivals, generations = strong_rivals(self._tasks[0]), strategy.generations
+        population, generations = strategy.population, strategy.generations
+        # Also the rivals and the final of a small population are stacks of some size.
+        step = self._seconds_of_trial_step(ladder, self._trees(max(population, _STACKED_CANDIDATES)))
+        own_step = own_step_in_final = step
+        rivals, finalists = strong_rivals(self._tasks[0]), min(settings.finalists, population * generations)
+        if "optimise_networks" in seconds:
+            own_step = self._seconds_of_trial_step(ladder, self._networks(population))
+            own_step_in_final = self._seconds_of_trial_step(ladder, self._networks(max(1, finalists)))
         stages = {"setup": setup, "rivals": step * len(rivals) * ladder.headroom_steps()}
-        proposals = generations * settings.surplus + (settings.first_trees or 0) / strategy.population
+        proposals = generations * settings.surplus + (settings.first_trees or 0) / population
         stages["filter"] = proposals * sum(seconds.get(stage, 0.0) for stage in ("gradient_norms", "gains"))
         if "optimise_networks" in seconds:
             stages["optimise"] = generations * seconds["optimise_networks"]
         elif ladder.tuned == 1:
             stages["optimise"] = generations * seconds.get("optimise", 0.0)
-        stages["evaluate"] = step * generations * ladder.steps(strategy.population)
-        finalists = min(settings.finalists, strategy.population * generations)
+        stages["evaluate"] = own_step * generations * ladder.steps(population)
         if finalists:
-            steps = settings.final_steps or self._tasks[0].recipe.steps
-            trials = final_trials(
-                finalists, len(rivals), rates=len(ladder.final_rates(1.0)), seeds=settings.final_seeds
-            )
-            stages["final"] = step * steps * trials
-        return Estimate(stages, self.memory, generations, strategy.population, str(self.device), self.plan)
+            steps = self._tasks[0].recipe.for_steps(settings.final_steps, settings.milestones).steps
+            shared = {"rates": min(3, ladder.rates), "seeds": settings.final_seeds}
+            trials, own_trials = (final_trials(finalists, count, **shared) for count in (len(rivals), 0))
+            stages["final"] = steps * (step * (trials - own_trials) + own_step_in_final * own_trials)
+        return Estimate(stages, self.memory, generations, population, str(self.device), self.plan)
 
-    def _seconds_of_trial_step(self, ladder: Ladder, population: int) -> float:
-        """Seconds of one training step of one trial, among as many as the first rung has."""
-        settings = dataclasses.replace(self._settings, training_steps=1, meta_steps=1)
-        engine = Engine(self._tasks, seed=self._seed, settings=settings)
-        # Also the rivals and the final of a small population are stacks of some size.
-        count = _LOOPED_CANDIDATES if engine.plans[0].mode == "looped" else max(population, _STACKED_CANDIDATES)
-        trees = list(itertools.islice(self._living_trees(engine), count))
-        losses, rates = [WeightedTree(tree, None) for tree in trees], [ladder.rates_of(0)] * count
+    def _trees(self, count: int) -> list[TrialLoss]:
+        engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(1))
+        return [WeightedTree(tree, None) for tree in itertools.islice(self._living_trees(engine), count)]
+
+    def _networks(self, count: int) -> list[TrialLoss]:
+        layers = starting_layers(generator=torch_generator(self._seed, "trial"))
+        return [network_loss(weights_of(layers).tolist(), self.kind) for _ in range(count)]
+
+    def _seconds_of_trial_step(self, ladder: Ladder, losses: list[TrialLoss]) -> float:
+        """Seconds of one training step of one trial, among as many as a first rung with these losses has."""
+        engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(1))
+        if engine.plans[0].mode == "looped":
+            losses = losses[:_LOOPED_CANDIDATES]
+        count = len(losses)
+        rates = [ladder.rates_of(0)] * count
         taken = []
         fewest, most = _STEPS.get(self.device.type, _STEPS["cpu"])
         for steps in (fewest, fewest + most // 2):

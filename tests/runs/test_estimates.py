@@ -8,7 +8,10 @@ import pytest
 
 from evomal.engine import Engine
 from evomal.errors import InputError
+from evomal.losses.loss import WeightedTree
 from evomal.methods import METHODS
+from evomal.methods.rivals import strong_rivals
+from evomal.methods.rungs import Ladder
 from evomal.runs.estimates import estimate
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
@@ -82,6 +85,25 @@ def test_looped_candidates_are_tried_by_two_and_multiplied(monkeypatch):
     settings = SHORT.with_changes(population=20, generations=1, training_steps=900, population_mode="looped")
     found = estimate(regression(), method="taylorglo", settings=settings).stages
     assert found["evaluate"] == pytest.approx((0.25 + 0.002 * 900 * 2) * 10)
+
+
+def test_on_rungs_networks_are_timed_as_networks_and_rivals_as_trees(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def try_rates(engine, losses, rungs, rates):
+        each = 0.001 if isinstance(losses[0], WeightedTree) else 0.05
+        clock.now += each * rungs[0].steps * sum(map(len, rates)) * len(rungs[0].seeds)
+
+    monkeypatch.setattr(Engine, "try_rates", try_rates)
+    task, settings = regression(), SearchSettings.preset("quick", generations=2, meta_steps=1, device="cpu")
+    found = estimate(task, method="ml3", settings=settings).stages
+    ladder = Ladder.of(settings, seed=0, is_exchangeable=task.exchangeable)
+    assert found["rivals"] == pytest.approx(0.001 * len(strong_rivals(task)) * ladder.headroom_steps())
+    assert found["evaluate"] == pytest.approx(0.05 * 2 * ladder.steps(1))
+    # Two finalists at three rates on two seeds, then with five seeds, and the lead by fifteen for each of three losses;
+    # of the rivals five at the three rates, and then three.
+    own, others = 2 * 3 * 2 + 2 * 5 + 3 * 15, 5 * 3 * 2 + 3 * 5
+    assert found["final"] == pytest.approx(2000 * (0.05 * own + 0.001 * others))
 
 
 def test_what_a_search_would_refuse_is_refused():
