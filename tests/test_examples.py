@@ -1,6 +1,7 @@
 """The examples use public names only, and each of them runs, in a small version."""
 
 import ast
+import functools
 import importlib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import evomal
+from tests.example_tasks import SMALL
 from tests.protocols import ONE_TRAINING
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +73,22 @@ def test_the_demo(example, monkeypatch, tmp_path, capsys):
     assert "Outliers in the training targets\n=====" in out
     assert "Diabetes\n========" in out
     assert (tmp_path / "diabetes" / "run.sqlite").exists()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_task_of_one_s_own_ends_in_a_verdict(example, name, monkeypatch, capsys):
+    module = example(name)
+    small = {**ONE_TRAINING, "population": 3, "generations": 1, "meta_steps": 1, "filter_steps": 5, "finalists": 1}
+    baseline = "mse" if name == "several_outputs" else "ce"
+    small |= {"final_seeds": 1, "training_steps": 4, "final_steps": 4, "seed_with": (baseline,), "filters": ("dead",)}
+    monkeypatch.setattr(module, "SEARCH", {**module.SEARCH, **small})
+    monkeypatch.setattr(module, "VERDICT", {**module.VERDICT, "seeds": 2, "tune_lr": 0, "final_steps": 4})
+    monkeypatch.setattr(module, "make_task", functools.partial(module.make_task, **SMALL[name]))
+    module.main()
+    shown = capsys.readouterr().out
+    assert shown.startswith("Task(")
+    (verdict,) = (line for line in shown.splitlines() if line.startswith("- learned "))
+    assert baseline in verdict
 
 
 def test_losses_side_by_side(example):

@@ -1,5 +1,7 @@
 """Search, resume, train, export and compare on inputs and targets of every form."""
 
+import functools
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from evomal.runs import RunStore
 from evomal.tasks.inputs import called
 from tests.engine.position_tasks import ALL
 from tests.engine.streamed_tasks import STREAMED
+from tests.example_tasks import SMALL, small_task
 from tests.protocols import ONE_TRAINING
 
 SETTINGS = {
@@ -31,7 +34,11 @@ def of_torch_alone(loss):
     return names["LearnedLoss"]()
 
 
-TASKS = {**ALL, **{f"{name}, read anew": make for name, make in STREAMED.items()}}
+TASKS = {
+    **ALL,
+    **{f"{name}, read anew": make for name, make in STREAMED.items()},
+    **{f"the example {name}": functools.partial(small_task, name) for name in SMALL},
+}
 
 
 @pytest.mark.parametrize("name", TASKS)
