@@ -81,7 +81,7 @@ def column(values: Any, name: str, rows: int) -> Array:
 
 def is_pandas(values: Any) -> bool:
     """Whether it is a frame, a series or an index of pandas, which is not imported for that."""
-    return _package(values) == "pandas" and hasattr(values, "to_numpy")
+    return _package(values) == "pandas" and hasattr(values, "to_numpy") and hasattr(values, "ndim")
 
 
 def check_finite(array: Array, name: str) -> None:
@@ -178,6 +178,8 @@ def _from_frame(frame: Any, place: str) -> Array:
 
 def _from_series(series: Any, place: str) -> Array:
     types = sys.modules["pandas"].api.types  # loaded, as there is a series
+    if getattr(series, "nlevels", 1) > 1:
+        raise InputError(f"{place} must be a column or a frame but is an index of several levels")
     if (missing := np.asarray(series.isna())).any():
         row = int(missing.argmax())
         raise InputError(f"{place} must have no missing values but row {row} has one{_MISSING}")
@@ -205,6 +207,8 @@ def _received(array: Array) -> tuple[str, str]:
     }
     if array.dtype.kind != "O":
         return by_kind.get(array.dtype.kind, (str(array.dtype), ""))
+    if all(isinstance(value, Real) for value in array.flat):
+        return "whole numbers of more than 64 bits", ""
     strange = next((value for value in array.flat if not isinstance(value, Real)), None)
     if isinstance(strange, str):
         return _TEXT

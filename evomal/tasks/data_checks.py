@@ -93,7 +93,7 @@ def checked_class_weight(weights: Any, kind: Kind, outputs: int) -> tuple[float,
     """Class weights as a tuple of finite numbers, one for each class and not all zero."""
     if kind != "classification":
         raise InputError(f"class_weight must be None for {kind}, which has no classes: use sample_weight")
-    if np.ndim(weights) == 0:
+    if np.isscalar(weights):
         raise InputError(
             f'class_weight must be "balanced", a weight for each class, or a dictionary but got {short_repr(weights)}'
         )
@@ -184,7 +184,8 @@ def check_several_classes(labels: Tensor, place: str) -> None:
 
 
 def _tensor(values: Any, place: str) -> Tensor:
-    if not isinstance(values, Tensor):
+    is_plain = isinstance(values, Tensor) and values.layout == torch.strided
+    if not is_plain or values.is_quantized or values.is_meta:
         array = np.ascontiguousarray(number_array(values, place))
         # A tensor must not share memory that is read-only, as that of a frame or of a file may be.
         values = torch.from_numpy(array if array.flags.writeable else array.copy())

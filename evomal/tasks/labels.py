@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, is_pandas, plain_array
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 
 Classes = tuple[str | int | float | bool, ...]
 """What the class numbers 0, 1, … stand for; all of one type."""
@@ -63,10 +63,14 @@ def labels_like(labels: Any, place: str, classes: Classes | None, *, ignored: An
     return _numbered(array, place, classes, None, ignored)[0]
 
 
-def checked_classes(classes: Any) -> Classes:
+def checked_classes(classes: Any, *, at_least: int = 2) -> Classes:
     """Return the classes as a tuple of texts or numbers, all different, or raise."""
-    if isinstance(classes, str) or not isinstance(classes, Sequence | np.ndarray) or len(classes) < 2:
-        raise InputError(f"classes must be a list of at least two classes but got {short_repr(classes)}")
+    if isinstance(classes, np.ndarray) or is_pandas(classes):
+        classes = classes.tolist() if classes.ndim == 1 else classes
+    if not isinstance(classes, list | tuple) or len(classes) < at_least:
+        raise InputError(
+            f"classes must be a list of at least {plural(at_least, 'class')} but got {short_repr(classes)}"
+        )
     found: Classes = tuple(value.item() if isinstance(value, np.generic) else value for value in classes)
     for value in found:
         if not isinstance(value, str | int | float):
@@ -116,7 +120,10 @@ def _plain(array: Array, place: str) -> Array:
     if len(kinds) != 1 or None in kinds:
         named = " and ".join(sorted({type(value).__name__ for value in array.flat})[:3])
         raise InputError(f"{place} must hold labels of one type, numbers or texts, but holds {named}")
-    return np.array(array.tolist())
+    plain = np.array(array.tolist())
+    if plain.dtype.kind == "O":
+        raise InputError(f"{place} must hold class numbers of at most 64 bits but one has more")
+    return plain
 
 
 def _kind(label: Any) -> str | None:

@@ -16,7 +16,7 @@ from evomal.tasks.data_checks import (
     checked_weights,
     target_rows,
 )
-from evomal.tasks.labels import Classes, encoded_labels, labels_like
+from evomal.tasks.labels import Classes, checked_classes, encoded_labels, labels_like
 from evomal.text import short_repr
 
 Key = str | int | None
@@ -194,16 +194,16 @@ def _targets(
     if classes is not None and kind == "regression":
         raise InputError("classes must be None for regression, which has none")
     # Before numpy finds that they differ in length.
-    if kind == "multilabel" and isinstance(y, Sequence) and any(map(_holds_text, y)):
+    if kind == "multilabel" and isinstance(y, list | tuple) and any(map(_holds_text, y)):
         raise InputError(f"{place} must hold zeros and ones but holds texts{_NO_VALUES[kind]}")
     targets = number_array(y, place, _NO_VALUES[kind])
-    if targets.ndim < 3:
-        targets = targets.reshape(len(targets), -1)
+    if targets.ndim == 1:
+        targets = targets[:, None]
     checked_targets(targets, kind, place)
     check_finite(targets, place)
     if kind == "multilabel" and classes is None and is_pandas(y) and y.ndim == 2:
         classes = tuple(map(str, y.columns))
-    return targets.astype(np.float64), classes
+    return targets.astype(np.float64), None if classes is None else checked_classes(classes, at_least=1)
 
 
 def _holds_text(values: Any) -> bool:

@@ -25,7 +25,7 @@ from evomal.tasks.data_checks import (
     class_numbers_of,
     target_rows,
 )
-from evomal.tasks.labels import Classes, decoded_labels
+from evomal.tasks.labels import Classes, checked_classes, decoded_labels
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
@@ -119,10 +119,12 @@ class Task(TaskBuilders):
         record = {key: value for key, value in self.record.items() if key != "class_weight"}
         record |= {} if self.class_weight is None else {"class_weight": list(self.class_weight)}
         object.__setattr__(self, "record", record)
-        if self.classes is not None and len(self.classes) != self.outputs:
-            raise InputError(
-                f"classes must name each of {self.outputs} classes or labels but got {short_repr(self.classes)}"
-            )
+        if self.classes is not None:
+            object.__setattr__(self, "classes", checked_classes(self.classes, at_least=1))
+            if len(self.classes) != self.outputs:
+                raise InputError(
+                    f"classes must name each of {self.outputs} classes or labels but got {short_repr(self.classes)}"
+                )
         self._check_metric()
 
     def _check_metric(self) -> None:

@@ -74,6 +74,7 @@ def test_memory_that_is_read_only_is_copied(tmp_path):
         (np.array([[1, 2], [3]], object), "x must hold real numbers but got rows that differ in length: pad them"),
         (np.zeros(2, [("a", float)]), "x must hold real numbers but got records: give a plain array of shape"),
         (np.zeros(2, "m8[s]"), "x must hold real numbers but got times: convert times to numbers"),
+        ([2**70], "x must hold real numbers but got whole numbers of more than 64 bits"),
         (np.array([2**64 - 1], np.uint64), "x must hold whole numbers of at most 64 bits with a sign but one is 1844"),
     ],
 )
@@ -148,6 +149,8 @@ class TestPandas:
             (frame.mask(frame.a == X[3, 0]), "column 'a' of x must have no missing values but row 3 has one: fill"),
             (frame.assign(e=pd.array([None] * 60, "Int64")), "column 'e' of x must have no missing values but row 0"),
             (frame[["a"]].astype(str), "x must hold real numbers but got text: encode text as numbers"),
+            (pd.MultiIndex.from_tuples([(1, 2)]), "x must be a column or a frame but is an index of several levels"),
+            (pd.NaT, "x must be an array with a row for each sample but got NaT"),
             (pd.DataFrame(), "x must have at least one column but has none"),
         ):
             assert refused(number_array, values, "x").startswith(sentence)

@@ -45,7 +45,14 @@ def test_labels_become_class_numbers(labels, options, numbers, classes):
         (np.array(["2020"], "datetime64[D]"), {}, "y must hold numbers or texts as labels but got datetime64[D]"),
         (["a", "a"], {}, "y must hold at least two classes but all labels are 'a'"),
         (["a", "c"], {"classes": ["a", "b"]}, "y must hold labels among the classes ['a', 'b'] but row 1 has 'c'"),
-        (["a"], {"classes": "ab"}, "classes must be a list of at least two classes but got 'ab'"),
+        (["a"], {"classes": "ab"}, "classes must be a list of at least 2 classes but got 'ab'"),
+        ([2**70, 1], {}, "y must hold class numbers of at most 64 bits but one has more"),
+        (
+            ["a"],
+            {"classes": np.array(None)},
+            "classes must be a list of at least 2 classes but got array(None, dtype=obj",
+        ),
+        (["a"], {"classes": np.ones((2, 2))}, "classes must be a list of at least 2 classes but got array([[1., 1.],"),
         (["a"], {"classes": ["a", "a"]}, "classes must be different but 'a' is among them twice"),
         (["a"], {"classes": ["a", 1]}, "classes must be all texts or all numbers but got ['a', 1]"),
         (["a"], {"classes": [None, "a"]}, "classes must be texts or numbers but one is None"),
@@ -54,7 +61,7 @@ def test_labels_become_class_numbers(labels, options, numbers, classes):
 def test_labels_that_cannot_be_numbered(labels, options, sentence):
     with pytest.raises(InputError) as caught:
         encoded_labels(labels, "y", **options)
-    assert str(caught.value) == sentence
+    assert str(caught.value).startswith(sentence)
 
 
 def test_another_part_keeps_the_classes_of_the_training_part():
