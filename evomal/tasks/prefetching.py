@@ -24,7 +24,7 @@ from evomal.tasks.sources import Request, Source
 from evomal.users_code import users_code
 
 _KEPT_BYTES = 2**30  # on the device: kept in pinned memory, they would have to be allocated again and again
-_AHEAD = 4  # batches that each worker reads ahead
+_AHEAD = 2  # batches that each worker reads ahead
 _MOST_WORKERS = 12  # that are started unless the user asks for more
 
 
@@ -57,7 +57,8 @@ class Stream:
         if reader.owner is not self._token or self._next != step:
             reader.begin(self._token, _requests(reader.source, self._keys, self._size, step))
         self._next = step + 1
-        found = [_on_device(next(reader), self._device) for _ in self._keys]
+        # Tensors in the memory that is shared with workers hold open files, of which there may be few.
+        found = [_on_device(next(reader), self._device, copied=reader.workers > 0) for _ in self._keys]
         for stream, part in zip(streams, found, strict=True):
             reader.kept.keep(stream, step, part)
         return found
@@ -222,11 +223,11 @@ def _start_worker(users_own: Callable[[int], None] | None, number: int) -> None:
         users_own(number)
 
 
-def _on_device(part: Part, device: torch.device) -> Part:
-    """Returns a batch on the device; nothing waits until it is there."""
+def _on_device(part: Part, device: torch.device, *, copied: bool) -> Part:
+    """Returns a batch on the device; nothing waits until it is there. `copied`: in other memory in any case."""
 
     def moved(tensor: Tensor) -> Tensor:
-        return tensor.to(device, non_blocking=True)
+        return tensor.to(device, non_blocking=True, copy=copied)
 
     weights = None if part.weights is None else moved(part.weights)
     return Part(map_tensors(moved, part.inputs), moved(part.targets), weights)

@@ -227,6 +227,16 @@ def test_workers_do_not_hear_an_interruption():
     assert started == []  # it is called in the process of the worker
 
 
+def test_batches_of_workers_that_are_kept_hold_no_files():
+    source = DatasetSource(Noisy(), "training", workers=1)
+    stream = Stream(source, [(0, "training")], size=4, device=CPU)
+    stream.at(0)
+    before = len(os.listdir("/proc/self/fd"))
+    kept = [stream.at(step) for step in range(1, 30)]
+    assert len(os.listdir("/proc/self/fd")) < before + 10
+    assert len(kept) == 29
+
+
 def test_workers_end_with_their_source():
     source = DatasetSource(Noisy(), "training", workers=1)
     read(source, [0])
