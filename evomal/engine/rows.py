@@ -17,7 +17,7 @@ from evomal.engine.fresh_models import evaluating
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
 from evomal.tasks.data_checks import advice_on_gaps
-from evomal.tasks.inputs import called, count, first, moved, sample_shapes
+from evomal.tasks.inputs import Inputs, called, count, first, map_tensors, moved, sample_shapes
 from evomal.tasks.labels import IGNORED
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
@@ -130,18 +130,24 @@ def without_row_outputs(model: nn.Module) -> nn.Module:
 
 
 def _class_dim(model: nn.Module, task: Task) -> int | None:
-    """Returns the dimension of the model's outputs that holds the classes; 1, as torch's, where both would do."""
-    shape, targets = list(_outputs_of_two(model, task).shape), task.train.targets
+    """Returns the dimension of the model's outputs that holds the classes; None: every number is a row."""
+    inputs, targets = _two_samples(model, task), task.train.targets
+    shape = list(_checked_outputs(model, inputs).shape)
     samples, positions = min(2, len(targets)), list(target_positions(targets, task.kind))
     if task.kind != "classification":
         if [side for side in shape if side != 1] == [side for side in (samples, *positions) if side != 1]:
             return None
         wanted, advice = f"the shape of the targets, {[samples, *positions]} for {samples} samples,", ""
     else:
-        for dim in (1, -1):
-            rest = shape[:dim] + (shape[dim + 1 :] if dim == 1 else [])
-            if len(shape) == len(positions) + 2 and rest == [samples, *positions] and _fits(shape[dim], task.outputs):
-                return dim
+        fitting = [
+            dim
+            for dim in (1, -1)
+            if len(shape) == len(positions) + 2
+            and [side for place, side in enumerate(shape) if place != dim % len(shape)] == [samples, *positions]
+            and _fits(shape[dim], task.outputs)
+        ]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else _class_dim_of_shorter(model, inputs, positions[0])
         classes, sides = task.outputs, ", ".join(map(str, positions))
         wanted = f"shape ({samples}, {classes}, {sides}) or ({samples}, {sides}, {classes}) for {samples} samples"
         advice = advice_on_gaps(targets, classes)
@@ -157,11 +163,31 @@ def _fits(outputs: int, classes: int) -> bool:
     return outputs >= classes or (outputs == 1 and classes <= 2)
 
 
-def _outputs_of_two(model: nn.Module, task: Task) -> Tensor:
-    """Returns the model's outputs for two samples, in evaluation mode."""
+def _class_dim_of_shorter(model: nn.Module, samples: Inputs, length: int) -> int:
+    """Returns the dimension of the classes where there are as many of them as positions: 1, as torch's, if in doubt.
+
+    The model is given sequences that are a position shorter: the dimension of the outputs that keeps its size is that
+    of the classes.
+    """
+
+    def shortened(tensor: Tensor) -> Tensor:
+        return tensor[:, :-1] if tensor.dim() > 1 and tensor.shape[1] == length else tensor
+
+    try:
+        shape = list(_checked_outputs(model, map_tensors(shortened, samples)).shape)
+    except InputError:
+        return 1  # a model for sequences of one length
+    return -1 if shape[1:] == [length - 1, length] else 1
+
+
+def _two_samples(model: nn.Module, task: Task) -> Inputs:
     parameter = next(model.parameters(), None)
     device, dtype = ("cpu", torch.float32) if parameter is None else (parameter.device, parameter.dtype)
-    samples = moved(first(task.train.inputs, 2), device, dtype)
+    return moved(first(task.train.inputs, 2), device, dtype)
+
+
+def _checked_outputs(model: nn.Module, samples: Inputs) -> Tensor:
+    """Returns the model's outputs in evaluation mode, with as many rows as there are samples."""
     outputs = trial_outputs(model, samples)
     if not isinstance(outputs, Tensor) or len(outputs) != count(samples):
         found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__

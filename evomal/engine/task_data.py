@@ -165,10 +165,8 @@ def task_content(task: Task) -> dict[str, Any]:
     """Returns everything of a task that a search depends on: two tasks with equal content give the same search."""
     module = initial_model(task, 0)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    weighted = {} if task.class_weight is None else {"class_weight": list(task.class_weight)}
     return {
         **task.record,
-        **weighted,
         "name": task.name,
         "metric": task.metric.name,
         "higher_is_better": task.metric.higher_is_better,

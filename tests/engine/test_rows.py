@@ -11,7 +11,17 @@ from evomal.engine.rows import RowRule, without_row_outputs
 from evomal.errors import InputError
 from evomal.tasks.inputs import called
 from evomal.tasks.task import Task
-from tests.engine.position_tasks import LENGTH, TAGS, image_regression, images, reading, segmentation, tagging
+from tests.engine.position_tasks import (
+    LENGTH,
+    TAGS,
+    TOKENS,
+    Tagger,
+    image_regression,
+    images,
+    reading,
+    segmentation,
+    tagging,
+)
 
 CPU = torch.device("cpu")
 
@@ -79,7 +89,14 @@ def test_outputs_that_do_not_fit_the_positions_are_refused(shape, sentence):
         initial_model(task, 0)
 
 
-def test_as_many_classes_as_positions_are_read_as_torch_does():
+@pytest.mark.parametrize("classes_last", [True, False])
+def test_as_many_classes_as_positions_are_told_apart_by_shorter_sequences(classes_last):
+    ids, tags = np.arange(60).reshape(20, 3) % TOKENS, np.arange(60).reshape(20, 3) % TAGS
+    task = Task.from_arrays(ids, tags, model=lambda: Tagger(classes_last=classes_last))
+    assert initial_model(task, 0).class_dim == (-1 if classes_last else 1)
+
+
+def test_as_many_classes_as_positions_are_read_as_torch_does_if_in_doubt():
     task = Task.from_arrays(np.zeros((20, 3)), np.arange(60).reshape(20, 3) % 3, model=lambda: Shaped(3, 3))
     assert initial_model(task, 0).class_dim == 1
 
