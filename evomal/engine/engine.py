@@ -313,9 +313,8 @@ class Engine:
     @property
     def optimizer(self) -> str | None:
         """The name of the optimizer of all tasks; None if they differ, or have one that a function makes."""
-        names = {data.recipe.optimizer for data in self._data}
-        (name,) = names if len(names) == 1 else (None,)
-        return name if isinstance(name, str) else None
+        first, *others = (data.recipe.optimizer for data in self._data)
+        return first if isinstance(first, str) and all(other == first for other in others) else None
 
     def record(self) -> dict[str, Any]:
         """Returns what was decided by rule, and settings that could change a float: for the run's record.

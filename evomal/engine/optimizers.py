@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from evomal.engine.rows import without_row_outputs
 from evomal.errors import InputError
-from evomal.tasks.optimizers import optimizer_named, takes_model
+from evomal.tasks.optimizers import function_name, optimizer_named, takes_model
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.schedules import make_scheduler, step_factor
 from evomal.text import short_repr
@@ -223,10 +223,7 @@ def recipe_record(recipe: Recipe, model: nn.Module) -> dict[str, Any]:
 
 def _identity(factory: Callable[..., Any], made: object, content: object) -> dict[str, str]:
     text = hashlib.sha256(repr(_plain(content)).encode()).hexdigest()
-    while isinstance(factory, functools.partial):
-        factory = factory.func
-    name = getattr(factory, "__qualname__", type(factory).__qualname__)
-    return {"function": name, "makes": type(made).__qualname__, "digest": text[:_DIGITS]}
+    return {"function": function_name(factory), "makes": type(made).__qualname__, "digest": text[:_DIGITS]}
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Optimizers of trainings: any of torch by its name, with options, or made by a function."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,13 @@ def arguments_of(function: Callable[..., Any]) -> list[str]:
         return [*inspect.signature(function).parameters]
     except (TypeError, ValueError):
         return []
+
+
+def function_name(given: str | Callable[..., Any]) -> str:
+    """Returns the name of a function, that of the wrapped one for a `functools.partial`; a text as it is."""
+    while isinstance(given, functools.partial):
+        given = given.func
+    return given if isinstance(given, str) else str(getattr(given, "__qualname__", type(given).__qualname__))
 
 
 def rate_of_factory(factory: OptimizerFactory) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evomal.checks import MOST_STEPS, finite_number, whole_number
 from evomal.errors import InputError
-from evomal.tasks.optimizers import OptimizerFactory, optimizer_named, rate_of_factory
+from evomal.tasks.optimizers import OptimizerFactory, function_name, optimizer_named, rate_of_factory
 from evomal.tasks.schedules import ScheduleFactory, schedule_named
 from evomal.text import short_repr
 
@@ -93,6 +93,24 @@ class Recipe:
     def is_stepwise(self) -> bool:
         """Whether the learning rate changes at milestones only."""
         return self.schedule in ("step", "constant") and not self.warmup
+
+    @property
+    def words(self) -> str:
+        """What sets the recipe apart from SGD with milestones, in words; empty if nothing does.
+
+        Example:
+            >>> Recipe(optimizer="adamw", schedule="cosine", warmup=0.1, clip=1.0).words
+            'adamw, cosine schedule, warm-up of 10 %, gradients clipped at 1'
+        """
+        found = [] if self.optimizer == "sgd" else [function_name(self.optimizer)]
+        if self.schedule != "step":
+            found.append(f"{function_name(self.schedule)} schedule")
+        if self.warmup:
+            share = self.warmup if isinstance(self.warmup, float) else self.warmup / self.steps
+            found.append(f"warm-up of {100 * share:.3g} %")
+        if self.clip is not None:
+            found.append(f"gradients clipped at {self.clip:g}")
+        return ", ".join(found)
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of that many steps."""

@@ -238,8 +238,9 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     entries = [_with_difference(entry, base.name, costs) for entry in entries]
     tuning_gain = paired_searches(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
     recipe = final_recipe(task.recipe, plan.settings)
+    record = {**task.record, **({"training": recipe.words} if recipe.words else {})}
     return Comparison(
-        task=task.name, record=dict(task.record), metric=task.metric.name, higher_is_better=higher,
+        task=task.name, record=record, metric=task.metric.name, higher_is_better=higher,
         steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),
         search_seeds=tuple(range(max((len(one.fitnesses) for one in others), default=0))), tune_lr=plan.tune_lr,
         rates=tuning.rates, baseline=base.name, entries=tuple(entries),

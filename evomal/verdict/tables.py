@@ -16,7 +16,7 @@ _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 def comparison_markdown(comparison: Comparison, *, verdicts: bool = True) -> str:
     """A table with every seed, what else is to be said, and the sentences of the verdicts unless left out."""
-    schedule = schedule_words(comparison.steps, comparison.milestones)
+    schedule = _schedule(comparison)
     head = (
         f"Test {comparison.metric} after {schedule} on {comparison.task}, {plural(len(comparison.seeds), 'seed')} "
         f"({comparison.seeds[0]} to {comparison.seeds[-1]}), mean ± standard deviation; difference to "
@@ -42,6 +42,12 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True) -> str
     return "\n".join([*lines, "", *(f"- {escape_markdown(sentence)}" for sentence in sentences)]) + "\n"
 
 
+def _schedule(comparison: Comparison) -> str:
+    words = schedule_words(comparison.steps, comparison.milestones)
+    training = comparison.record.get("training")
+    return f"{words} ({training})" if isinstance(training, str) else words
+
+
 def comparison_text(comparison: Comparison) -> str:
     """The same for a terminal, without the column of all seeds."""
     rows = [_COLUMNS, *(tuple(map(printable, _cells(entry, comparison))) for entry in comparison.entries)]
@@ -49,7 +55,7 @@ def comparison_text(comparison: Comparison) -> str:
     if max(map(len, lines)) > _WIDTH:  # long names get lines of their own
         values = _aligned([row[1:] for row in rows])
         lines = [line for (name, *_), rest in zip(rows, values, strict=True) for line in (name, f"  {rest}")]
-    schedule = schedule_words(comparison.steps, comparison.milestones)
+    schedule = _schedule(comparison)
     about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}"
     wrapped = [
         textwrap.fill(printable(sentence), _WIDTH, initial_indent="- ", subsequent_indent="  ")

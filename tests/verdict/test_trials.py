@@ -23,6 +23,8 @@ def test_a_comparison_trains_by_the_recipe(tmp_path):
     options = {"seeds": 2, "rescale": False, "device": "cpu", "preset": "paper", "losses": ["mae"]}
     found = evomal.compare(task, folder=tmp_path, **options)
     scores = [score.test for loss in found.entry("mse", "plain").losses for score in loss.scores]
+    words = "test mse after 20 steps (AdamW, cosine schedule, warm-up of 10 %, gradients\nclipped at 1), 2 seeds"
+    assert str(found).startswith(words)
     expected = [evomal.train(task, "mse", seed=seed, device="cpu").test for seed in found.seeds]
     assert scores == pytest.approx(expected, rel=1e-5)
     changed = regression(recipe=Recipe(optimizer=adamw(0.2), **TRANSFORMER))
