@@ -203,7 +203,7 @@ class Task(TaskBuilders):
             the units of the raw targets.
 
         Raises:
-            InputError: If the numbers of outputs or classes do not fit the task.
+            InputError: If the predictions are no numbers, or the numbers of outputs or classes do not fit the task.
 
         Example:
             >>> import numpy as np
@@ -212,7 +212,14 @@ class Task(TaskBuilders):
             >>> task.classes, task.decode(torch.tensor([[0.1, 0.9], [2.0, -1.0]])).tolist()
             (('cat', 'dog'), ['dog', 'cat'])
         """
-        values = torch.as_tensor(predictions).detach().cpu()
+        try:
+            values = torch.as_tensor(predictions).detach().cpu()
+        except (OverflowError, RuntimeError, TypeError, ValueError):
+            raise InputError(f"predictions must be numbers but got {short_repr(predictions)}") from None
+        if values.dtype == torch.bfloat16:  # which NumPy does not have
+            values = values.float()
+        if values.layout != torch.strided:
+            values = values.to_dense()
         if self.kind == "regression":
             return self.to_raw(values).numpy()
         if self.kind == "multilabel":

@@ -113,6 +113,14 @@ def test_texts_are_classes_and_outputs_are_decoded():
     assert labels.decode(torch.tensor([[0.1, -2.0, 3.0]])).tolist() == [[True, False, True]]
     values = Task.from_arrays(X, X[:, 1] * 9, model=net, kind="regression")
     assert np.allclose(values.decode(values.train.targets), values.to_raw(values.train.targets))
+    assert values.decode(torch.zeros(2, 1, dtype=torch.bfloat16)).dtype == np.float32
+    assert values.decode(torch.zeros(2, 1).to_sparse()).shape == (2, 1)
+
+
+@pytest.mark.parametrize("predictions", ["forged", {"a": 1}, [10**400], [[1.0], [1.0, 2.0]]])
+def test_predictions_that_are_no_numbers_are_refused(predictions):
+    with pytest.raises(InputError, match="predictions must be numbers but got "):
+        Task.from_arrays(X, Y, model=net).decode(predictions)
 
 
 def test_names_for_class_numbers():
