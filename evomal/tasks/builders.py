@@ -68,7 +68,7 @@ class TaskBuilders:
             test: The share of the rows for the test; if train is given, a part, or a share of train's rows.
             groups: The group of each row, such as a patient: no group is in two parts.
             order: The time of each row, or "rows" if they are sorted: later rows are validation and test.
-            sample_weight: How much each sample counts in losses; one of weight 0 is left out of metrics, too.
+            sample_weight: How much each sample counts in losses; samples of weight 0 are left out of all parts.
             class_weight: How much each class counts in losses: "balanced", a weight for each class, or a dictionary.
             classes: The classes in the order of their numbers; None: texts in alphabetical order.
             ignore_index: The label of positions that count in no loss and no metric.

@@ -142,32 +142,35 @@ def _outputs(targets: Array, classes: Classes | None, kind: Kind) -> int:
 def _split(
     given: Mapping[str, Samples], labels: Array | None, parts: Mapping[str, Any], options: ArrayOptions
 ) -> Split:
-    """Return the rows of the parts, numbered through all samples that were given; shares are of the first of them."""
-    rows = len(next(iter(given.values())))
-    shares = {name: 0 if name in given else parts[name] for name in ("validation", "test")}
+    """Return the rows of the parts, numbered through all samples that were given, without samples of weight 0.
+
+    Shares are of the first samples that were given: all of them, or those of the training part.
+    """
     for name, value in (("groups", options.groups), ("order", options.order)):
         if value is not None and set(given) == set(PARTS):
             raise InputError(f"{name} must be None if all parts are given, as nothing is left to split")
+    shares = {name: 0 if name in given else parts[name] for name in ("validation", "test")}
+    counted, start = {}, 0
+    for name, samples in given.items():
+        rows = np.arange(len(samples)) if samples.weights is None else np.flatnonzero(samples.weights)
+        counted[name] = start + rows
+        start += len(samples)
+    first, rows = next(iter(given.values())), next(iter(counted.values()))
+    own_labels = None if labels is None else labels[rows]
     if options.groups is not None:
-        split = split_groups(_groups(options.groups, rows), labels=_first(labels, rows), seed=options.seed, **shares)
+        groups = _groups(options.groups, len(first), rows)
+        split = split_groups(groups, labels=own_labels, seed=options.seed, **shares)
     elif options.order is not None:
-        split = split_in_order(_times(options.order, rows), **shares)
+        split = split_in_order(_times(options.order, len(first))[rows], **shares)
     else:
-        split = split_rows(rows, labels=_first(labels, rows), seed=options.seed, **shares)
-    found, start = {"train": split.train, "validation": split.validation, "test": split.test}, rows
-    for name in [name for name in given if name in shares]:
-        found[name] = np.arange(start, start + len(given[name]))
-        start += len(given[name])
-    return Split(**found)
+        split = split_rows(len(rows), labels=own_labels, seed=options.seed, **shares)
+    found = {"train": rows[split.train], "validation": rows[split.validation], "test": rows[split.test]}
+    return Split(**found | {name: own for name, own in counted.items() if name in shares})
 
 
-def _first(labels: Array | None, rows: int) -> Array | None:
-    return None if labels is None else labels[:rows]
-
-
-def _groups(values: Any, rows: int) -> Rows:
+def _groups(values: Any, number: int, rows: Rows) -> Rows:
     try:
-        return np.unique(column(values, "groups", rows), return_inverse=True)[1].astype(np.int64)
+        return np.unique(column(values, "groups", number)[rows], return_inverse=True)[1].astype(np.int64)
     except TypeError:
         raise InputError("groups must hold values of one type, such as numbers or texts") from None
 

@@ -118,7 +118,8 @@ def _counts(rows: int, validation: float, test: float) -> tuple[int, int]:
     first, second = (round(rows * share) for share in (validation, test))
     if rows <= first + second or (validation and not first) or (test and not second):
         raise InputError(
-            f"every part of the data needs a row, but {rows} rows with shares {validation} and {test} leave one empty"
+            f"every part of the data needs a row, but {plural(rows, 'row')} with shares {validation} and {test} "
+            "leave one empty"
         )
     return first, second
 

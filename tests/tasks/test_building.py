@@ -209,6 +209,19 @@ def test_sample_weights_go_with_their_samples():
     assert Task.from_arrays(X, Y, model=net).train.weights is None
 
 
+def test_samples_of_weight_0_are_left_out():
+    x, weights = np.arange(60.0)[:, None], (np.arange(60) % 4 != 0).astype(float)
+    for options in ({}, {"order": "rows"}, {"groups": np.arange(60) // 4}, {"groups": np.arange(60) // 2}):
+        task = Task.from_arrays(x, Y, model=net, sample_weight=weights, standardise=False, **options)
+        kept = torch.cat([part.inputs[:, 0] for part in (task.train, task.validation, task.test)])
+        assert sorted(kept.int().tolist()) == [row for row in range(60) if row % 4]
+        assert (len(task.validation), len(task.test)) == (9, 9)
+    few = np.where(np.arange(60) < 3, 1, 0)
+    own = Task.from_arrays(train=(x, Y), validation=(x, Y, few), test=(x + 60, Y, few), model=net, standardise=False)
+    assert own.test.inputs[:, 0].tolist() == [60, 61, 62]
+    assert torch.equal(own.validation.targets, torch.tensor(Y[:3]))
+
+
 def test_class_weights():
     rare = np.repeat([0, 1, 2], [40, 15, 5])
     balanced = Task.from_arrays(X, rare, model=net, class_weight="balanced")

@@ -41,8 +41,8 @@ def refused(x=X, y=Y, model=net, **options):
 
 
 def test_a_number_that_an_embedding_does_not_hold_is_found_before_training():
-    for name, place in (("train", 0), ("test", -1)):
-        ids = np.where(np.arange(60)[:, None] == 59 + place if place else np.arange(60)[:, None] == 9, 99, IDS)
+    for name, row in (("train", 9), ("validation", 40), ("test", 59)):
+        ids = np.where(np.arange(60)[:, None] == row, 99, IDS)
         assert refused(ids, model=Reader, order="rows").startswith(
             f"the model cannot take all inputs of the {name} split, whose whole numbers range from 0 to 99, as an "
             "embedding of at most 99 numbers cannot: IndexError: "
@@ -172,7 +172,7 @@ def test_bad_parts(options, sentence):
         ({"sample_weight": Y * 0}, "sample_weight must be more than 0 for at least one sample but all are 0"),
         (
             {"sample_weight": np.arange(60) == 0},
-            "the sample weights of the validation split must be more than 0 for at",
+            "every part of the data needs a row, but 1 row with shares",
         ),
         (
             {"class_weight": "auto"},
