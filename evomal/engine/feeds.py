@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.tasks.batches import Batches
-from evomal.tasks.inputs import map_tensors, pieces, shapes_and_dtypes, tensors
+from evomal.tasks.inputs import map_tensors, pieces, tensors
 from evomal.tasks.parts import Part
 from evomal.tasks.prefetching import Stream, whole
 
@@ -107,25 +107,27 @@ class BatchFeed:
 
     def _load_parts(self, parts: list[Part]) -> None:
         if self.is_varying:
-            self._loaded = [_copied(part, self._device, self._dtype) for part in parts]
+            self._loaded = [_copied(part, self._train) for part in parts]
             return
         size = len(parts[0])
         if self._memory is None:
-            self._memory = _zeros(parts[0], self._count * size).to(self._device, self._dtype)
+            self._memory = _zeros(parts[0], self._train, self._count * size)
             starts = range(0, self._count * size, size)
             self._loaded = [_rows_of(self._memory, slice(start, start + size)) for start in starts]
         for memory, part in zip(self._loaded, parts, strict=True):
-            if shapes_and_dtypes(part.inputs) != shapes_and_dtypes(parts[0].inputs) or len(part) != len(memory):
+            pairs = [*zip(_all_tensors(memory), _all_tensors(part), strict=True)]
+            if any(there.shape != here.shape for there, here in pairs):
                 raise InputError(f"all batches must have one shape but got {part} after {memory}")
-            for there, here in zip(_all_tensors(memory), _all_tensors(part), strict=True):
+            for there, here in pairs:
                 there.copy_(here)
 
 
 def evaluation_batches(part: Part, *, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[Part]:
     """Yields all samples of a part once, in their order, on the device."""
     if part.source is not None:
+        sample = part.to(device, dtype)
         for batch in whole(part.source, size=size, device=device):
-            yield batch.to(device, dtype)
+            yield _copied(batch, sample)
         return
     weights = iter(()) if part.weights is None else iter(torch.split(part.weights, size))
     for inputs, targets in zip(pieces(part.inputs, size), torch.split(part.targets, size), strict=True):
@@ -136,24 +138,29 @@ def _all_tensors(part: Part) -> list[Tensor]:
     return [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
 
 
-def _zeros(part: Part, rows: int) -> Part:
-    """Returns a part of zeros like another one with that number of rows."""
+def _zeros(part: Part, sample: Part, rows: int) -> Part:
+    """Returns a part of zeros in the shapes of a batch, with that number of rows, and the dtypes of the sample."""
+    zeros = [
+        torch.zeros(rows, *own.shape[1:], dtype=like.dtype, device=like.device)
+        for own, like in zip(_all_tensors(part), _all_tensors(sample), strict=True)
+    ]
+    return _with_tensors(part, zeros)
 
-    def zeros(tensor: Tensor) -> Tensor:
-        return torch.zeros(rows, *tensor.shape[1:], dtype=tensor.dtype)
 
-    weights = None if part.weights is None else zeros(part.weights)
-    return Part(map_tensors(zeros, part.inputs), zeros(part.targets), weights)
+def _copied(part: Part, sample: Part) -> Part:
+    """Returns a copy on the device and in the dtypes of the sample.
+
+    A model may change its inputs, but the batch may be used again. Bytes become floats here if the model takes these.
+    """
+    pairs = zip(_all_tensors(part), _all_tensors(sample), strict=True)
+    return _with_tensors(part, [own.to(like.device, like.dtype, copy=True) for own, like in pairs])
 
 
-def _copied(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
-    """Returns a copy on the device: a model may change its inputs, but the batch may be used again."""
-
-    def copied(tensor: Tensor) -> Tensor:
-        return tensor.to(device, dtype if tensor.is_floating_point() else None, copy=True)
-
-    weights = None if part.weights is None else copied(part.weights)
-    return Part(map_tensors(copied, part.inputs), copied(part.targets), weights)
+def _with_tensors(part: Part, values: Sequence[Tensor]) -> Part:
+    """Returns a part of the same form with other tensors."""
+    found = iter(values)
+    inputs = map_tensors(lambda _: next(found), part.inputs)
+    return Part(inputs, next(found), next(found, None))
 
 
 def _rows_of(part: Part, own: slice) -> Part:

@@ -27,7 +27,7 @@ from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource, Sourc
 from evomal.tasks.splits import shared_content
 from evomal.text import short_repr
 
-_SAMPLE_ROWS, _SAMPLE_BATCHES = 1024, 16  # of a part that is not held in memory
+_SAMPLE_ROWS, _SAMPLE_BATCHES = 1024, 128  # at most, of a part that is not held in memory
 _READ_ROWS = 64  # at a time
 _TRIED_ITEMS = 16
 
@@ -216,14 +216,14 @@ def _held(source: Source) -> Part | None:
 def _sample(source: Source) -> Part:
     """Return some samples, in a random order that is always the same: datasets are often sorted by class."""
     found: list[Part] = []
+    rows = 0
     with preserved_globals():
         for step in range(_SAMPLE_BATCHES):
-            size = _SAMPLE_ROWS // _SAMPLE_BATCHES
-            if source.rows is not None and (step + 1) * min(size, source.rows) > source.rows:
-                break  # the next epoch would begin
-            if found and sum(map(len, found)) >= _SAMPLE_ROWS:
+            found.append(source.part(source.request(0, "sample", step, _READ_ROWS)))
+            rows += len(found[-1])
+            is_epoch_over = source.rows is not None and rows + len(found[-1]) > source.rows
+            if rows >= _SAMPLE_ROWS or is_epoch_over:
                 break
-            found.append(source.part(source.request(0, "sample", step, size)))
     return _alike(found)
 
 

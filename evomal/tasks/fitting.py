@@ -92,7 +92,7 @@ class Fit:
     def _converted(self, inputs: Inputs) -> Inputs:
         """Returns the inputs in the dtypes of the sample; raises if their number or shapes are others."""
         if self.like is None:
-            return inputs
+            return map_tensors(lambda own: own.long() if own.dtype == torch.uint8 else own, inputs)
         if len(tensors(inputs)) != len(self.like):
             number = len(tensors(inputs))
             raise InputError(f"the {self.place} dataset must always give {len(self.like)} inputs but gave {number}")
@@ -105,6 +105,6 @@ class Fit:
                     f"the {self.place} dataset must have inputs of one shape but gave {list(shape)} and "
                     f"{list(tensor.shape[1:])}: use Task.from_loaders with a loader that pads them"
                 )
-            return tensor.to(dtype)
+            return tensor if tensor.dtype == torch.uint8 else tensor.to(dtype)  # converted on the device
 
         return map_tensors(converted, inputs)

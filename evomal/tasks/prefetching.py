@@ -137,11 +137,12 @@ class _Requests:
 class _Reader:
     """Reads requests of one source in their order, in worker processes or, without workers, when asked."""
 
-    def __init__(self, source: Source, *, workers: int, pinned: bool) -> None:
+    def __init__(self, source: Source, *, workers: int, device: torch.device) -> None:
         # A copy, so that source and reader do not refer to each other: workers must end as soon as nobody needs them.
         # Waiting for the garbage collector, their handles would be collected in other processes that are forked.
         self.source = copy.copy(source)
-        self.pinned, self.workers = pinned, workers
+        self.device, self.workers = device, workers
+        pinned = self._pinned = device.type == "cuda"
         self.kept = _KeptBatches()
         self._requested, self._requests = _Requested(self.source), _Requests()
         self.owner: object = None
@@ -176,7 +177,7 @@ class _Reader:
             request = next(self._requests.current)
             with preserved_globals():
                 found = self._requested[request]
-            if self.pinned and isinstance(found, Part):
+            if self._pinned and isinstance(found, Part):
                 found = found.pin_memory()
         else:
             with users_code(f"a process that reads the {self.source.place} data"):
@@ -193,10 +194,10 @@ class _Reader:
 
 def _reader(source: Source, device: torch.device) -> _Reader:
     """Returns the reader of a source, which is kept so that worker processes are started once."""
-    pinned, workers = device.type == "cuda", worker_count(source, device)
+    workers = worker_count(source, device)
     kept = source.reader
-    if not isinstance(kept, _Reader) or (kept.workers, kept.pinned) != (workers, pinned):
-        source.reader = kept = _Reader(source, workers=workers, pinned=pinned)
+    if not isinstance(kept, _Reader) or (kept.workers, kept.device) != (workers, device):
+        source.reader = kept = _Reader(source, workers=workers, device=device)
     return kept
 
 

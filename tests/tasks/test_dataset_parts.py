@@ -20,6 +20,7 @@ RECIPE = Recipe(lr=0.05, batch_size=8)
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
 PLAIN = TensorDataset(X, Y)
+PIECES = DataLoader(PLAIN, batch_size=16)
 
 
 class Changed(Dataset):
@@ -128,6 +129,25 @@ def test_arrays_that_are_too_large_are_read_from_the_disk(tmp_path, monkeypatch)
     assert from_disk.test.source is not None
     scores = [train(task, "ce", steps=12, device="cpu") for task in (in_memory, from_disk)]
     assert scores[0] == scores[1]
+
+
+def test_bytes_become_floats_on_the_device():
+    images = np.random.default_rng(0).integers(0, 256, (40, 1, 3, 3), dtype=np.uint8)
+    options = {"model": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2)), "recipe": RECIPE}
+    data = images, Y.numpy()
+    in_memory = Task.from_datasets(data, data, data, **options)
+    streamed = Task.from_datasets(data, data, data, cached=False, **options)
+    assert streamed.train.inputs.dtype == torch.float32
+    source = streamed.train.source
+    assert source.part(source.request(0, "t", 0, 8)).inputs.dtype == torch.uint8
+    scores = [train(task, "ce", steps=5, lr=1e-5, device="cpu") for task in (in_memory, streamed)]
+    assert scores[0] == scores[1]
+
+
+def test_the_sample_of_a_loader_is_large_enough():
+    task = Task.from_loaders(DataLoader(PLAIN, batch_size=4, shuffle=True), PIECES, PIECES, model=net)
+    assert len(task.train) == 40
+    assert torch.equal(task.train.inputs.sort(0).values, X.sort(0).values)
 
 
 class LikeHuggingFace:

@@ -153,6 +153,8 @@ def test_a_loader_that_reads_ahead_by_itself_is_not_read_by_a_worker():
     source = loader_source(DataLoader(Numbers(), batch_size=2, num_workers=1), "training")
     assert isinstance(source, IterableSource)
     assert worker_count(source, torch.device("cuda")) == 0
+    assert read(source, range(4)) == read(source, range(4))
+    assert read(source, [0], keys=((0, "t"),)) != read(source, [0], keys=((1, "t"),))
     one = loader_source(lambda seed: iter(()), "training", workers=5)
     assert worker_count(one, CPU) == 1
 
