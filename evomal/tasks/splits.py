@@ -1,6 +1,7 @@
 """Splitting rows into training, validation and test."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,10 +101,10 @@ def shared_content(*parts: Sequence[npt.NDArray[np.generic]]) -> int:
     seen: set[bytes] = set()
     shared = 0
     for inputs in parts:
-        rows = zip(*inputs, strict=True)
-        digests = [
-            hashlib.sha256(b"".join(np.ascontiguousarray(own).tobytes() for own in row)).digest() for row in rows
-        ]
+        # The bytes of each sample, input after input.
+        flat = [np.ascontiguousarray(own).reshape(len(own), math.prod(own.shape[1:])).view(np.uint8) for own in inputs]
+        samples = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+        digests = [hashlib.sha256(sample).digest() for sample in samples]
         shared += sum(digest in seen for digest in digests)
         seen.update(digests)
     return shared
