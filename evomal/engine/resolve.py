@@ -9,7 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from evomal.engine.fresh_models import check_independent, put_into_training_mode
-from evomal.engine.rows import RowRule, target_positions, trial_outputs, with_row_outputs, without_row_outputs
+from evomal.engine.rows import (
+    RowRule,
+    refused_outputs,
+    target_positions,
+    trial_outputs,
+    two_samples,
+    with_row_outputs,
+    without_row_outputs,
+)
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
@@ -17,7 +25,7 @@ from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.data_checks import advice_on_gaps
-from evomal.tasks.inputs import count, first, moved
+from evomal.tasks.inputs import count
 from evomal.tasks.models.base import ZooModel
 from evomal.tasks.task import Task
 from evomal.text import short_repr
@@ -138,16 +146,15 @@ def check_outputs(task: Task, outputs: int) -> None:
         raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs{advice}")
 
 
-def check_model(model: nn.Module, task: Task, device: torch.device, dtype: torch.dtype) -> None:
+def check_model(model: nn.Module, task: Task) -> None:
     """Raise unless the model accepts the task's inputs and its outputs fit the targets."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
-    samples = moved(first(task.train.inputs, 2), device, dtype)
+    samples = two_samples(model, task)
     outputs = trial_outputs(model, samples)
     rows = count(samples) * math.prod(target_positions(task.train.targets, task.kind))
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != rows:
-        found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise InputError(f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}")
+        raise refused_outputs(outputs, samples)
     check_outputs(task, outputs.shape[1])
 
 

@@ -131,7 +131,7 @@ def without_row_outputs(model: nn.Module) -> nn.Module:
 
 def _class_dim(model: nn.Module, task: Task) -> int | None:
     """Returns the dimension of the model's outputs that holds the classes; None: every number is a row."""
-    inputs, targets = _two_samples(model, task), task.train.targets
+    inputs, targets = two_samples(model, task), task.train.targets
     shape = list(_checked_outputs(model, inputs).shape)
     samples, positions = min(2, len(targets)), list(target_positions(targets, task.kind))
     if task.kind != "classification":
@@ -180,7 +180,8 @@ def _class_dim_of_shorter(model: nn.Module, samples: Inputs, length: int) -> int
     return -1 if shape[1:] == [length - 1, length] else 1
 
 
-def _two_samples(model: nn.Module, task: Task) -> Inputs:
+def two_samples(model: nn.Module, task: Task) -> Inputs:
+    """Returns inputs of two samples for the model, where it is and in the dtype that it has."""
     parameter = next(model.parameters(), None)
     device, dtype = ("cpu", torch.float32) if parameter is None else (parameter.device, parameter.dtype)
     return moved(first(task.train.inputs, 2), device, dtype)
@@ -189,10 +190,27 @@ def _two_samples(model: nn.Module, task: Task) -> Inputs:
 def _checked_outputs(model: nn.Module, samples: Inputs) -> Tensor:
     """Returns the model's outputs in evaluation mode, with as many rows as there are samples."""
     outputs = trial_outputs(model, samples)
-    if not isinstance(outputs, Tensor) or len(outputs) != count(samples):
-        found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise InputError(f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}")
+    if not isinstance(outputs, Tensor) or outputs.dim() == 0 or len(outputs) != count(samples):
+        raise refused_outputs(outputs, samples)
     return outputs
+
+
+def refused_outputs(outputs: Any, samples: Inputs) -> InputError:
+    """Returns the error for what a model gives in place of a row of outputs for each sample."""
+    advice = ""
+    if isinstance(outputs, Tensor):
+        found = str(list(outputs.shape))
+        if outputs.shape == (count(samples),):
+            advice = ": keep the dimension of the outputs, as in (samples, 1)"
+    else:
+        found = f"a {type(outputs).__name__}"
+        if hasattr(outputs, "logits"):
+            advice = ": return its logits"
+        elif isinstance(outputs, tuple | list | dict):
+            advice = ": return the tensor of outputs alone"
+    return InputError(
+        f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}{advice}"
+    )
 
 
 def trial_outputs(model: nn.Module, samples: Any) -> Any:

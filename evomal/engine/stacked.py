@@ -77,7 +77,7 @@ class TrialStack:
         self.setup, self._make_losses = setup, losses
         self._evaluated_rows, self._is_random = evaluated_rows, is_random
         self._module = initial_model(task, setup.seed).to(device, dtype)
-        check_model(self._module, task, device, dtype)
+        check_model(self._module, task)
         self._train, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None

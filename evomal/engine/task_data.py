@@ -17,7 +17,7 @@ from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
 from evomal.engine.optimizers import recipe_record
 from evomal.engine.plans import capabilities
-from evomal.engine.resolve import check_outputs, check_targets, class_priors, initial_model
+from evomal.engine.resolve import check_model, check_targets, class_priors, initial_model
 from evomal.engine.rows import RowRule, Rows, target_positions
 from evomal.engine.work import step_multiply_adds
 from evomal.expression import Expression
@@ -76,6 +76,7 @@ class TaskData:
         self.task, self.recipe, self.inner_steps = task, recipe, settings.inner_steps
         check_targets(task)
         module = initial_model(task, seed, "meta step", 0)
+        check_model(module, task)
         dtype = settings.dtype
         self.model = FunctionalModel(
             module, device=device, dtype=dtype, precision=settings.precision, channels_last=settings.channels_last
@@ -97,7 +98,6 @@ class TaskData:
             self.model, module, first(self.train.inputs, 4),
             positions=math.prod(target_positions(self.train.targets, task.kind)),
         )  # fmt: skip
-        check_outputs(task, self.capabilities.outputs)
         self.multiply_adds = self._multiply_adds()
         """Multiply-adds of a training step."""
         self.task_loss = task_loss_of(task.kind, self.capabilities.outputs)

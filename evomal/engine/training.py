@@ -75,7 +75,7 @@ class Training:
         model = initial_model(task, setup.seed).to(device, dtype)
         if setup.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        check_model(model, task, device, dtype)
+        check_model(model, task)
         self.setup, self.model, self.criterion = setup, model, criterion
         self._data, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
         size = setup.recipe.batch_size

@@ -92,12 +92,26 @@ def flat():
     return nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
 
 
+class Constant(nn.Linear):
+    """A model whose outputs in training do not depend on its parameters."""
+
+    def __init__(self):
+        super().__init__(4, 1)
+
+    def forward(self, x):
+        return torch.from_numpy(super().forward(x).numpy()) if self.training else super().forward(x)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda: Engine([], seed=0), "at least one task must be given but got none"),
         (lambda: Engine([regression(), classification()], seed=0), "tasks of one search must be of one kind"),
-        (lambda: Engine(regression(lambda: nn.Linear(3, 1)), seed=0), "this model cannot be differentiated"),
+        (
+            lambda: Engine(regression(lambda: nn.Linear(3, 1)), seed=0),
+            r"the model cannot take the task's inputs of shape \[4\]: RuntimeError: mat1 and mat2 shapes",
+        ),
+        (lambda: Engine(regression(Constant), seed=0), "this model cannot be differentiated"),
         (lambda: Engine(regression(lambda: nn.Linear(4, 2)), seed=0), "the task has 1 targets but the model has 2"),
         (lambda: Engine(classification(lambda: nn.Linear(4, 2)), seed=0), "the task has 3 classes but the model has 2"),
         (lambda: Engine(classification(lambda: nn.Linear(4, 1)), seed=0), "the task has 3 classes but the model has 1"),
@@ -117,7 +131,7 @@ def flat():
         (lambda: Engine(regression(nn.Flatten), seed=0), "a model must have parameters to be trained but has none"),
         (
             lambda: Engine(regression(flat), seed=0),
-            r"a model must give a row of outputs for each sample but gave \[4\]",
+            r"a model must give a row of outputs for each of 2 samples but gave \[2\]: keep the dimension",
         ),
         (lambda: Engine(regression(), seed=0, settings=EngineSettings(precision="half")), "precision must be one of"),
     ],

@@ -1,11 +1,14 @@
 """Targets and outputs of any shape as rows of the loss."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from evomal.engine import Engine, EngineSettings, train
 from evomal.engine.resolve import class_priors, initial_model
 from evomal.engine.rows import RowRule, without_row_outputs
 from evomal.errors import InputError
@@ -117,3 +120,31 @@ def test_priors_leave_out_ignored_positions_and_samples_without_weight():
     counted = task.train.targets[task.train.weights > 0]
     counts = torch.bincount(counted[counted >= 0], minlength=TAGS).double()
     torch.testing.assert_close(class_priors(task), counts / counts.sum())
+
+
+class Answering(nn.Module):
+    """Gives anything for a batch of two."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer, self.head = answer, nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (torch.zeros(2), r"gave \[2\]: keep the dimension of the outputs, as in \(samples, 1\)$"),
+        ((torch.zeros(2, 2), None), "gave a tuple: return the tensor of outputs alone$"),
+        (SimpleNamespace(logits=torch.zeros(2, 2)), "gave a SimpleNamespace: return its logits$"),
+        (torch.zeros(3, 2), r"for each of 2 samples but gave \[3, 2\]$"),
+    ],
+)
+def test_a_search_and_a_training_say_what_a_model_must_give(answer, sentence):
+    task = Task.from_arrays(np.zeros((20, 1)), np.arange(20) % 2, model=lambda: Answering(answer))
+    with pytest.raises(InputError, match=sentence):
+        train(task, "ce", steps=1, device="cpu")
+    with pytest.raises(InputError, match=sentence):
+        Engine(task, seed=0, settings=EngineSettings(device="cpu"))
