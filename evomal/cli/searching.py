@@ -357,6 +357,10 @@ def _result_data(result: "SearchResult") -> dict[str, Any]:
                 name: [_finite(score) for score in found.values] for name, found in result.final.rivals.items()
             },
             "verdict": result.final.verdict(result.metric),
+            "by_task": [
+                {"task": one.task, "metric": one.metric, "values": {loss: _finite(v) for loss, v in one.values.items()}}
+                for one in result.by_task
+            ],
         },
         "history": [
             {

@@ -181,7 +181,9 @@ class ShownFormula:
         if not shown:
             return ""
         how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict(metric), 200)}"
-        return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how})."
+        tasks = run.by_task[:_MOST_RIVALS]
+        by_task = "".join(f" On {shorten(one.task, _LONGEST_WORD)}: {one.text()}." for one in tasks)
+        return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how}).{by_task}"
 
 
 def shown_formula(best: BestLosses) -> ShownFormula:

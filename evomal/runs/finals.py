@@ -134,12 +134,18 @@ class Final:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit = difference_unit(metric)
             return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation"
-        rate = self.learning_rate(self.advised)
-        return f"no lead over {name}" + ("" if rate is None else f": use {self.advised} with lr {rate:.3g}")
+        if self.advised not in self.rates:
+            return f"no lead over {name}"
+        return f"no lead over {name}: use {self.advised} with {rate_text(self.rates[self.advised], self.lr)}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
         return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
+
+
+def rate_text(rate: float, lr: float | None) -> str:
+    """A learning rate in words: the number, or a multiple where the tasks' own rates differ or are not known."""
+    return f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
 
 
 def _lead(own: Scores, other: Scores) -> tuple[float, float]:

@@ -21,7 +21,8 @@ from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalis
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.runs.store import RunStore
-from evomal.runs.trials_of_tasks import across_tasks, combined, costs_by_task
+from evomal.runs.trials_of_tasks import TaskValues, across_tasks, combined, values_by_task
+from evomal.tasks.metric_display import ShownMetric
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 
@@ -249,9 +250,10 @@ class FinalsTrainer:
         """The trials of a stage, with fitness as their score."""
         return [trial for trial in combined(self._trials(), self._rule) if trial.stage == stage]
 
-    def costs_by_task(self, losses: Sequence[str]) -> list[dict[str, float]]:
-        """For each task the mean cost of these losses in the last stage; empty where tasks are not recorded apart."""
-        return costs_by_task(self._trials(), losses)
+    def by_task(self, final: Final | None) -> tuple[TaskValues, ...]:
+        """What the losses that a final compares came to on each of several tasks."""
+        tasks = [(task.name, ShownMetric(task.metric.name, task.metric.higher_is_better)) for task in self._tasks]
+        return values_by_task(self._trials(), final, tasks)
 
     def _record(
         self, stage: TrialStage, losses: Sequence[str], seed: int, results: Sequence[Fitness | Failure], seconds: float

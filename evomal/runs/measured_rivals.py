@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from evomal.runs.finals import rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural
@@ -113,17 +114,13 @@ class Headroom:
         """
         own, best = self.last(self.baseline), self.last(self.best)
         seeds = plural(len(own.scores), "seed")
-
-        def text(rate: float) -> str:
-            return f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
-
-        measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, {text(own.rate)})"
+        measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, {rate_text(own.rate, lr)})"
         if self.best == self.baseline or not self.lead_in_noise >= 1:
             return f"{measured}; no known loss beats it by more than the noise between seeds"
         times = f"{self.lead_in_noise:.1f} times" if math.isfinite(self.lead_in_noise) else "far more than"
         return (
             f"{measured}; {self.best} {metric.text(best.mean)} beats it by {times} the noise between seeds: "
-            f"use it with {text(best.rate)}"
+            f"use it with {rate_text(best.rate, lr)}"
         )
 
 

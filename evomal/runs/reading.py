@@ -28,7 +28,7 @@ from evomal.runs.finals import Final, Scores, recorded_final
 from evomal.runs.lock import is_held
 from evomal.runs.measured_rivals import Headroom, recorded_headroom, rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
-from evomal.runs.trials_of_tasks import combined, recorded_rule
+from evomal.runs.trials_of_tasks import TaskValues, combined, recorded_rule, values_by_task
 from evomal.tasks import Hardships
 from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metric_display import ShownMetric, is_metric_of, recorded_direction
@@ -78,6 +78,8 @@ class Run:
     """The known losses on every rung; None if each was trained once, at the task's own learning rate."""
     final: Final | None = None
     """The best candidates and the rivals trained with fresh seeds; None if there is no complete final."""
+    by_task: tuple[TaskValues, ...] = ()
+    """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
     problem: str = ""
     """Why the run is damaged or unreadable."""
 
@@ -319,7 +321,8 @@ def _read(folder: Path) -> Run:
         settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
         candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
     _require_sense(settings)
-    trials = tuple(combined(trials, recorded_rule(settings)))
+    on_tasks, trials = trials, tuple(combined(trials, recorded_rule(settings)))
+    final = recorded_final(settings, candidates, trials)
     unfinished = RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
     return Run(
         folder=folder,
@@ -332,8 +335,18 @@ def _read(folder: Path) -> Run:
         forced=tuple(entry.differences for entry in forced),
         rivals=rivals_of(trials),
         headroom=recorded_headroom(trials),
-        final=recorded_final(settings, candidates, trials),
+        final=final,
+        by_task=values_by_task(on_tasks, final, _metrics_of(settings)),
     )
+
+
+def _metrics_of(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
+    """The names of the recorded tasks with their metrics."""
+    tasks = [task for task in settings.get("task", {}).values() if isinstance(task, Mapping)]
+    return [
+        (_text(task.get("name")), ShownMetric(_text(task.get("metric")), task.get("higher_is_better") is True))
+        for task in tasks
+    ]
 
 
 def _require_sense(settings: Mapping[str, Any]) -> None:

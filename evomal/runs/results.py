@@ -14,9 +14,10 @@ from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome, State, best_of
 from evomal.notebooks import Displayed
-from evomal.runs.finals import Final, Scores
+from evomal.runs.finals import Final, Scores, rate_text
 from evomal.runs.measured_rivals import Headroom
-from evomal.tasks.metric_display import ShownMetric, metric_text
+from evomal.runs.trials_of_tasks import TaskValues
+from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable, shorten
 from evomal.units import Units
 
@@ -143,10 +144,12 @@ class Recommended:
     name: str
     """The name of the rival, or the formula of the learned loss."""
     lr: float | None
-    """The learning rate that it was trained with; None: the task's own."""
+    """The learning rate that it was trained with; None: the task's own times `rate`."""
     kind: Kind
     learned: Best | None = None
     """The learned loss; None where a rival is recommended."""
+    rate: float = 1.0
+    """The learning rate as a multiple of each task's own."""
 
     def loss(self) -> Loss:
         """The loss as a module that is called as `loss(output, target)`.
@@ -154,22 +157,6 @@ class Recommended:
         A loss with class priors (`balanced-softmax`) takes them from the task it is used on.
         """
         return specified_loss(self.name, kind=self.kind) if self.learned is None else self.learned.loss()
-
-
-@dataclass(frozen=True)
-class TaskValues:
-    """What the best loss and known ones came to on one of several tasks: means of the metric on validation."""
-
-    task: str
-    metric: str
-    values: Mapping[str, float]
-    """The best loss, by its place, then the best rival, then the baseline."""
-
-    def text(self) -> str:
-        """The values in words, the best loss first."""
-        own, *others = (metric_text(value, self.metric) for value in self.values.values())
-        known = ", ".join(f"{name} {text}" for name, text in zip([*self.values][1:], others, strict=True))
-        return f"{self.metric} {own} ({known})"
 
 
 @dataclass(frozen=True)
@@ -234,9 +221,10 @@ class SearchResult(Displayed):
         if self.final is None or self.best is None:
             return None
         if self.final.leads:
-            return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best)
+            return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best, self.best.rate)
         name = self.final.advised
-        return Recommended(name, self.final.learning_rate(name), self.best.kind)
+        rate = self.final.rates.get(name, 1.0)
+        return Recommended(name, self.final.learning_rate(name), self.best.kind, rate=rate)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -327,8 +315,8 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     lines.append(("rivals", f"{rivals_text(final.rivals, metric)} (the same seeds)"))
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
     if final.leads and final.rates:
-        rate = f"lr {best.lr:.3g}" if best.lr is not None else f"{best.rate:g} times the learning rate of each task"
-        hint = f": use it with {rate}{hint}"
+        own = None if best.lr is None else best.lr / best.rate
+        hint = f": use it with {rate_text(best.rate, own)}{hint}"
     lines += [(f"on {shorten(one.task, _LABEL_WIDTH - 4)}", one.text()) for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

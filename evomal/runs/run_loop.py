@@ -29,7 +29,7 @@ from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.preparation import Prepared, prepared
-from evomal.runs.results import Best, Generation, SearchResult, TaskValues, summarised
+from evomal.runs.results import Best, Generation, SearchResult, summarised
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import WORKPLACE, SearchSettings
@@ -199,7 +199,7 @@ class _Run:
             final=self._final,
             metric=self._shown.name,
             higher_is_better=self._shown.higher_is_better,
-            by_task=self._by_task(trials),
+            by_task=trials.by_task(self._final),
             failures=_failures(self._candidates),
             headroom=trials.headroom,
         )
@@ -294,15 +294,6 @@ class _Run:
         paper = SearchSettings()
         unrecorded = {name for name in _LATER if getattr(self._settings, name) == getattr(paper, name)}
         return unrecorded | ({"across_tasks"} if self._settings.across_tasks in (None, "mean") else set())
-
-    def _by_task(self, trials: FinalsTrainer) -> tuple[TaskValues, ...]:
-        """The metric of each task for the winner of the final, its best rival and the baseline."""
-        if self._final is None:
-            return ()
-        return tuple(
-            TaskValues(task.name, task.metric.name, {loss: task.metric.cost(cost) for loss, cost in costs.items()})
-            for task, costs in zip(self._tasks, trials.costs_by_task(self._final.compared), strict=False)
-        )
 
     def _best(self) -> Best | None:
         found, scores = self._evaluator.archive.best, Scores(())

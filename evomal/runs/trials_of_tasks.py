@@ -4,11 +4,14 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from evomal.methods.several_tasks import AcrossTasks, References, best_rate
+from evomal.runs.finals import Final
 from evomal.runs.rows import RecordedTrial, TrialStage
+from evomal.tasks.metric_display import ShownMetric, metric_text
 
 _PLACE = re.compile(r"[0-9]+:[0-9]+")  # of a candidate; anything else is the name of a known loss
 _WITH_REFERENCES: tuple[TrialStage, ...] = ("rivals", "rates")
@@ -97,13 +100,45 @@ def recorded_rule(settings: Mapping[str, Any]) -> str | None:
     return rule if rule in ("rank", "worst") else None
 
 
-def costs_by_task(trials: Sequence[RecordedTrial], losses: Sequence[str]) -> list[dict[str, float]]:
-    """For each task the mean cost of these losses on the seeds of the last stage that has them all."""
-    for stage in ("lead", "final"):
-        found: dict[int, dict[str, list[float]]] = {}
-        for trial in trials:
-            if trial.stage == stage and trial.task is not None and trial.loss in losses:
-                found.setdefault(trial.task, {}).setdefault(trial.loss, []).append(trial.score)
-        if found and all(len(task) == len({*losses}) for task in found.values()):
-            return [{loss: fmean(found[task][loss]) for loss in dict.fromkeys(losses)} for task in sorted(found)]
-    return []
+@dataclass(frozen=True)
+class TaskValues:
+    """What the best loss and known ones came to on one of several tasks: means of the metric on validation."""
+
+    task: str
+    metric: str
+    values: Mapping[str, float]
+    """The best loss, by its place, then the best rival, then the baseline."""
+
+    def text(self) -> str:
+        """The values in words, the best loss first."""
+        own, *others = (
+            metric_text(value, self.metric) if math.isfinite(value) else "diverged" for value in self.values.values()
+        )
+        known = ", ".join(f"{name} {text}" for name, text in zip([*self.values][1:], others, strict=True))
+        return f"{self.metric} {own} ({known})"
+
+
+def values_by_task(
+    trials: Sequence[RecordedTrial], final: Final | None, tasks: Sequence[tuple[str, ShownMetric]]
+) -> tuple[TaskValues, ...]:
+    """What the winner of a final, its best rival and the baseline came to on each of several tasks.
+
+    Args:
+        trials: The trials as they are recorded.
+        final: The final that they belong to.
+        tasks: The name and the metric of each task.
+
+    Returns:
+        Nothing where there is no final, or where tasks are not recorded apart.
+    """
+    found: dict[int, dict[str, list[float]]] = {}
+    losses = () if final is None else tuple(dict.fromkeys(final.compared))
+    for trial in trials:
+        if trial.stage == "final" and trial.task is not None and trial.loss in losses:
+            found.setdefault(trial.task, {}).setdefault(trial.loss, []).append(trial.score)
+    if sorted(found) != [*range(len(tasks))] or any(len(own) < len(losses) for own in found.values()):
+        return ()
+    return tuple(
+        TaskValues(name, metric.name, {loss: metric.value(fmean(found[number][loss])) for loss in losses})
+        for number, (name, metric) in enumerate(tasks)
+    )

@@ -9,8 +9,10 @@ from torch import nn
 import evomal
 from evomal.errors import InputError
 from evomal.losses import load_loss
+from evomal.report.best_losses import best_losses
+from evomal.report.loss_table import shown_formula
 from evomal.runs import RunStore, run_loop
-from evomal.runs.reading import read_run
+from evomal.runs.reading import read_run, read_runs
 from evomal.runs.run_loop import search
 from evomal.runs.trials_of_tasks import combined
 from tests.protocols import ON_RUNGS, ONE_TRAINING
@@ -77,7 +79,7 @@ def test_it_is_resumed_to_the_same_record(finished):
 
 
 def test_it_is_shown_and_read_in_its_own_units(finished):
-    folder, _, result = finished
+    folder, settings, result = finished
     shown = result.summary()
     assert "worst_change" in shown
     assert "on table     error_rate" in shown
@@ -87,12 +89,19 @@ def test_it_is_shown_and_read_in_its_own_units(finished):
     assert (run.metric, run.higher_is_better) == ("worst_change", False)
     assert run.rivals == result.rivals
     assert run.final.verdict(run.metric) == result.final.verdict(result.metric)
+    assert run.by_task == result.by_task
+    assert "On images: auroc" in shown_formula(best_losses(read_runs([folder / "whole"]))[0]).sentence
     provenance = load_loss(folder / "whole" / "best.json").provenance
     assert provenance["metric"] == "worst_change"
     assert "learning_rate" not in provenance
     values = {one.task: one.values for one in result.by_task}
     assert all(0 <= value <= 1 for own in values.values() for value in own.values())
     assert next(iter(values["images"])) == result.final.winner[0].place
+    if settings is RUNGS:
+        assert not result.final.leads
+        assert result.final.verdict().endswith("times the learning rate of each task")
+        assert result.recommended.lr is None
+        assert result.recommended.rate == result.final.rates[result.recommended.name]
 
 
 def test_mean_rank_among_known_losses():
