@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
-from torch.utils.data import Subset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from evomal.errors import InputError
 from evomal.progress import tracked
@@ -115,6 +115,11 @@ def _fields(
 
 def _dataset_source(dataset: Any, place: str, options: DatasetOptions) -> Source:
     source: Source
+    if isinstance(dataset, DataLoader | IterableDataset):
+        raise InputError(
+            f"the {place} dataset must have a length and items by number but is a {type(dataset).__name__}: use "
+            "Task.from_loaders for batches and streams"
+        )
     tables = dataset.tensors if type(dataset) is TensorDataset else dataset
     if isinstance(tables, tuple | list) and len(tables) == 2 and all(hasattr(own, "shape") for own in tables):
         x, y = tables

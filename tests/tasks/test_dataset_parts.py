@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from evomal.engine.training import train
 from evomal.errors import InputError
@@ -277,6 +277,18 @@ def test_a_later_batch_that_does_not_fit_is_one_sentence():
     late.transform = lambda x: x / 0
     with pytest.raises(InputError, match="the inputs of a batch of the training dataset must be finite"):
         train(task, "ce", steps=2, device="cpu")
+
+
+def test_loaders_and_streams_are_not_taken_for_datasets():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter([(X[0], 1)])
+
+    for stream in (PIECES, Stream()):
+        with pytest.raises(InputError, match=r"must have a length and items by number but is a .*: use Task.from_load"):
+            task_of(stream)
+    with pytest.raises(InputError, match="the training loader must be a torch DataLoader, or a function from a seed"):
+        Task.from_loaders(PLAIN, PIECES, PIECES, model=net)
 
 
 @pytest.mark.parametrize(
