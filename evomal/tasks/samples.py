@@ -117,7 +117,7 @@ def _samples(
     if len(targets) != rows:
         advice = _TUPLE if isinstance(x[1], tuple) else ""
         raise InputError(f"{y[0]} must have a target for each of {rows} rows of {x[0]} but got {len(targets)}{advice}")
-    _check_positions(inputs, targets, *(x[0], y[0]), kind)
+    _check_positions(inputs, targets, x[0], y[0], kind)
     if weights[1] is None:
         return Samples(inputs, targets, own_classes)
     return Samples(inputs, targets, own_classes, checked_weights(weights[1], rows, weights[0]).numpy())
