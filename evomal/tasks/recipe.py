@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from evomal.checks import MOST_STEPS, finite_number, whole_number
+from evomal.checks import MOST_STEPS, finite_number, unknown_name, whole_number
 from evomal.errors import InputError
 from evomal.tasks.optimizers import OptimizerFactory, function_name, optimizer_named, rate_of_factory
 from evomal.tasks.schedules import ScheduleFactory, schedule_named
@@ -114,6 +114,7 @@ class Recipe:
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of that many steps."""
+        whole_number("steps", steps, at_least=1, at_most=MOST_STEPS)
         if not isinstance(self.warmup, float) and steps == self.steps:
             return self.warmup
         share = self.warmup if isinstance(self.warmup, float) else self.warmup / self.steps
@@ -141,6 +142,9 @@ class Recipe:
         Raises:
             InputError: If a value is out of range, or belongs to the optimizer that a function makes.
         """
+        for name in changes:
+            if name not in (known := [field.name for field in dataclasses.fields(self)]):
+                raise unknown_name("value of a recipe", name, known)
         if not isinstance(changes.get("optimizer", self.optimizer), str):
             for name in _OF_A_FACTORY:
                 if name in changes:

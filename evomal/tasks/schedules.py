@@ -71,8 +71,9 @@ def make_scheduler(schedule: str | ScheduleFactory, optimizer: Optimizer, steps:
     if name == "cosine":  # every group ends at a share of its own rate, for which torch's class has no argument
         end = options["end"]
         return LambdaLR(optimizer, lambda step: end + (1 - end) * (1 + math.cos(math.pi * step / steps)) / 2)
-    rates = [float(group["lr"]) for group in optimizer.param_groups]
-    return OneCycleLR(optimizer, rates, total_steps=steps, pct_start=options["rise"], cycle_momentum=False)
+    rates, total = [float(group["lr"]) for group in optimizer.param_groups], max(2, steps)
+    rise = max(options["rise"], 2 / total)  # torch divides by zero where the rise ends with the first step
+    return OneCycleLR(optimizer, rates, total_steps=total, pct_start=rise, cycle_momentum=False)
 
 
 def _made_by(factory: ScheduleFactory, optimizer: Optimizer, steps: int) -> LRScheduler:

@@ -16,6 +16,7 @@ from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
 from evomal.tasks.batches import Batches
 from evomal.tasks.recipe import Recipe
+from evomal.tasks.schedules import SCHEDULES
 from evomal.tasks.task import Task
 from tests.engine.populations import network, regression, with_recipe
 
@@ -227,6 +228,15 @@ def test_warm_up_and_schedule_follow_the_length_of_the_training():
         assert rates[warmup] == max(rates) == 2.0
         assert rates[-1] == pytest.approx(2.0 / (steps - warmup))
         assert schedule.at(0)[0]["lr"] == rates[0]  # it can go back, as a training that is started again does
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *(f"one-cycle:rise={share}" for share in (0, 0.5, 1)), "cosine:end=1"])
+def test_schedules_have_learning_rates_however_short_the_training(name):
+    for steps in (1, 2, 3, 4, 10):
+        for warmup in (0.0, 0.5):
+            recipe = Recipe(lr=1.0, schedule=name, warmup=warmup)
+            schedule = Schedule(recipe, torch.nn.Linear(2, 2), CPU, lr=2.0, steps=steps)
+            assert all(0 <= schedule.at(step)[0]["lr"] <= 2.0 for step in range(steps))
 
 
 def test_a_function_is_recorded_by_its_name_and_what_it_makes():

@@ -65,6 +65,13 @@ def test_a_warm_up_keeps_its_share_of_the_training():
     assert Recipe(warmup=0.25).for_steps(10).warmup_steps(10) == 2
 
 
+def test_only_values_of_a_recipe_can_be_changed():
+    with pytest.raises(InputError, match=r"^there is no value of a recipe named 'shedule': did you mean 'schedule'\?$"):
+        Recipe().changed(shedule="cosine")
+    with pytest.raises(InputError, match=r"^steps must be at least 1 but got 0$"):
+        Recipe().warmup_steps(0)
+
+
 def test_another_schedule_has_no_milestones():
     recipe = Recipe(steps=100, milestones=(50,))
     assert recipe.changed(schedule="cosine").milestones == ()
