@@ -15,6 +15,24 @@ Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """A model takes a tensor as `model(x)`, a tuple as `model(*x)` and a dictionary as `model(**x)`."""
 
 
+Form = int | tuple[str, ...] | None
+"""The form of inputs: None for one tensor, the number of those in a tuple, the names of those in a dictionary."""
+
+
+def form_of(inputs: Inputs) -> Form:
+    """Returns the form of the inputs, without their tensors."""
+    if isinstance(inputs, Tensor):
+        return None
+    return tuple(inputs) if isinstance(inputs, Mapping) else len(inputs)
+
+
+def in_form(form: Form, values: Sequence[Tensor]) -> Inputs:
+    """Returns tensors as inputs of that form."""
+    if form is None:
+        return values[0]
+    return tuple(values) if isinstance(form, int) else dict(zip(form, values, strict=True))
+
+
 def tensors(inputs: Inputs) -> list[Tensor]:
     """Returns the tensors of the inputs, in their order."""
     if isinstance(inputs, Tensor):
@@ -114,6 +132,4 @@ def _described(inputs: Inputs, words: Callable[[Tensor], str]) -> str:
 
 def _like(inputs: Inputs, values: Sequence[Tensor]) -> Inputs:
     """Returns the tensors in the form of the inputs."""
-    if isinstance(inputs, Tensor):
-        return values[0]
-    return dict(zip(inputs, values, strict=True)) if isinstance(inputs, Mapping) else tuple(values)
+    return in_form(form_of(inputs), values)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from evomal.tasks.inputs import Inputs, count, joined, map_tensors, moved, select, shapes_and_dtypes, tensors
+from evomal.tasks.inputs import Inputs, count, joined, moved, select, shapes_and_dtypes, tensors
 
 if TYPE_CHECKING:
     from evomal.tasks.sources import Source
@@ -55,11 +55,6 @@ class Part:
         targets = self.targets.to(device, dtype if self.targets.is_floating_point() else None)
         weights = None if self.weights is None else self.weights.to(device, dtype)
         return Part(moved(self.inputs, device, dtype), targets, weights, self.source)
-
-    def pin_memory(self) -> "Part":
-        """Return the part in pinned memory, from which a CUDA device can copy while it computes."""
-        weights = None if self.weights is None else self.weights.pin_memory()
-        return Part(map_tensors(Tensor.pin_memory, self.inputs), self.targets.pin_memory(), weights)
 
     def select(self, rows: Tensor) -> "Part":
         """Return the samples at those numbers."""

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from evomal.errors import EvomalError
 from evomal.randomness import preserved_globals
-from evomal.tasks.inputs import map_tensors
+from evomal.tasks.packing import PackedPart
 from evomal.tasks.parts import Part
 from evomal.tasks.sources import Request, Source
 from evomal.users_code import users_code
@@ -57,8 +56,7 @@ class Stream:
         if reader.owner is not self._token or self._next != step:
             reader.begin(self._token, _requests(reader.source, self._keys, self._size, step))
         self._next = step + 1
-        # Tensors in the memory that is shared with workers hold open files, of which there may be few.
-        found = [_on_device(next(reader), self._device, copied=reader.workers > 0) for _ in self._keys]
+        found = [next(reader) for _ in self._keys]
         for stream, part in zip(streams, found, strict=True):
             reader.kept.keep(stream, step, part)
         return found
@@ -115,9 +113,9 @@ class _Requested(Dataset[Any]):
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __getitem__(self, request: Request) -> Part | _Failure | None:
+    def __getitem__(self, request: Request) -> PackedPart | _Failure | None:
         try:
-            return self._source.part(request)
+            return PackedPart.of(self._source.part(request))
         except StopIteration:
             return None
         except EvomalError as error:
@@ -135,16 +133,15 @@ class _Requests:
 
 
 class _Reader:
-    """Reads requests of one source in their order, in worker processes or, without workers, when asked."""
+    """Reads batches of one source to a device, in worker processes or, without workers, when asked."""
 
     def __init__(self, source: Source, *, workers: int, device: torch.device) -> None:
         # A copy, so that source and reader do not refer to each other: workers must end as soon as nobody needs them.
         # Waiting for the garbage collector, their handles would be collected in other processes that are forked.
         self.source = copy.copy(source)
         self.device, self.workers = device, workers
-        pinned = self._pinned = device.type == "cuda"
         self.kept = _KeptBatches()
-        self._requested, self._requests = _Requested(self.source), _Requests()
+        self._requests = _Requests()
         self.owner: object = None
         """Who reading ahead is for."""
         self._batches: Iterator[Any] = iter(())
@@ -154,8 +151,9 @@ class _Reader:
                 # More workers than processors are the user's choice.
                 warnings.filterwarnings("ignore", "This DataLoader will create")
                 self._loader = DataLoader(
-                    self._requested, batch_size=None, sampler=self._requests, num_workers=workers,
-                    prefetch_factor=_AHEAD, persistent_workers=True, collate_fn=_as_it_is, pin_memory=pinned,
+                    _Requested(self.source), batch_size=None, sampler=self._requests, num_workers=workers,
+                    prefetch_factor=_AHEAD, persistent_workers=True, collate_fn=_as_it_is,
+                    pin_memory=device.type == "cuda",
                     worker_init_fn=functools.partial(_start_worker, source.start_worker),
                     # A loader draws a seed for its workers, which must not come from the caller's generator.
                     generator=torch.Generator(), multiprocessing_context="fork" if sys.platform == "linux" else None,
@@ -176,20 +174,16 @@ class _Reader:
         if self._loader is None:
             request = next(self._requests.current)
             with preserved_globals():
-                found = self._requested[request]
-            if self._pinned and isinstance(found, Part):
-                found = found.pin_memory()
-        else:
-            with users_code(f"a process that reads the {self.source.place} data"):
-                try:
-                    found = next(self._batches)
-                except StopIteration:
-                    found = None
+                part = self.source.part(request)
+            return PackedPart.of(part).pin_memory().copied(self.device) if self.device.type == "cuda" else part
+        with users_code(f"a process that reads the {self.source.place} data"):
+            found = next(self._batches, None)
         if isinstance(found, _Failure):
             raise found.kind(found.sentence)
         if found is None:
             raise StopIteration
-        return found
+        assert isinstance(found, PackedPart)
+        return found.copied(self.device)
 
 
 def _reader(source: Source, device: torch.device) -> _Reader:
@@ -222,16 +216,6 @@ def _start_worker(users_own: Callable[[int], None] | None, number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if users_own is not None:
         users_own(number)
-
-
-def _on_device(part: Part, device: torch.device, *, copied: bool) -> Part:
-    """Returns a batch on the device; nothing waits until it is there. `copied`: in other memory in any case."""
-
-    def moved(tensor: Tensor) -> Tensor:
-        return tensor.to(device, non_blocking=True, copy=copied)
-
-    weights = None if part.weights is None else moved(part.weights)
-    return Part(map_tensors(moved, part.inputs), moved(part.targets), weights)
 
 
 def _as_it_is(batch: Any) -> Any:
