@@ -317,6 +317,6 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     if final.leads and final.rates:
         own = None if best.lr is None else best.lr / best.rate
         hint = f": use it with {rate_text(best.rate, own)}{hint}"
-    lines += [(f"on {shorten(one.task, _LABEL_WIDTH - 4)}", one.text()) for one in result.by_task]
+    lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

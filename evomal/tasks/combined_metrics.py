@@ -37,8 +37,8 @@ class Combined(ABC):
         """The same of metrics that are resolved by `choose` for a kind of task."""
 
     @abstractmethod
-    def check(self, targets: Tensor, part: str, place: str, check: Check) -> None:
-        """Raise unless it can be measured on the targets of a part."""
+    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
+        """Raise unless it can be measured on the targets of a part: one row per sample, or per position of each."""
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -68,12 +68,12 @@ class WeightedSum(Combined):
     def of_kind(self, choose: Callable[[Any], "Metric"]) -> "WeightedSum":
         return dataclasses.replace(self, terms=[(weight, choose(one)) for weight, one in self.terms])
 
-    def check(self, targets: Tensor, part: str, place: str, check: Check) -> None:
+    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
         for _, one in self.terms:
             if isinstance(one.function, Combined):
-                one.function.check(targets, part, place, check)
+                one.function.check(targets, part, samples, check)
             else:
-                check(one, targets, place)
+                check(one, targets, place_of(part))
 
     def record(self) -> dict[str, Any]:
         return {one.name: one.record() for _, one in self.terms if one.record()}
@@ -152,16 +152,16 @@ class WorstGroup(Combined):
     def of_kind(self, choose: Callable[[Any], "Metric"]) -> "WorstGroup":
         return dataclasses.replace(self, metric=choose(self.metric))
 
-    def check(self, targets: Tensor, part: str, place: str, check: Check) -> None:
+    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
         if self.groups is None and targets.is_floating_point():
             raise InputError("the worst class is known for classification only: give worst_group the groups of rows")
-        if isinstance(self.groups, Mapping) and part in self.groups and len(self.groups[part]) != len(targets):
+        if isinstance(self.groups, Mapping) and part in self.groups and len(self.groups[part]) != samples:
             raise InputError(
-                f"the groups of {part} rows must be as many as there are rows, {len(targets)}, "
+                f"the groups of {part} rows must be as many as there are rows, {samples}, "
                 f"but got {len(self.groups[part])}"
             )
         for name, rows in self._members(targets, part):
-            check(self.metric, targets[rows], f"{name} of {place}")
+            check(self.metric, targets[rows], f"{name} of {place_of(part)}")
 
     def record(self) -> dict[str, Any]:
         if self.groups is None:
@@ -184,6 +184,11 @@ class WorstGroup(Combined):
         if highest >= len(groups):
             raise InputError(f"groups must have one entry per row of the arrays but got {len(groups)}")
         return dataclasses.replace(self, groups={part: groups.select(numbers) for part, numbers in rows.items()})
+
+
+def place_of(part: str) -> str:
+    """What a part is called in sentences."""
+    return f"the {part} split"
 
 
 def groups_by_part(given: Any) -> Mapping[str, Groups] | Groups | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from evomal.checks import finite_number, options_in, whole_number
 from evomal.errors import InputError
 from evomal.tasks import metric_functions as functions
-from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part
+from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part, place_of
 from evomal.tasks.foreign_metrics import Torchmetrics, is_of_torchmetrics, measured_by, name_of
 from evomal.tasks.labels import Classes, class_name
 from evomal.tasks.named_metrics import METRICS, WORST_CLASS, WORST_GROUP, NamedMetric, metric_names, rows_of, terms_in
@@ -95,12 +95,15 @@ class Metric:
         """The value as something to be minimised, which is what a search does."""
         return -value if self.higher_is_better else value
 
-    def check(self, targets: Tensor, part: str, *, kind: str, outputs: int, classes: Classes | None = None) -> None:
+    def check(
+        self, targets: Tensor, part: str, *, samples: int, kind: str, outputs: int, classes: Classes | None = None
+    ) -> None:
         """Raise unless a part of a task holds what the metric needs.
 
         Args:
-            targets: The targets of the part.
+            targets: The targets of the part: one row per sample, or per position of every sample.
             part: "validation" or "test".
+            samples: The number of samples of the part.
             kind: The kind of task.
             outputs: The number of classes, labels or regression targets.
             classes: What classes and labels are called; None: by their numbers.
@@ -111,9 +114,9 @@ class Metric:
                 raise InputError(f"the metric {one.name} needs every class in {place}, but {missing}")
 
         if isinstance(self.function, Combined):
-            self.function.check(targets, part, f"the {part} split", check)
+            self.function.check(targets, part, samples, check)
         else:
-            check(self, targets, f"the {part} split")
+            check(self, targets, place_of(part))
 
     @property
     def is_by_part(self) -> bool:

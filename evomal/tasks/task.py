@@ -130,9 +130,17 @@ class Task(TaskBuilders):
     def _check_metric(self) -> None:
         """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
         for name in ("validation", "test"):
-            targets = getattr(self, name).targets
+            part = getattr(self, name)
+            if self.metric.is_by_part and part.source is not None:
+                raise InputError(
+                    f"a metric with groups of rows needs {name} data that are read once, as Task.from_arrays and "
+                    "Task.from_datasets read them, but they come in batches"
+                )
+            targets = part.targets
             rows = targets.flatten() if self.kind == "classification" else target_rows(targets, self.kind)
-            self.metric.check(rows, name, kind=self.kind, outputs=self.outputs, classes=self.classes)
+            self.metric.check(
+                rows, name, samples=len(targets), kind=self.kind, outputs=self.outputs, classes=self.classes
+            )
         if self.metric.is_by_part:
             object.__setattr__(self, "exchangeable", False)
 

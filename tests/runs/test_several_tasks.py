@@ -82,8 +82,8 @@ def test_it_is_shown_and_read_in_its_own_units(finished):
     folder, settings, result = finished
     shown = result.summary()
     assert "worst_change" in shown
-    assert "on table     error_rate" in shown
-    assert "on images    auroc" in shown
+    assert "task         table: error_rate" in shown
+    assert "task         images: auroc" in shown
     assert result.best.lr is None  # the tasks differ in theirs
     run = read_run(folder / "whole")
     assert (run.metric, run.higher_is_better) == ("worst_change", False)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 
 import evomal
 from evomal.engine.task_data import task_content
@@ -131,9 +132,55 @@ def test_refusals(make, sentence):
     assert str(caught.value).startswith(sentence)
 
 
+class Mean(torch.nn.Linear):
+    """The mean over positions, as two logits."""
+
+    def __init__(self):
+        super().__init__(3, 2)
+
+    def forward(self, inputs):
+        return super().forward(inputs.mean(1))
+
+
+def test_groups_need_rows_that_are_read_once():
+    def batches(seed):
+        lengths = (2, 3, 4)  # texts of different lengths, of which a batch has one
+        return [(torch.ones(4, length, 3), torch.arange(4) % 2) for length in lengths]
+
+    metric = worst_group("error_rate", groups={"validation": [0] * 12, "test": [0] * 12})
+    with pytest.raises(InputError, match="a metric with groups of rows needs validation data that are read once"):
+        evomal.Task.from_loaders(batches, batches, batches, model=Mean, metric=metric)
+
+
 def test_the_worst_class_is_for_classes():
     x, _ = arrays()
     with pytest.raises(InputError, match="the worst class is known for classification only"):
         evomal.Task.from_arrays(
             x, x[:, 0], model=lambda: torch.nn.Linear(3, 1), kind="regression", metric="worst_class:mse"
         )
+
+
+def test_positions_that_are_ignored_count_in_no_metric():
+    rng = np.random.default_rng(0)
+    tokens, tags = rng.integers(0, 9, (40, 5)), rng.integers(0, 3, (40, 5))
+    tags[rng.random((40, 5)) < 0.3] = -100
+    groups = np.arange(40) % 3
+
+    def scored(metric):
+        task = evomal.Task.from_arrays(
+            tokens, tags, model=lambda: torch.nn.Embedding(9, 3), metric=metric, validation=0.3, name="tags"
+        )
+        return task, evomal.train(task, "ce", steps=4, device="cpu", keep_model=True)
+
+    task, score = scored("accuracy")
+    with torch.no_grad():
+        right = score.model(task.test.inputs).argmax(-1) == task.test.targets
+    counted = task.test.targets != -100
+    assert score.test == pytest.approx(right[counted].double().mean().item())
+    theirs = torchmetrics.classification.MulticlassAccuracy(3, average="micro")
+    assert scored(theirs)[1].test == pytest.approx(score.test)
+    task, worst = scored(worst_group("accuracy", groups=groups))
+    own = task.metric.function.groups["test"].numbers
+    shares = [right[own == group][counted[own == group]].double().mean().item() for group in own.unique()]
+    assert worst.test == pytest.approx(min(shares))
+    assert len(shares) > 1
