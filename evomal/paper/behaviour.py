@@ -9,53 +9,47 @@ Learned losses protect log and sqrt by ε = 1e-7: log(|a| + ε), sqrt(|a| + ε).
 form: first ε tends to 0, then f to its limit. `exact` keeps ε and is taken at the end of the way, nearer to the limit
 than ε. The two differ where ε matters, for example in |log(y·f)| at f → 1: the ideal push is 1, but log(1 + ε) is
 positive, so within ε of 1 the exact push is −1. Hand-made losses have no ε.
-
-|a|, sign, min and max are made of smooth pieces. The sign of a number tells which piece holds near a point, so that
-SymPy only differentiates smooth functions and puts in the point. At a tie the rules are those of torch: sign(0) = 0,
-and min and max share the derivative equally.
 """
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 import sympy
 
 from evomal.errors import InputError
-from evomal.expression import OPERATORS, Expression
-from evomal.expression.operators import CONSTANTS, PREDICTION
-from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, is_readable, rounded
+from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, rounded
 from evomal.figures import style
 from evomal.figures.data import table, with_gradient
 from evomal.figures.style import BLUE, GREY, VERMILLION, Axes, Figure
 from evomal.losses.loss import Loss
+from evomal.paper.smooth_forms import (
+    EPSILON_SYMBOL,
+    Output,
+    limit_of_values,
+    number_of,
+    option_values,
+    output_form,
+    sign_of,
+)
 
 Regime = Literal["null epoch", "zero error"]
-Output = Literal["target", "other"]
 How = Literal["substitution", "limit", "numeric"]
 
 REGIMES: tuple[Regime, ...] = ("null epoch", "zero error")
 OUTPUTS: tuple[Output, ...] = ("other", "target")
 _POINTS = tuple(itertools.product(REGIMES, OUTPUTS))
 
-OPTION_SYMBOLS: dict[str, Any] = dict(
-    zip(("phi0", "phi1", "smoothing", "gamma"), sympy.symbols("phi0 phi1 xi gamma", positive=True), strict=True)
-)
-"""The options of hand-made losses as formulas name them."""
-EPSILON_SYMBOL = sympy.Symbol("epsilon", positive=True)
 _EXPONENTS = (-20, -40, -80)
 """Distances to a limit, as powers of ten; each is the square of the one before, as `limit_of_values` needs."""
 _EPSILON_POWER = 10  # ε is this power of the distance: it vanishes long before the distance does
-_DIGITS, _MOST_DIGITS = 120, 2_000  # more than the smallest distance has; SymPy takes more where terms cancel
 _NEAR = {"other": 1e-20, "target": 1 - 1e-13}  # zero error in double precision
 _AGREEING = 1e-9
 _SMALLEST = 1e-2  # below this, pushes are compared by their difference alone
-_NEUTRAL = (0, 1)  # values of options at which a term or a factor drops out of the formula
 _LONGEST_REWRITTEN = 80  # operations
 
 
@@ -182,9 +176,9 @@ def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
 
 
 def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
-    numbers = {**_option_values(loss), CLASSES_SYMBOL: classes}
+    numbers = {**option_values(loss), CLASSES_SYMBOL: classes}
     ways = [_way(regime, output, classes, exponent) | numbers for exponent in _EXPONENTS]
-    form = output_form(loss, output, lambda a: _sign(a, ways[-1]))
+    form = output_form(loss, output, lambda a: sign_of(a, ways[-1]))
     exact = _push_by_autograd(loss, classes, regime, output) if loss.is_learned else None
     if form is None:
         if exact is None:
@@ -192,83 +186,11 @@ def _delta(loss: Loss, classes: int, regime: Regime, output: Output) -> Delta:
         return Delta(regime, output, None, exact, exact, "numeric")
     push = -sympy.diff(form, PREDICTION_SYMBOL)
     # Adding zero turns a negative zero into zero.
-    value = float(limit_of_values([_number(push, way) for way in ways])) + 0.0
+    value = float(limit_of_values([number_of(push, way) for way in ways])) + 0.0
     formula, how = _formula(push, regime, output, numbers, value)
     if formula is None and loss.tree() is None:
         formula, how = _by_limit(push.subs(numbers), output, value)
     return Delta(regime, output, formula, value, value if exact is None else exact, how)
-
-
-def output_form(loss: Loss, output: Output, sign: Callable[[Any], int]) -> Any:
-    """Return the loss of one output as a smooth SymPy form in f and ε; None if there is no formula to read.
-
-    `sign` returns the sign that a SymPy form has at the point.
-    """
-    functions = _SmoothFunctions(sign)
-    y = int(output == "target")
-    tree = loss.tree()
-    if tree is not None:
-        if not is_readable(tree.expression.tokens) or tree.expression.extras:
-            return None  # other terminals than f need more than the probability of one output
-        form = _tree_form(tree.expression, tree.weights, y, functions)
-        return sympy.log(1 + sympy.exp(form)) if tree.activation == "softplus" else form
-    values = {option: getattr(loss, option) for option in loss.option_names}
-    options = {option: _as_number(value) for option, value in values.items() if isinstance(value, int | float)}
-    options |= {option: symbol for option, symbol in OPTION_SYMBOLS.items() if symbol in _option_values(loss)}
-    return loss.cost(functions, PREDICTION_SYMBOL, y, CLASSES_SYMBOL, SimpleNamespace(**options))
-
-
-class _SmoothFunctions:
-    """The functions of the operator table over SymPy, without those that have a kink."""
-
-    def __init__(self, sign: Callable[[Any], int]) -> None:
-        self._sign = sign
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sympy, name)
-
-    def sign(self, a: Any) -> Any:
-        return sympy.Integer(self._sign(a))
-
-    def abs(self, a: Any) -> Any:
-        return a * self._sign(a)
-
-    def minimum(self, a: Any, b: Any) -> Any:
-        order = self._sign(a - b)
-        return (a + b) / 2 if order == 0 else (a if order < 0 else b)
-
-    def maximum(self, a: Any, b: Any) -> Any:
-        return -self.minimum(-a, -b)
-
-
-def _tree_form(expression: Expression, weights: Sequence[float] | None, y: int, functions: _SmoothFunctions) -> Any:
-    leaves = {PREDICTION: PREDICTION_SYMBOL, **{token: sympy.Integer(int(n)) for token, n in CONSTANTS.items()}}
-
-    def visit(position: int, token: str, arguments: Sequence[Any]) -> Any:
-        if token in ("log", "sqrt"):  # protected
-            form = getattr(sympy, token)(functions.abs(*arguments) + EPSILON_SYMBOL)
-        elif token == "exp":
-            form = sympy.exp(*arguments)
-        elif token == "pow":
-            base, exponent = arguments
-            form = (functions.abs(base) + EPSILON_SYMBOL) ** exponent
-        elif token in OPERATORS:
-            form = OPERATORS[token].value(functions, *arguments)
-        else:
-            form = leaves.get(token, sympy.Integer(y))
-        return form if weights is None or position == 0 else form * _as_number(weights[position - 1])
-
-    return expression.fold(visit)
-
-
-def _as_number(value: float) -> Any:
-    return sympy.Integer(int(value)) if float(value).is_integer() else sympy.Float(value)
-
-
-def _option_values(loss: Loss) -> dict[Any, float]:
-    """The values of the options that stay symbols in the formula."""
-    values = {OPTION_SYMBOLS[name]: getattr(loss, name) for name in loss.option_names if name in OPTION_SYMBOLS}
-    return {symbol: value for symbol, value in values.items() if value not in _NEUTRAL}
 
 
 def _way(regime: Regime, output: Output, classes: int, exponent: int) -> dict[Any, Any]:
@@ -278,38 +200,6 @@ def _way(regime: Regime, output: Output, classes: int, exponent: int) -> dict[An
     if regime == "zero error":
         place = 1 - distance if output == "target" else distance
     return {PREDICTION_SYMBOL: place, EPSILON_SYMBOL: distance**_EPSILON_POWER}
-
-
-def _number(form: Any, values: Mapping[Any, Any]) -> Any:
-    """The form as a number of SymPy; NaN if it cannot be evaluated."""
-    try:
-        found = form.evalf(_DIGITS, subs=dict(values), maxn=_MOST_DIGITS)
-    except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
-        return sympy.nan
-    return found if found.is_Number else sympy.nan
-
-
-def _sign(form: Any, values: Mapping[Any, Any]) -> int:
-    number = _number(form, values)
-    return 0 if number is sympy.nan else int(sympy.sign(number))
-
-
-def limit_of_values(values: Sequence[Any]) -> Any:
-    """Return the limit of a function from its values at distances d, d² and d⁴ from a point.
-
-    A function without bound, even one as slow as log(-log(d)), then grows by no less from each value to the next; one
-    with a limit comes nearer by at least half each time, even as slowly as 1/log(d).
-    """
-    if any(value is sympy.nan for value in values):
-        return sympy.nan
-    first, second = values[1] - values[0], values[2] - values[1]
-    if abs(values[2]) < 1e-3 * abs(values[1]) < 1e-6 * abs(values[0]):
-        return sympy.Integer(0)
-    if abs(second) <= max(1e-3 * abs(first), 1e-25 * abs(values[2])):
-        return values[2]
-    if abs(second) >= 0.75 * abs(first):
-        return sympy.oo * sympy.sign(second)
-    return values[2] - second**2 / (second - first)
 
 
 def _formula(push: Any, regime: Regime, output: Output, numbers: Mapping[Any, float], value: float) -> tuple[Any, How]:
@@ -322,7 +212,7 @@ def _formula(push: Any, regime: Regime, output: Output, numbers: Mapping[Any, fl
         if found.has(sympy.oo, -sympy.oo, sympy.zoo) and math.isinf(value):
             # At a pole SymPy does not always know the sign; the numbers do.
             return sympy.oo * int(math.copysign(1, value)), "limit"
-        if _agree(float(_number(found, numbers)), value, _AGREEING):
+        if _agree(float(number_of(found, numbers)), value, _AGREEING):
             return _shortest(found), "substitution"
     return None, "numeric"
 

@@ -249,7 +249,7 @@ def test_other_threads_and_versions_are_refused_when_resuming(run, whole, monkey
 
 
 def test_a_live_search_is_left_alone_then_stopped_by_ctrl_c_then_resumed(run, tmp_path):  # noqa: F811
-    slower = {"meta_steps": 20, "training_steps": 200}
+    slower = {"meta_steps": 20, "training_steps": 200, "finalists": 2}
     folder, whole = tmp_path / "live", tmp_path / "whole"
     command = [sys.executable, "-c", INTERRUPTIBLE, *search_arguments(folder, **slower)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

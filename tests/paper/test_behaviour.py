@@ -11,7 +11,6 @@ from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.operators import EPSILON
 from evomal.expression.symbolic import CLASSES_SYMBOL as C
-from evomal.expression.symbolic import PREDICTION_SYMBOL
 from evomal.losses import (
     AbsoluteCrossEntropyLoss,
     CrossEntropyLoss,
@@ -26,8 +25,8 @@ from evomal.losses import (
     starting_layers,
     starting_weights,
 )
-from evomal.paper.behaviour import EPSILON_SYMBOL, OUTPUTS, REGIMES, behaviours, limit_of_values, output_form
-from evomal.paper.behaviour import OPTION_SYMBOLS as SYMBOLS
+from evomal.paper.behaviour import OUTPUTS, REGIMES, behaviours
+from evomal.paper.smooth_forms import OPTION_SYMBOLS as SYMBOLS
 from evomal.randomness import generator
 
 xi, phi0, gamma = SYMBOLS["smoothing"], SYMBOLS["phi0"], SYMBOLS["gamma"]
@@ -124,15 +123,6 @@ def test_pushes_of_random_trees_are_those_of_autograd_and_their_formulas_have_th
                 assert float(delta.formula.subs(C, 7)) == pytest.approx(delta.value, rel=1e-8, abs=1e-10)
                 formulas_found += 1
     assert formulas_found > 180
-
-
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_the_symbolic_push_between_the_points_is_autograd_s(output):
-    loss = ExpressionLoss("add(log(mul(f, f)), aq(y, tanh(f)))", [1.1, 0.9, 1.2, 1, 1, 0.8, 1.3, 1])
-    form = -sympy.diff(output_form(loss, output, lambda a: 1), PREDICTION_SYMBOL)
-    for place in (0.05, 0.3, 0.8):
-        found = float(form.subs({PREDICTION_SYMBOL: place, EPSILON_SYMBOL: EPSILON}))
-        assert found == pytest.approx(pushed(loss, place, float(output == "target")), rel=1e-9)
 
 
 def test_what_epsilon_changes_is_told():
@@ -234,24 +224,3 @@ def test_what_has_no_behaviour_is_refused(loss, options, sentence):
     with pytest.raises(InputError) as refusal:
         behaviour(loss, name="mine", **options)
     assert str(refusal.value) == sentence
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (lambda d: 3 + d, 3),
-        (lambda d: -d, 0),
-        (lambda d: 5 + d ** sympy.Rational(1, 10), 5),
-        (lambda d: sympy.Integer(7), 7),
-        (lambda d: 1 / sympy.log(d), 0),
-        (lambda d: 2 - 1 / sympy.log(d), 2),
-        (lambda d: sympy.log(d), -oo),
-        (lambda d: sympy.log(-sympy.log(d)), oo),
-        (lambda d: 1 / d, oo),
-        (lambda d: -(d ** sympy.Rational(-1, 1000)), -oo),
-        (lambda d: sympy.nan, sympy.nan),
-    ],
-)
-def test_three_values_tell_where_they_tend(function, expected):
-    found = limit_of_values([function(sympy.Integer(10) ** exponent).evalf(30) for exponent in (-20, -40, -80)])
-    assert float(found) == pytest.approx(float(expected), abs=0.02, nan_ok=True)
