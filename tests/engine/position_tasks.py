@@ -99,6 +99,21 @@ def image_regression(*, recipe=RECIPE, **options):
     return Task.from_arrays(x, np.sin(x), model=model, kind="regression", recipe=recipe, **options)
 
 
+def one_logit(*, recipe=RECIPE, **options):
+    """Masks of two classes by one logit for each pixel."""
+    x = images()
+    y = (x[:, 0] > 0.3).astype(int)
+    return Task.from_arrays(x, y, model=lambda: nn.Conv2d(1, 1, 3, padding=1), recipe=recipe, **options)
+
+
+def labels_of_pixels(*, recipe=RECIPE, **options):
+    """Two labels for each pixel, of which any may be present."""
+    x = images()
+    y = np.concatenate((x > 0.3, x < 1), axis=1).astype(int)
+    model = lambda: nn.Conv2d(1, 2, 3, padding=1)  # noqa: E731
+    return Task.from_arrays(x, y, model=model, kind="multilabel", recipe=recipe, **options)
+
+
 def two_inputs(*, recipe=RECIPE, **options):
     """Inputs that are a tuple: an image and a row of a table."""
 

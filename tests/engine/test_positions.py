@@ -14,10 +14,21 @@ from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.inputs import called
-from tests.engine.position_tasks import ALL, RECIPE, attentive_tagging, segmentation, tagging, trained_by_torch
+from tests.engine.position_tasks import (
+    ALL,
+    RECIPE,
+    attentive_tagging,
+    labels_of_pixels,
+    one_logit,
+    segmentation,
+    tagging,
+    trained_by_torch,
+)
 
 LOG = WeightedTree(Expression.parse("mul(y, log(f))"), [-1.0, 1.0, 1.0])
 """Cross-entropy as an expression; the logarithm is that of f + 1e-7."""
+BINARY = WeightedTree(Expression.parse("sub(mul(sub(y, 1), log(sub(1, f))), mul(y, log(f)))"), None)
+"""Cross-entropy of one logit."""
 SQUARE = WeightedTree(Expression.parse("square(sub(y, f))"), None)
 
 
@@ -30,7 +41,24 @@ def usual_loss(task):
     """The task's own loss as a user would write it."""
     if task.kind == "regression":
         return lambda outputs, batch: F.mse_loss(outputs, batch.targets)
+    if task.kind == "multilabel" or has_one_logit(task):
+        return lambda outputs, batch: F.binary_cross_entropy_with_logits(
+            outputs.view(batch.targets.shape), batch.targets.float()
+        )
     return lambda outputs, batch: F.cross_entropy(as_in_torch(outputs, batch.targets), batch.targets)
+
+
+def forms_of_the_usual_loss(task):
+    """An expression by the forest's kernels, one of evomal's modules, and a user's."""
+    if task.kind == "regression":
+        return [SQUARE, nn.MSELoss()]
+    if task.kind == "multilabel":
+        return [BINARY, CrossEntropyLoss(kind="multilabel"), nn.BCEWithLogitsLoss()]
+    return [BINARY, CrossEntropyLoss()] if has_one_logit(task) else [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()]
+
+
+def has_one_logit(task):
+    return getattr(task.model(), "out_channels", None) == 1
 
 
 def cost(task, model, part="validation"):
@@ -48,9 +76,9 @@ def scores(task, losses, mode, **options):
     return [score for (score,) in Engine(task, seed=0, settings=settings).run_trials(trials, test=True)]
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_trainings_are_those_of_a_plain_loop(name):
-    task = ALL[name]()
+@pytest.mark.parametrize("make", [*ALL.values(), one_logit, labels_of_pixels], ids=[*ALL, "one logit", "labels"])
+def test_trainings_are_those_of_a_plain_loop(make):
+    task = make()
     task = task.judged_by("mse" if task.kind == "regression" else "nll")
     model = trained_by_torch(task, usual_loss(task), seed=3)
     expected = cost(task, model), cost(task, model, "test")
@@ -58,10 +86,8 @@ def test_trainings_are_those_of_a_plain_loop(name):
     assert (found.validation, found.test) == pytest.approx(expected, rel=1e-4)
     for own, other in zip(found.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
-    # An expression by the forest's kernels, one of evomal's modules, and a user's.
-    losses = [SQUARE, nn.MSELoss()] if task.kind == "regression" else [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()]
     for mode in ("stacked", "looped"):
-        for score in scores(task, losses, mode):
+        for score in scores(task, forms_of_the_usual_loss(task), mode):
             assert (score.validation, score.test) == pytest.approx(expected, rel=1e-4)
 
 
