@@ -78,9 +78,7 @@ class SymmetricCrossEntropyLoss(TargetLoss):
 
     def __init__(self, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0, **contract: Any) -> None:
         super().__init__(**contract)
-        self.alpha = finite_number("alpha", alpha, at_least=0)
-        self.beta = finite_number("beta", beta, at_least=0)
-        self.log_zero = finite_number("log_zero", log_zero, below=0)
+        self.alpha, self.beta, self.log_zero = _checked_factors(alpha, beta, log_zero)
 
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
         return -self.alpha * F.logsigmoid(log_odds) - self.beta * self.log_zero * (-log_odds).sigmoid()
@@ -124,9 +122,7 @@ class NormalizedCrossEntropyLoss(DistributionLoss):
         self, alpha: float = 1.0, beta: float = 1.0, log_zero: float = math.log(1e-4), **contract: Any
     ) -> None:
         super().__init__(**contract)
-        self.alpha = finite_number("alpha", alpha, at_least=0)
-        self.beta = finite_number("beta", beta, at_least=0)
-        self.log_zero = finite_number("log_zero", log_zero, below=0)
+        self.alpha, self.beta, self.log_zero = _checked_factors(alpha, beta, log_zero)
 
     def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:
         # A class with a logit of −∞ is masked out: it has no part in the sum, and as the target it costs the limit 1.
@@ -195,3 +191,12 @@ class PolyLoss(TargetLoss):
 
     def source(self, xp: str) -> Source:
         return Source("log_odds", [f"return -logsigmoid(d) + {self.epsilon} * {xp}.exp(logsigmoid(-d))"])
+
+
+def _checked_factors(alpha: float, beta: float, log_zero: float) -> tuple[float, float, float]:
+    """The factors of a loss with reverse cross-entropy, and its logarithm of 0."""
+    return (
+        finite_number("alpha", alpha, at_least=0),
+        finite_number("beta", beta, at_least=0),
+        finite_number("log_zero", log_zero, below=0),
+    )

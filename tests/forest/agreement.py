@@ -6,10 +6,12 @@ torch operations differ in single precision. The scale of a row is the size of t
 sum: through softmax, say, a constant ∂M/∂f cancels to zero, and no precision gets a share of that right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from evomal.expression import Expression
@@ -117,6 +119,23 @@ def case(
         normal(samples, outputs) if shared else normal(len(trees), samples, outputs),
         targets, normal(len(trees), samples, outputs), link, softplus, priors, progress,
     )  # fmt: skip
+
+
+@st.composite
+def small_cases(draw, trees: Callable[[Link], SearchStrategy[Expression]], *, is_extended: bool = False) -> Case:
+    """Few trees and samples; weights of one, where arguments tie, or around it."""
+    link = draw(st.sampled_from(list(Link)))
+    return case(
+        draw(st.lists(trees(link), min_size=1, max_size=3)),
+        link,
+        samples=draw(st.integers(1, 4)),
+        outputs=draw(st.integers(2 if link is Link.SOFTMAX else 1, 3)),
+        softplus=draw(st.booleans()),
+        shared=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**16)),
+        spread=draw(st.sampled_from([0.0, 0.1])),
+        is_extended=is_extended,
+    )
 
 
 def _tensor(priors: Sequence[float] | None) -> Tensor | None:

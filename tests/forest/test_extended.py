@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given as drawn
 from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
@@ -16,7 +16,7 @@ from evomal.expression.operators import Space
 from evomal.forest import Forest, Link, Programs, numba_backend, torch_backend
 from evomal.forest.programs import FILLER, Use
 from evomal.randomness import generator
-from tests.forest.agreement import KINDS, Case, assert_agrees, case
+from tests.forest.agreement import KINDS, Case, assert_agrees, case, small_cases
 from tests.strategies import extended_losses
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -36,20 +36,8 @@ def known(link: Link) -> list[Expression]:
     return [Expression.parse(text) for text in (*texts, "square(sub(y, f))")]
 
 
-@st.composite
-def cases(draw) -> Case:
-    link = draw(st.sampled_from(list(Link)))
-    return case(
-        draw(st.lists(extended_losses(KINDS[link]), min_size=1, max_size=3)),
-        link,
-        samples=draw(st.integers(1, 4)),
-        outputs=draw(st.integers(2 if link is Link.SOFTMAX else 1, 3)),
-        softplus=draw(st.booleans()),
-        shared=draw(st.booleans()),
-        seed=draw(st.integers(0, 2**16)),
-        spread=draw(st.sampled_from([0.0, 0.1])),
-        is_extended=True,
-    )
+def cases() -> SearchStrategy[Case]:
+    return small_cases(lambda link: extended_losses(KINDS[link]), is_extended=True)
 
 
 @settings(max_examples=80)

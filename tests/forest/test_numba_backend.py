@@ -14,7 +14,7 @@ from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
 from evomal.forest import Link, Programs, numba_backend, torch_backend
 from evomal.randomness import generator
-from tests.forest.agreement import Case, assert_agrees, case, reference
+from tests.forest.agreement import Case, assert_agrees, case, reference, small_cases
 from tests.strategies import losses
 
 PLAIN = st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.0])
@@ -24,20 +24,10 @@ LINKS = [(Link.IDENTITY, 1), (Link.SIGMOID, 3), (Link.SOFTMAX, 10)]
 
 @st.composite
 def cases(draw) -> Case:
-    """Few samples, among them zeros, ones and equal numbers; weights of one, where arguments tie, or around it."""
-    link = draw(st.sampled_from(list(Link)))
-    found = case(
-        draw(st.lists(losses(max_leaves=14, max_height=8), min_size=1, max_size=3)),
-        link,
-        samples=draw(st.integers(1, 4)),
-        outputs=draw(st.integers(2 if link is Link.SOFTMAX else 1, 3)),
-        softplus=draw(st.booleans()),
-        shared=draw(st.booleans()),
-        seed=draw(st.integers(0, 2**16)),
-        spread=draw(st.sampled_from([0.0, 0.1])),
-    )
+    """Small cases with zeros, ones and equal numbers among the outputs."""
+    found = draw(small_cases(lambda link: losses(max_leaves=14, max_height=8)))
     points = torch.tensor(draw(st.lists(PLAIN, min_size=1, max_size=8)), dtype=torch.float64)
-    for tensor in (found.outputs, found.targets) if link is Link.IDENTITY else (found.outputs,):
+    for tensor in (found.outputs, found.targets) if found.link is Link.IDENTITY else (found.outputs,):
         flat = tensor.view(-1)
         flat[: len(points)] = points[: len(flat)]
     return found
