@@ -23,7 +23,6 @@ from evomal.cli.options import (
     Preset,
     RunFolder,
     SearchDevice,
-    TaskName,
     TaskNames,
     Workers,
     echo,
@@ -177,7 +176,7 @@ def _within(
 
 @with_hardships
 def show_headroom(
-    task: TaskName,
+    tasks: TaskNames,
     model: Model = None,
     preset: Preset = None,
     seed: Annotated[int, typer.Option(help="Seed of the trainings.", min=0, max=LARGEST_SEED)] = 0,
@@ -190,25 +189,31 @@ def show_headroom(
     hardships: "Hardships",
 ) -> None:
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
+    from evomal.methods.several_tasks import common_lr, shown_fitness, with_rule
+    from evomal.runs.finals import rate_text
     from evomal.runs.measuring import headroom
-    from evomal.tasks.metric_display import ShownMetric
 
-    settings = settings_from_options(config, preset, changes or [], device)
-    chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
+    settings, named = settings_from_options(config, preset, changes or [], device), preset_from_options(config, preset)
+    chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
     if settings.metric is not None:
-        chosen = chosen.judged_by(settings.metric)
+        chosen = [task.judged_by(settings.metric) for task in chosen]
     found = headroom(chosen, settings=settings, seed=seed, progress=True)
-    lr = chosen.recipe.lr if settings.lr is None else settings.lr
+    lr, metric = common_lr(settings, chosen), shown_fitness(with_rule(settings, chosen), chosen)
     last = {name: found.last(name) for name in found.losses}
     if as_json:
-        rows = {name: {"lr": one.rate * lr, "costs": one.scores, "steps": one.steps} for name, one in last.items()}
+        rows = {
+            name: {
+                "lr": None if lr is None else one.rate * lr, "rate": one.rate, "costs": one.scores, "steps": one.steps,
+            }
+            for name, one in last.items()
+        }  # fmt: skip
         numbers = {"noise": found.noise, "lead": found.lead, "lead_in_noise": found.lead_in_noise}
-        echo_json({"task": chosen.name, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
+        about = {"task": " + ".join(task.name for task in chosen), "metric": metric.name}
+        echo_json({**about, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
         return
-    metric = ShownMetric(chosen.metric.name, chosen.metric.higher_is_better)
     width = max(map(len, last))
     for name, one in sorted(last.items(), key=lambda entry: entry[1].mean):
-        echo(f"{name:<{width}}  {metric.text(one.mean, one.deviation)}, lr {one.rate * lr:.3g}")
+        echo(f"{name:<{width}}  {metric.text(one.mean, one.deviation)}, {rate_text(one.rate, lr)}")
     echo(*textwrap.wrap(found.sentence(metric, lr), _WIDTH, break_on_hyphens=False))
 
 

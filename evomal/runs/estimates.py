@@ -167,7 +167,7 @@ class _Probe:
         # Also the rivals and the final of a small population are stacks of some size.
         step = self._seconds_of_trial_step(ladder, self._trees(max(population, _STACKED_CANDIDATES)))
         own_step = own_step_in_final = step
-        rivals, finalists = strong_rivals(self._tasks[0]), min(settings.finalists, population * generations)
+        rivals, finalists = strong_rivals(*self._tasks), min(settings.finalists, population * generations)
         if "optimise_networks" in seconds:
             own_step = self._seconds_of_trial_step(ladder, self._networks(population))
             own_step_in_final = self._seconds_of_trial_step(ladder, self._networks(max(1, finalists)))

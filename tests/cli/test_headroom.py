@@ -25,6 +25,26 @@ def test_known_losses_are_listed_the_best_first_with_a_sentence(run):  # noqa: F
     assert all(len(row["costs"]) == 4 and row["steps"] == 8 for row in found["losses"].values())
 
 
+def test_headroom_of_several_tasks_is_the_worst_change_from_the_baseline(run, tmp_path):  # noqa: F811
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\nfrom torch import nn\nimport evomal\n\n"
+        "def made(rate):\n"
+        "    x = np.random.default_rng(0).normal(size=(60, 3))\n"
+        "    recipe = evomal.Recipe(lr=rate, batch_size=16)\n"
+        "    return evomal.Task.from_arrays(\n"
+        "        x, 9 * x[:, 0], model=lambda: nn.Linear(3, 1), kind='regression', recipe=recipe)\n\n"
+        "def first():\n    return made(0.1)\n\ndef second():\n    return made(0.2).judged_by('mae')\n"
+    )
+    tasks = [f"{tmp_path / 'own.py'}:{name}" for name in ("first", "second")]
+    code, out, _ = run("headroom", *tasks, "--device", "cpu", *CHANGES)
+    assert code == 0
+    (baseline,) = (line for line in out.splitlines() if line.startswith("mse  "))
+    assert baseline.split()[1:5] == ["0.00", "±", "0.00", "%,"]
+    assert "times the learning rate of each task" in baseline
+    found = json.loads(run("headroom", *tasks, "--device", "cpu", *CHANGES, "--json")[1])
+    assert (found["metric"], found["losses"]["mse"]["lr"]) == ("worst_change", None)
+
+
 def test_headroom_needs_several_learning_rates(run):  # noqa: F811
     code, out, err = run("headroom", *TASK, "--preset", "paper")
     assert (code, out) == (2, "")
