@@ -85,7 +85,16 @@ def recorded_settings(run: Run) -> SearchSettings:
     values = {key: value for part in _PARTS for key, value in dict(run.settings.get(part) or {}).items()}
     if run.generations > values["generations"]:  # it was resumed with more of them
         values["generations"] = run.generations
+    if all(optimizer == values.get("optimizer") for optimizer in _own_optimizers(run.settings.get("task"))):
+        values["optimizer"] = None  # it is recorded also where it was the tasks' own
     return SearchSettings(**values)
+
+
+def _own_optimizers(tasks: Any) -> list[Any]:
+    """The optimizers of the tasks' recipes, which do not name the usual one."""
+    described = [task for task in tasks.values() if isinstance(task, Mapping)] if isinstance(tasks, Mapping) else []
+    recipes = [task.get("recipe") for task in described]
+    return [recipe.get("optimizer", "sgd") for recipe in recipes if isinstance(recipe, Mapping)] or ["sgd"]
 
 
 def _checked(words: object, commands: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The commands of searches, as they were recorded, and the settings beside them."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_settings_are_compared_with_the_nearest_preset(tmp_path):
         "population": "7", "initial_height": "1,3", "meta_lr": "1e-05", "filters": "dead", "seed_with": "ce,a b.json",
     }  # fmt: skip
     assert SearchSettings.preset("paper").with_texts([f"{k}={v}" for k, v in command.changes.items()]) == settings
+
+
+@pytest.mark.parametrize(
+    ("recipe", "recorded", "changes"),
+    [
+        ({}, "sgd", {}),
+        ({}, "adam", {"optimizer": "adam"}),
+        ({"optimizer": "adamw"}, "adamw", {}),
+        ({"optimizer": "adamw"}, "sgd", {"optimizer": "sgd"}),
+        ({"optimizer": {"function": "mine", "makes": "AdamW", "digest": "0"}}, None, {}),
+    ],
+)
+def test_the_optimizer_of_the_task_is_no_change(tmp_path, recipe, recorded, changes):
+    run = run_of(tmp_path, SearchSettings.preset("quick", optimizer=recorded))
+    task = {**run.settings["task"]["0"], "recipe": recipe}
+    assert repeat_command(replace(run, settings={**run.settings, "task": {"0": task}})).changes == changes
 
 
 def test_what_the_machine_decided_is_said(tmp_path):
