@@ -68,11 +68,11 @@ def cost(task, model, part="validation"):
         return usual_loss(task)(called(model, own.inputs), own).item()
 
 
-def scores(task, losses, mode, **options):
+def scores(task, losses, mode, *, split=0, device="cpu", graphs=True):
     settings = EngineSettings(
-        device="cpu", meta_steps=1, population=1, training_steps=RECIPE.steps, population_mode=mode
+        device=device, meta_steps=1, population=1, training_steps=RECIPE.steps, population_mode=mode, graphs=graphs
     )
-    trials = [Trial(loss, RECIPE.lr, 3, **options) for loss in losses]
+    trials = [Trial(loss, RECIPE.lr, 3, split=split) for loss in losses]
     return [score for (score,) in Engine(task, seed=0, settings=settings).run_trials(trials, test=True)]
 
 
@@ -155,3 +155,13 @@ def test_weights_of_classes_and_samples_are_part_of_what_a_search_depends_on():
     contents = [task_content(task) for task in (plain, weighted, dataclasses.replace(plain, train=part))]
     assert contents[0] | {"class_weight": [1.0, 2.0, 3.0]} == contents[1]
     assert contents[0]["data"] != contents[2]["data"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_captured_steps_weigh_their_rows(mode):
+    task, losses = tagging(class_weight=[1.0, 2.0, 3.0], metric="nll"), [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()]
+    expected = scores(task, losses[:1], mode)[0].validation
+    for graphs in (True, False):
+        for score in scores(task, losses, mode, device="cuda", graphs=graphs):
+            assert score.validation == pytest.approx(expected, rel=1e-3)
