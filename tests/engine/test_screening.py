@@ -13,6 +13,7 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.randomness import generator
 from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, regression, weights_of
+from tests.engine.position_tasks import tagging
 
 WRONG = Expression.parse("mul(-1, square(sub(y, f)))")
 
@@ -88,3 +89,23 @@ def test_metrics_that_need_every_class_get_a_sample_of_each():
     assert _with_every_class(torch.tensor([3, 5, 0]), targets).tolist() == [3, 5, 0]
     labels = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     assert _with_every_class(torch.tensor([0]), labels).tolist() == [0, 2, 2]
+
+
+def test_filters_look_at_as_many_positions_that_count():
+    task, seed, samples = tagging(), 0, 20
+    engine = Engine(task, seed=seed, settings=EngineSettings(device="cpu", filter_samples=samples))
+    (norms,) = engine.gradient_norms(SMOOTH[:1], weights_of(SMOOTH[:1]))
+    outputs, targets = untrained(task, samples=samples)
+    counted = (targets.flatten() != -100).nonzero().flatten()
+    kept = counted[generator(seed, "filter rows").choice(len(counted), samples, replace=False)]
+    loss = ExpressionLoss(SMOOTH[0], weights=weights_of(SMOOTH[:1])[0])
+    for norm, row in zip(norms, kept, strict=True):
+        variable = outputs[row : row + 1].clone().requires_grad_()
+        loss(variable, targets.flatten()[row : row + 1]).backward()
+        assert norm == pytest.approx(variable.grad.norm().item(), rel=1e-4)
+
+
+def test_a_class_that_occurs_at_some_position_is_among_the_samples():
+    targets = torch.tensor([[0, 0, -100], [0, 1, -100], [0, 0, 2], [0, 2, 2]])
+    assert _with_every_class(torch.tensor([0]), targets).tolist() == [0, 1, 2]
+    assert _with_every_class(torch.tensor([3, 1]), targets).tolist() == [3, 1]
