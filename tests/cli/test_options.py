@@ -43,7 +43,7 @@ def test_the_help_describes_every_setting_with_defaults_and_choices():
         "generations (8; thorough: 20; paper: 50): Number of generations. May be changed when a run is resumed."
         in paragraphs
     )
-    assert "optimizer (sgd): Optimiser of the trainings. One of sgd, adam, adamw." in paragraphs
+    assert "precision (float32): Precision of the trainings. One of float32, tf32, bfloat16." in paragraphs
     assert "lr: Learning rate of the trainings; by default the task's." in paragraphs
 
 
