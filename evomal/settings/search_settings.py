@@ -127,7 +127,11 @@ class SearchSettings(SettingFields):
         """These settings with changes written as `key=value`; lists have commas, and `none` stands for None."""
         changes: dict[str, Any] = {}
         given: Any = texts
-        for text in given if isinstance(given, Iterable) else [given]:
+        try:
+            every = [*given]
+        except TypeError:  # such as a tensor of one number, which has an iterator that raises
+            every = [given]
+        for text in every:
             if not isinstance(text, str):
                 raise InputError(f"a setting must be given as key=value but got {short_repr(text)}")
             key, equals, value = (part.strip() for part in text.partition("="))

@@ -5,6 +5,7 @@ import json
 import pickle
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -319,6 +320,11 @@ def test_texts_are_read_by_their_setting(text, value):
     kept = getattr(unlike.with_texts([text]), name)
     assert (type(kept), kept) == (type(value), value)
     assert unlike.with_texts([text]) == unlike.with_changes(**{name: value})
+
+
+@pytest.mark.parametrize("texts", [3, None, np.array(3), [3]])
+def test_texts_must_be_texts(texts):
+    assert refusal(SearchSettings().with_texts, texts).startswith("a setting must be given as key=value but got ")
 
 
 def test_texts_count_together_and_the_last_of_a_key_counts():
