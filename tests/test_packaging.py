@@ -16,9 +16,14 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-NAMES = {"sklearn": "scikit-learn", "markdown_it": "markdown-it-py", "pydantic_core": "pydantic-core"}
+NAMES = {
+    "sklearn": "scikit-learn",
+    "markdown_it": "markdown-it-py",
+    "pydantic_core": "pydantic-core",
+    "xdist": "pytest-xdist",
+}
 LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
-NOT_IMPORTED = {"hatchling", "mypy", "onnxscript", "pytest-xdist", "ruff"}  # commands and plugins
+NOT_IMPORTED = {"hatchling", "mypy", "onnxscript", "ruff"}  # commands and plugins
 WITH_TORCH = "triton"  # comes with the builds of torch that can use it
 
 
