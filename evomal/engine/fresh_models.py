@@ -1,6 +1,5 @@
 """Models as a user's function makes them: each one fresh, in training mode except for frozen parts."""
 
-import contextlib
 from collections.abc import Iterator
 
 from torch import nn
@@ -53,15 +52,3 @@ def _kept_in_evaluation(layer: nn.Module, *, of_kept_part: bool) -> Iterator[nn.
         yield layer
     for child in layer.children():
         yield from _kept_in_evaluation(child, of_kept_part=is_kept)
-
-
-@contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """A context with the model in evaluation mode; afterwards every layer is in the mode it was in."""
-    modes = [(layer, layer.training) for layer in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for layer, is_training in modes:
-            layer.training = is_training

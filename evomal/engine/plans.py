@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
-from evomal.engine.fresh_models import evaluating
 from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
 from evomal.tasks.inputs import Inputs, called, count
+from evomal.tasks.model_trials import evaluating
 from evomal.users_code import described
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.fresh_models import evaluating
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
 from evomal.tasks.data_checks import advice_on_gaps
 from evomal.tasks.inputs import Inputs, called, count, first, map_tensors, moved, sample_shapes
 from evomal.tasks.labels import IGNORED
+from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.users_code import described

@@ -16,7 +16,6 @@ from torch.func import functional_call, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
-from evomal.engine.fresh_models import evaluating
 from evomal.engine.functional_model import stackable_attention, state_of
 from evomal.engine.optimizers import Schedule, changed_option, changes_rates, make_optimizer
 from evomal.engine.precision import autocast
@@ -30,6 +29,7 @@ from evomal.errors import InputError
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, select
+from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part, joined_parts
 
 FEWEST_MEMBERS = 2

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from evomal.checks import MOST_POINTS, seed_number, whole_number
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
-from evomal.engine.fresh_models import evaluating
 from evomal.engine.precision import Precision, autocast, check_precision, matmul_precision
 from evomal.engine.resolve import check_model, initial_model, resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
@@ -35,6 +34,7 @@ from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone, tracked
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
 from evomal.tasks.inputs import Inputs, called, first, image_tensor, pieces, with_channels_last
+from evomal.tasks.model_trials import evaluating
 from evomal.tasks.optimizers import OptimizerFactory
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe

@@ -1,7 +1,8 @@
 """What a task's model takes and gives, tried on two samples while the task is made."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,18 @@ from evomal.randomness import isolated_numpy, isolated_torch
 from evomal.tasks.inputs import Inputs, called, first, map_tensors, select, tensors
 from evomal.tasks.parts import Part
 from evomal.users_code import described
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A context with the model in evaluation mode; afterwards every layer is in the mode it was in."""
+    modes = [(layer, layer.training) for layer in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for layer, is_training in modes:
+            layer.training = is_training
 
 
 def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]) -> list[Part]:
@@ -50,18 +63,20 @@ def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:
 
 
 def _fresh(model: Callable[[], nn.Module]) -> nn.Module | None:
-    """Return a model in evaluation mode; None if the factory makes none, which trainings will say."""
+    """Return a model; None if the factory makes none, which trainings will say."""
     try:
         with isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
-            return model().eval()
+            made: Any = model()
     except (Exception, SystemExit):
         return None
+    return made if isinstance(made, nn.Module) else None
 
 
 def _outcome(model: nn.Module, inputs: Inputs) -> tuple[Any, BaseException | None]:
     """Return what a model gives for the inputs, and what it raises, which may be anything, or None."""
     try:
-        with torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
+        # Layers that several models share, such as a frozen backbone, must be in the mode that the user left them in.
+        with evaluating(model), torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
             return called(model, inputs), None
     except (Exception, SystemExit) as error:
         return None, error

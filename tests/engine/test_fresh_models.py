@@ -7,11 +7,12 @@ from torch import nn
 
 import evomal
 from evomal.engine import Engine, EngineSettings, Trial, train
-from evomal.engine.fresh_models import evaluating, put_into_training_mode
+from evomal.engine.fresh_models import put_into_training_mode
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import TaskData
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
+from evomal.tasks.model_trials import evaluating
 from evomal.tasks.recipe import Recipe
 from evomal.verdict.tuning import gradient_norm
 from tests.engine.populations import SMOOTH, regression, weights_of
