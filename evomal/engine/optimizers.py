@@ -100,7 +100,8 @@ class Schedule:
         self._warmup = recipe.warmup_steps(steps)
         self._steps = steps
         self._scheduled: tuple[Optimizer, LRScheduler] | None = None
-        self._names: list[list[str]] = []
+        self._initial: list[dict[str, Any]] = []
+        self._changed: set[str] = {"lr"}
         self._position = 0
 
     @property
@@ -122,19 +123,28 @@ class Schedule:
             optimizer, self._position = self._make(), 0
             for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate
-            self._names = [[name for name in group if name != "params"] for group in optimizer.param_groups]
+            self._initial = [
+                {name: value for name, value in group.items() if name not in ("params", "lr")}
+                for group in optimizer.param_groups
+            ]
             scheduler = make_scheduler(self._recipe.schedule, optimizer, self._steps - self._warmup)
             optimizer._opt_called = True  # type: ignore[attr-defined]  # or the scheduler would warn
             self._scheduled = optimizer, scheduler
+            self._note_changes(optimizer)
         optimizer, scheduler = self._scheduled
         with users_code("the schedule of the recipe"):
             for _ in range(step - self._position):
                 scheduler.step()
+                self._note_changes(optimizer)
         self._position = step
         return [
-            {name: group[name] for name in names}
-            for group, names in zip(optimizer.param_groups, self._names, strict=True)
+            {name: value for name, value in group.items() if name in self._changed} for group in optimizer.param_groups
         ]
+
+    def _note_changes(self, optimizer: Optimizer) -> None:
+        """Note the options that the scheduler has ever changed: others may be changed by an optimizer that steps."""
+        for group, initial in zip(optimizer.param_groups, self._initial, strict=True):
+            self._changed |= {name for name, value in initial.items() if _differs(group[name], value)}
 
 
 def changes_rates(recipe: Recipe, step: int) -> bool:
@@ -152,9 +162,13 @@ def set_options(optimizer: Optimizer, options: list[dict[str, Any]]) -> bool:
             current = group[name]
             if isinstance(current, Tensor) and name == "lr":
                 current.fill_(value)
-            elif current is not value and not isinstance(value, Tensor) and current != value:
+            elif _differs(current, value):
                 group[name], changed = value, True
     return changed
+
+
+def _differs(current: Any, value: Any) -> bool:
+    return current is not value and not isinstance(value, Tensor) and bool(current != value)
 
 
 def why_not_stacked(recipe: Recipe, model: nn.Module, device: torch.device) -> str:

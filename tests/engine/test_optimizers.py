@@ -11,9 +11,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, OneC
 from evomal.engine import Engine, EngineSettings, Trial, train
 from evomal.engine.optimizers import Schedule, recipe_record
 from evomal.engine.resolve import initial_model
+from evomal.engine.row_losses import RowLoss
 from evomal.engine.task_data import task_content
+from evomal.engine.training import Training, TrainingSetup
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
+from evomal.randomness import isolated_torch
 from evomal.tasks.batches import Batches
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.schedules import SCHEDULES
@@ -233,7 +236,7 @@ def test_warm_up_and_schedule_follow_the_length_of_the_training():
 @pytest.mark.parametrize("name", [*SCHEDULES, *(f"one-cycle:rise={share}" for share in (0, 0.5, 1)), "cosine:end=1"])
 def test_schedules_have_learning_rates_however_short_the_training(name):
     for steps in (1, 2, 3, 4, 10):
-        for warmup in (0.0, 0.5):
+        for warmup in (0.0,) if name.startswith("one-cycle") else (0.0, 0.5):
             recipe = Recipe(lr=1.0, schedule=name, warmup=warmup)
             schedule = Schedule(recipe, torch.nn.Linear(2, 2), CPU, lr=2.0, steps=steps)
             assert all(0 <= schedule.at(step)[0]["lr"] <= 2.0 for step in range(steps))
@@ -301,3 +304,57 @@ def test_a_function_of_the_model_is_given_the_users_model(mode):
     assert torch.equal(score.model.embedding.weight, initial_model(task, 0).state_dict()["model.embedding.weight"])
     (found,) = engine_of(task, population_mode=mode).run_trials([Trial(CrossEntropyLoss(), LR, 0)], test=True)[0]
     assert found.test == score.test
+
+
+class Counting(torch.optim.SGD):
+    """Counts its steps in an option of its groups, as optimizers do that estimate their own learning rate."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr=lr)
+        self.param_groups[0]["taken"] = 0
+
+    def step(self, closure=None):
+        group = self.param_groups[0]
+        group["taken"] += 1
+        for parameter in group["params"]:
+            parameter.data.add_(parameter.grad, alpha=-group["lr"] / group["taken"])
+
+
+def counting(parameters):
+    return Counting(parameters, LR)
+
+
+def test_a_schedule_leaves_options_alone_that_an_optimizer_changes():
+    task = with_new({"optimizer": counting, "schedule": cosine})
+    score = train(task, SquaredErrorLoss(), seed=3, device="cpu", keep_model=True)
+    expected = usual_loop(lambda model: counting(model.parameters()), cosine)
+    for found, wanted in zip(score.model.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(found, wanted)
+
+
+def test_trainings_that_take_turns_keep_what_their_optimizers_know():
+    setup = TrainingSetup(with_new({}), Recipe(steps=STEPS, lr=LR, batch_size=32, optimizer=counting), 3, CPU)
+    training = Training(setup, RowLoss(SquaredErrorLoss()))
+    with isolated_torch(3):
+        wanted = training.run().value
+        training.start()
+        training.advance(4)
+        saved = training.snapshot()
+        training.run()
+        training.restore(saved)
+        training.advance(STEPS)
+    assert training.fitness().value == wanted
+
+
+def test_options_that_an_earlier_training_ended_with_are_not_kept():
+    def ends_with_less_momentum(optimizer):
+        def factor(step):
+            optimizer.param_groups[0]["momentum"] = 0.9 if step < 5 else 0.1
+            return 1.0
+
+        return LambdaLR(optimizer, factor)
+
+    recipe = Recipe(steps=STEPS, lr=LR, batch_size=32, schedule=ends_with_less_momentum)
+    training = Training(TrainingSetup(with_new({}), recipe, 3, CPU), RowLoss(SquaredErrorLoss()))
+    with isolated_torch(3):
+        assert training.run().value == training.run().value
