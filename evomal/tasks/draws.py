@@ -35,6 +35,15 @@ class Draws:
         for number, generator in enumerate(self._generators, start=1):
             _reseed(generator, (start + number) & _MASK)
 
+    def states(self) -> list[Any]:
+        """Returns the states of the generators of its own, for `restore`."""
+        return [_state(generator) for generator in self._generators]
+
+    def restore(self, states: Sequence[Any]) -> None:
+        """Put the generators of its own into these states."""
+        for generator, state in zip(self._generators, states, strict=True):
+            _set_state(generator, state)
+
 
 def own_generators(*objects: Any) -> list[Generator]:
     """Returns the random generators that attributes, elements and closures of the objects lead to."""
@@ -90,3 +99,18 @@ def _reseed(generator: Generator, start: int) -> None:
         bits.state = type(bits)(start).state
     else:
         generator.seed(start % 2**32)
+
+
+def _state(generator: Generator) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+
+
+def _set_state(generator: Generator, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.set_state(state)

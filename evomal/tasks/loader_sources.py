@@ -160,17 +160,19 @@ class _OpenStream:
     def _begin(self) -> None:
         start = derived_seed(self._seed, "epoch", self._purpose, self._epoch)
         with users_code(f"the {self._place} batches"):
-            Draws(self._opened).seed(start)
+            self._draws = Draws(self._opened)
+            self._draws.seed(start)
             self._batches = iter(self._opened(start))
-        self._states = GlobalStates.now()
+        self._states, self._own_states = GlobalStates.now(), self._draws.states()
         self._is_empty = True
 
     def __next__(self) -> Any:
         while True:
             self._states.restore()
+            self._draws.restore(self._own_states)  # another stream of the same dataset may have drawn from them
             with users_code(f"batch {self.step} of the {self._place} batches"):
                 batch = next(self._batches, None)
-            self._states = GlobalStates.now()
+            self._states, self._own_states = GlobalStates.now(), self._draws.states()
             if batch is not None:
                 self.step, self._is_empty = self.step + 1, False
                 return batch

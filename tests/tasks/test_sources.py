@@ -52,6 +52,19 @@ def counted(seed: int) -> Iterator[dict[str, torch.Tensor]]:
         yield {"x": torch.full((2, length), own.random()) + torch.rand(()), "label": torch.tensor([0, 1])}
 
 
+class Keeping(IterableDataset):
+    """Draws from generators of its own, of every kind."""
+
+    def __init__(self) -> None:
+        self.own = [np.random.default_rng(1), np.random.RandomState(1), random.Random(1), torch.Generator()]
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        numpys, older, pythons, torchs = self.own
+        for index in range(6):
+            drawn = [numpys.random(), older.rand(), pythons.random(), torch.rand((), generator=torchs).item()]
+            yield torch.tensor(drawn), index % 2
+
+
 class Numbers(IterableDataset):
     def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
         for index in range(5):
@@ -108,6 +121,21 @@ def test_worker_processes_change_no_number():
             assert read(source, range(5)) == expected
             assert read(source, [3]) == expected[3:4]  # the same processes, from another step on
             assert GlobalStates.now() == before
+
+
+def test_streams_of_one_dataset_do_not_share_the_states_of_its_generators():
+    steps, requests = range(5), [(0, "training"), (1, "training")]
+
+    def batch(source, key, step):
+        return source.part(source.request(*key, step, 2)).inputs
+
+    with preserved_globals():
+        *apart, source = (loader_source(DataLoader(Keeping(), 2), "training") for _ in range(3))
+        alone = [[batch(own, key, step) for step in steps] for own, key in zip(apart, requests, strict=True)]
+        together = [[batch(source, key, step) for key in requests] for step in steps]
+    for step in steps:
+        for number in range(2):
+            assert torch.equal(together[step][number], alone[number][step])
 
 
 def test_items_are_drawn_anew_every_epoch_in_the_order_of_data_in_memory():
