@@ -100,8 +100,8 @@ class TaskBuilders:
             kind, groups, order, sample_weight, class_weight, classes, ignore_index, seed, standardise, hardships
         )
         parts = {"train": train, "validation": validation, "test": test}
-        rows, fields = array_fields(x, y, parts, options, model)
-        chosen = chosen_metric(metric, kind).of_rows(rows)
+        rows, total, fields = array_fields(x, y, parts, options, model)
+        chosen = chosen_metric(metric, kind).of_rows(rows, total)
         return cls(
             kind=kind, model=model, metric=chosen, name=name, recipe=Recipe() if recipe is None else recipe, **fields
         )

@@ -54,8 +54,8 @@ class ArrayOptions:
 
 def array_fields(
     x: Any, y: Any, parts: Mapping[str, Any], options: ArrayOptions, model: Callable[[], nn.Module]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the rows of validation and test among all that were given, and the fields of a task that are made of them.
+) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """Return the rows of validation and test among all that were given, their number, and the fields of a task.
 
     Args:
         x: The inputs, or None.
@@ -112,15 +112,19 @@ def array_fields(
         **({} if classes in (None, (False, True)) else {"classes": list(classes or ())}),
     }
     chosen_rows = {"validation": torch.as_tensor(split.validation), "test": torch.as_tensor(split.test)}
-    return chosen_rows, {
-        **dict(zip(PARTS, found, strict=True)),
-        "outputs": outputs,
-        "record": record,
-        "units": units,
-        "exchangeable": hard.leaves_rows_exchangeable and is_by_rows and "validation" not in given,
-        "classes": classes,
-        "class_weight": class_weight,
-    }
+    return (
+        chosen_rows,
+        len(samples),
+        {
+            **dict(zip(PARTS, found, strict=True)),
+            "outputs": outputs,
+            "record": record,
+            "units": units,
+            "exchangeable": hard.leaves_rows_exchangeable and is_by_rows and "validation" not in given,
+            "classes": classes,
+            "class_weight": class_weight,
+        },
+    )
 
 
 def units_of(values: Array) -> Units:

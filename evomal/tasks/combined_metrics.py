@@ -49,8 +49,8 @@ class Combined(ABC):
         """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
         return False
 
-    def of_rows(self, rows: Mapping[str, Tensor]) -> "Combined":
-        """The same for a task whose parts consist of these rows of what was given."""
+    def of_rows(self, rows: Mapping[str, Tensor], total: int) -> "Combined":
+        """The same for a task whose parts consist of these rows of the `total` ones that were given."""
         return self
 
 
@@ -82,8 +82,8 @@ class WeightedSum(Combined):
     def is_by_part(self) -> bool:
         return any(one.is_by_part for _, one in self.terms)
 
-    def of_rows(self, rows: Mapping[str, Tensor]) -> "WeightedSum":
-        return dataclasses.replace(self, terms=[(weight, one.of_rows(rows)) for weight, one in self.terms])
+    def of_rows(self, rows: Mapping[str, Tensor], total: int) -> "WeightedSum":
+        return dataclasses.replace(self, terms=[(weight, one.of_rows(rows, total)) for weight, one in self.terms])
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,12 +177,12 @@ class WorstGroup(Combined):
     def is_by_part(self) -> bool:
         return self.groups is not None
 
-    def of_rows(self, rows: Mapping[str, Tensor]) -> "WorstGroup":
+    def of_rows(self, rows: Mapping[str, Tensor], total: int) -> "WorstGroup":
         if not isinstance(self.groups, Groups):
             return self
-        groups, highest = self.groups, max(int(numbers.max()) for numbers in rows.values())
-        if highest >= len(groups):
-            raise InputError(f"groups must have one entry per row of the arrays but got {len(groups)}")
+        groups = self.groups
+        if len(groups) != total:
+            raise InputError(f"groups must have one entry for each of {total} rows of the arrays but got {len(groups)}")
         return dataclasses.replace(self, groups={part: groups.select(numbers) for part, numbers in rows.items()})
 
 

@@ -123,11 +123,11 @@ class Metric:
         """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
         return isinstance(self.function, Combined) and self.function.is_by_part
 
-    def of_rows(self, rows: Mapping[str, Tensor]) -> "Metric":
-        """The metric of a task whose validation and test part consist of these rows of what groups were given for."""
+    def of_rows(self, rows: Mapping[str, Tensor], total: int) -> "Metric":
+        """The metric of a task whose validation and test part consist of these rows of the `total` ones given."""
         if not isinstance(self.function, Combined):
             return self
-        return dataclasses.replace(self, function=self.function.of_rows(rows))
+        return dataclasses.replace(self, function=self.function.of_rows(rows, total))
 
     def record(self) -> dict[str, Any]:
         """What decides the values besides the name: groups of rows, options of a metric of torchmetrics."""
