@@ -82,6 +82,11 @@ class Recipe:
             finite_number("warmup", self.warmup, at_least=0, below=1)
         else:
             whole_number("warmup", self.warmup, at_least=0, at_most=self.steps - 1)
+        if self.warmup and isinstance(self.schedule, str) and self.schedule.startswith("one-cycle"):
+            raise InputError(
+                f"warmup must be 0 for the schedule one-cycle, which rises by itself, but got {self.warmup}: set its "
+                "rise, as in one-cycle:rise=0.1"
+            )
         if self.clip is not None:
             finite_number("clip", self.clip, above=0)
         if self.lr is None:

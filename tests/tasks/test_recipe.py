@@ -26,6 +26,7 @@ from evomal.tasks.recipe import Recipe, final_recipe
         ({"warmup": 1.0}, "warmup must be a finite number of at least 0 and less than 1 but got 1.0"),
         ({"warmup": 10_000}, "warmup must be at most 9999 but got 10000"),
         ({"warmup": -1}, "warmup must be at least 0 but got -1"),
+        ({"schedule": "one-cycle:rise=0.2", "warmup": 0.1}, "warmup must be 0 for the schedule one-cycle, which rises"),
         ({"clip": 0.0}, "clip must be a finite number of more than 0 but got 0.0"),
         (
             {"optimizer": lambda model: None},
