@@ -83,7 +83,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
         groups.setdefault((trial.stage, trial.loss, trial.seed, trial.rate, trial.steps), []).append(trial)
     found = []
     for (*_, seed, _, steps), group in groups.items():
-        if len(across.references[steps]) != len(group):  # not all is recorded yet, or by evomal
+        if len(across.references.get(steps, ())) != len(group):  # not all is recorded yet, or by evomal
             continue
         group.sort(key=lambda trial: trial.task or 0)
         score = across.fitness([trial.score for trial in group], steps, seed)

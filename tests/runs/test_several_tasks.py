@@ -128,3 +128,12 @@ def test_headroom_across_tasks():
     assert found.last("ce").mean == pytest.approx(0, abs=1e-12)
     assert found.noise == found.last(found.best).deviation
     assert "times the learning rate of each task" in found.sentence(evomal.tasks.metric_display.ShownMetric("x"), None)
+
+
+def test_trials_of_a_length_that_no_known_loss_was_trained_for_are_left_out(finished):
+    folder, _, _ = finished
+    with RunStore.read(folder / "whole") as store:
+        trials = store.trials()
+    own = next(trial for trial in trials if trial.task is not None)
+    strange = dataclasses.replace(own, loss="0:0", steps=12_345)
+    assert combined([*trials, strange], "worst") == combined(trials, "worst")
