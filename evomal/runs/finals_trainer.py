@@ -52,6 +52,9 @@ class FinalsTrainer:
         self._store, self._listener = store, listener
         self._report = None if listener is None else listener.on_steps
         self._unrecorded: list[RecordedTrial] = []
+        self._final_steps = tasks[0].recipe.for_steps(context.settings.final_steps).steps
+        if self._ladder is not None and context.settings.finalists:
+            self._final_rung("final", 1)  # settings that fit no recipe are refused before anything is trained
 
     @property
     def lr(self) -> float | None:
@@ -181,13 +184,13 @@ class FinalsTrainer:
 
     def _final_rung(self, stage: TrialStage, count: int) -> Rung:
         """A rung of full length with fresh seeds."""
-        recipe = final_recipe(self._tasks[0].recipe, self._settings)
+        steps = self._final_steps
+        recipes = [final_recipe(task.recipe.for_steps(steps), self._settings) for task in self._tasks]
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
-        others = [] if self._settings.milestones else [task.recipe.for_steps(recipe.steps) for task in self._tasks]
         return Rung(
-            recipe.steps, seeds, splits, recipe.milestones, is_matched=self._evaluator.is_matched,
-            milestones_by_task=tuple(one.milestones for one in others) if len(others) > 1 else (),
+            steps, seeds, splits, recipes[0].milestones, is_matched=self._evaluator.is_matched,
+            milestones_by_task=tuple(recipe.milestones for recipe in recipes) if len(recipes) > 1 else (),
         )  # fmt: skip
 
     def _scores(

@@ -1,13 +1,16 @@
 """Recipes in searches: the task's own is used, recorded, and must not change."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from evomal.errors import InputError
 from evomal.runs import RunStore
+from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.run_loop import search
+from evomal.settings import SearchSettings
 from evomal.tasks.recipe import Recipe
 from tests.engine.populations import regression
 from tests.protocols import ON_RUNGS, ONE_TRAINING
@@ -58,3 +61,25 @@ def test_a_record_has_no_fields_that_older_ones_lack(tmp_path):
     run(tmp_path / "named", Recipe(lr=0.02, batch_size=32), **{**ONE_TRAINING, **SHORT, **named})
     settings = recorded(tmp_path / "named")
     assert settings["settings"].items() >= named.items()
+
+
+@pytest.mark.parametrize(
+    ("changes", "milestones"),
+    [({}, ((10,), (5,))), ({"milestones": ()}, ((), ())), ({"schedule": "cosine"}, ((), ()))],
+    ids=["own", "none", "cosine"],
+)
+def test_a_final_on_several_tasks_has_the_milestones_that_its_schedule_takes(changes, milestones):
+    recipes = [Recipe(steps=40, milestones=(20,)), Recipe(steps=80, milestones=(20,))]
+    context = SimpleNamespace(
+        settings=SearchSettings(final_steps=20, **changes), seed=1, ladder=object(), is_exchangeable=False
+    )
+    trainer = FinalsTrainer(
+        [regression(recipe=recipe) for recipe in recipes], None, SimpleNamespace(is_matched=True), context, None, None
+    )
+    assert trainer._final_rung("final", 2).milestones_by_task == milestones
+
+
+def test_settings_that_fit_no_recipe_are_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(FinalsTrainer, "train_rivals", lambda trainer: pytest.fail("something was trained"))
+    with pytest.raises(InputError, match="milestones are for the schedule step, but the schedule is 'cosine'"):
+        run(None, Recipe(lr=0.02, batch_size=32), **{**ON_RUNGS, **SHORT}, schedule="cosine", milestones=(5,))
