@@ -22,6 +22,8 @@ from evomal.verdict.tables import comparison_markdown
 from evomal.verdict.words import Verdict
 
 LOG_NAME = "trainings.jsonl"
+FINAL_RECIPE = "final_recipe"
+"""The part of a log's description that older logs do not have; they are continued without it."""
 Result = Comparison | Transfer | RateCurve
 AnyResult = TypeVar("AnyResult", bound=Document)
 _LONGEST, _LONGEST_LOG = 64_000_000, 256_000_000  # bytes
@@ -119,7 +121,8 @@ class TrainingLog:
             trainings = [training for entry in entries for training in _Line.model_validate(entry).trainings]
         except (ValidationError, RecursionError):
             raise InputError(f"{path}: is not what evomal writes, although its checksums match") from None
-        differing = differences(begun, description)
+        given = {name: value for name, value in description.items() if name != FINAL_RECIPE or name in begun}
+        differing = differences(begun, given)
         if differing:
             raise InputError(f"{path}: belongs to another comparison: {'; '.join(map(str, differing))}")
         self._scores |= {canonical(entry.training): entry.score for entry in trainings}

@@ -21,7 +21,7 @@ from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.users_code import passing
 from evomal.verdict.contestants import ComparedLoss
-from evomal.verdict.folder import TrainingLog
+from evomal.verdict.folder import FINAL_RECIPE, TrainingLog
 
 _TRIALS_PER_JOB = 16  # of a worker, so that all workers have something to do
 
@@ -158,9 +158,11 @@ def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
         "test_data": digest_of_parts(task.test),
         "fresh_model": content["fresh_model"],
         "metric": task.metric.name,
+        **({"metric_options": options} if (options := content.get("metric_options")) else {}),
         "steps": recipe.steps,
         "milestones": list(recipe.milestones),
         "recipe": settings.recipe_changes(),
+        FINAL_RECIPE: {name: record[name] for name in ("momentum", "nesterov", "weight_decay", "batch_size")},
         "optimizer": record.get("optimizer", "sgd"),
         **({"training": later} if later else {}),
         "device": settings.device,

@@ -10,7 +10,14 @@ from evomal.errors import EvomalError, InputError
 from evomal.runs.canonical import canonical, checksum
 from evomal.text import markdown_to_html
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer, score_from_dict, score_to_dict
-from evomal.verdict.folder import TrainingLog, comparisons_of, read_result, recorded_verdicts, write_result
+from evomal.verdict.folder import (
+    FINAL_RECIPE,
+    TrainingLog,
+    comparisons_of,
+    read_result,
+    recorded_verdicts,
+    write_result,
+)
 from evomal.verdict.words import Verdict
 from tests.verdict.results import comparison, entry
 
@@ -194,3 +201,14 @@ def test_metrics_are_written_in_the_order_of_the_log():
     score = Score(0.5, 0.5, {"mse": 0.5, "mae": 0.25}, [], 0, 30)
     again = score_from_dict(json.loads(canonical(score_to_dict(score))))
     assert json.dumps(score_to_dict(again)) == json.dumps(score_to_dict(score))
+
+
+def test_a_log_of_before_recipes_were_described_is_continued(tmp_path):
+    described = {"a": 1, FINAL_RECIPE: {"momentum": 0.9}}
+    for name, begun in (("old", {"a": 1}), ("new", described)):
+        with TrainingLog(tmp_path / name, begun):
+            pass
+        with TrainingLog(tmp_path / name, described):
+            pass
+    with pytest.raises(InputError, match=r"final_recipe\.momentum was 0\.9"):
+        TrainingLog(tmp_path / "new", {"a": 1, FINAL_RECIPE: {"momentum": 0.5}})

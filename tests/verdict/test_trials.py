@@ -7,7 +7,9 @@ import torch
 
 import evomal
 from evomal.errors import InputError
+from evomal.settings import SearchSettings
 from evomal.tasks.recipe import Recipe
+from evomal.verdict.trials import log_description
 from tests.engine.populations import regression
 
 
@@ -30,3 +32,19 @@ def test_a_comparison_trains_by_the_recipe(tmp_path):
     changed = regression(recipe=Recipe(optimizer=adamw(0.2), **TRANSFORMER))
     with pytest.raises(InputError, match="optimizer"):
         evomal.compare(changed, folder=tmp_path, **options)
+    for other in ({"batch_size": 16}, {"weight_decay": 0.01}, {"momentum": 0.5}):
+        changed = regression(recipe=Recipe(optimizer=adamw(), **{**TRANSFORMER, **other}))
+        with pytest.raises(InputError, match=f"final_recipe.{next(iter(other))} was"):
+            evomal.compare(changed, folder=tmp_path, **options)
+
+
+def test_groups_of_a_metric_belong_to_the_description_of_a_log():
+    def description(groups):
+        task = regression().judged_by(evomal.metrics.worst_group("mse", groups=groups))
+        return log_description(task, SearchSettings(device="cpu"))
+
+    task = regression()
+    groups = {name: [0, 1] * (len(getattr(task, name)) // 2) for name in ("validation", "test")}
+    others = {**groups, "test": sorted(groups["test"])}
+    assert description(groups) == description(groups)
+    assert description(groups) != description(others)
