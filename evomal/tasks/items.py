@@ -65,7 +65,7 @@ def stacked_items(items: Sequence[Any], columns: Columns, places: Sequence[str])
     """Returns items as one part: a row for each."""
     divided = [columns.divided(item, place) for item, place in zip(items, places, strict=True)]
     inputs = [_tree(own[0], f"the input of {place}") for own, place in zip(divided, places, strict=True)]
-    targets = [_tensor(own[1], f"the target of {place}") for own, place in zip(divided, places, strict=True)]
+    targets = [_target(own[1], place) for own, place in zip(divided, places, strict=True)]
     weights = [own[2] for own in divided]
     if any((weight is None) != (weights[0] is None) for weight in weights):
         raise InputError(f"either all or none of the items must have weights, as {places[0]} and others differ in that")
@@ -85,7 +85,7 @@ def stacked_items(items: Sequence[Any], columns: Columns, places: Sequence[str])
 def batch_part(batch: Any, columns: Columns, place: str) -> Part:
     """Returns a collated batch of the user's as a part."""
     inputs, target, weight = columns.divided(batch, place)
-    tree, targets = _tree(inputs, f"the input of {place}"), _tensor(target, f"the target of {place}")
+    tree, targets = _tree(inputs, f"the input of {place}"), _target(target, place)
     weights = None if weight is None else _weight(weight, place)
     counted = [*tensors(tree), targets, *([] if weights is None else [weights])]
     if any(own.dim() == 0 for own in counted) or len({len(own) for own in counted}) != 1 or len(targets) == 0:
@@ -103,12 +103,17 @@ def _tree(value: Any, place: str) -> Inputs:
     return _tensor(value, place)
 
 
-def _tensor(value: Any, place: str) -> Tensor:
-    """Returns a value as a tensor of real numbers on the CPU."""
+def _target(value: Any, place: str) -> Tensor:
+    return _tensor(value, f"the target of {place}", ": give class numbers from 0, and their names as classes=…")
+
+
+def _tensor(value: Any, place: str, advice: str = ": choose columns of numbers with inputs=…") -> Tensor:
+    """Returns a value as a tensor of real numbers; `advice` says what to do about texts."""
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        hint = ": choose columns of numbers with inputs=…" if isinstance(value, str) else ""
+        is_text = isinstance(value[0] if isinstance(value, list | tuple) and value else value, str)
+        hint = advice if is_text else ""
         raise InputError(f"{place} must hold numbers in rows of one shape but is {short_repr(value)}{hint}") from None
     if tensor.is_complex():
         raise InputError(f"{place} must hold real numbers but got {str(tensor.dtype).removeprefix('torch.')}")

@@ -66,3 +66,9 @@ def test_batches_have_one_row_for_each_sample():
     assert part.inputs.shape == (3, 2)
     with pytest.raises(InputError, match=r"batch 0 must have one row for each sample .* shapes \[3, 2\], \[2\]"):
         batch_part((torch.zeros(3, 2), torch.zeros(2)), Columns(), "batch 0")
+
+
+@pytest.mark.parametrize("target", ["cat", ["cat", "dog"]])
+def test_texts_as_targets_are_refused_with_what_to_give_instead(target):
+    with pytest.raises(InputError, match=r"the target of item 0 must hold numbers .*: give class numbers from 0"):
+        stacked((np.zeros(3), target))
