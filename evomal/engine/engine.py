@@ -366,7 +366,7 @@ class Engine:
         settings, module = self.settings, initial_model(data.task, self.seed)
         return make_plan(
             module, data.capabilities, device=self.device,
-            batch=min(data.recipe.batch_size, len(data.train)), element=settings.dtype.itemsize,
+            batch=data.batch_size, element=settings.dtype.itemsize,
             kept=data.bytes_kept(settings.meta_steps), population=settings.population,
             inner_steps=settings.inner_steps, wanted=settings.population_mode, chunk=settings.chunk,
             unstacked=why_not_stacked(data.recipe, module, torch.device("cpu")),

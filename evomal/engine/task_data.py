@@ -87,6 +87,8 @@ class TaskData:
         options: dict[str, Any] = {"size": recipe.batch_size, "device": device, "dtype": dtype}
         self._training_feed = BatchFeed(self.train, count=self.inner_steps, **options)
         self._training_feed.open([(seed, purpose) for purpose in purposes])
+        self.batch_size = self._training_feed.size
+        """Samples in a training batch."""
         self._validation_feed = BatchFeed(self.validation, count=1, **options)
         self._validation_feed.open([(seed, "meta validation")])
         self.is_varying = self._training_feed.is_varying or self._validation_feed.is_varying
@@ -105,7 +107,7 @@ class TaskData:
         self._priors = class_priors(task) if self.is_extended and task.kind != "regression" else None
 
     def _multiply_adds(self) -> int:
-        model, batch = self.model, self._training_feed.size
+        model, batch = self.model, self.batch_size
         forward = functools.partial(model, model.parameters)
         parameters = sum(values.numel() for values in model.parameters.values())
         with isolated_torch(0, "trial", device=model.device):

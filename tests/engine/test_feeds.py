@@ -133,6 +133,17 @@ def test_batches_of_varying_shape_are_trained_on_stacked_and_looped_alike(mode):
     assert score.validation == pytest.approx(engine.evaluate(SMOOTH[:1], [[1.0, 1.0, 1.0]])[0].value, rel=1e-4)
 
 
+def test_memory_is_planned_for_batches_that_are_larger_than_the_sample():
+    task = regression(recipe=Recipe(lr=0.05, batch_size=64))
+    whole = streamed(task.train)
+    sample = dataclasses.replace(task.train.select(torch.arange(16)), source=whole.source)
+    plans = [
+        Engine(dataclasses.replace(task, train=part), seed=0, settings=EngineSettings(meta_steps=1, device="cpu")).plans
+        for part in (whole, sample)
+    ]
+    assert plans[0][0].predicted_bytes == pytest.approx(plans[1][0].predicted_bytes, rel=0.01)
+
+
 def test_the_size_of_a_loaders_batches_cannot_be_set():
     part = streamed(regression().train)
     part.source.batch_size = 32
