@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, check_same_index, column
-from evomal.tasks.data_checks import Kind, check_kind, checked_class_weight, target_rows
+from evomal.tasks.data_checks import Kind, check_ignored, check_kind, checked_class_weight, target_rows
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import Inputs
 from evomal.tasks.labels import Classes
@@ -48,6 +48,7 @@ class ArrayOptions:
             raise InputError(f"standardise must be True or False but got {short_repr(self.standardise)}")
         if isinstance(self.ignore_index, bool) or not isinstance(self.ignore_index, int | str | None):
             raise InputError(f"ignore_index must be a label or None but got {short_repr(self.ignore_index)}")
+        check_ignored(self.ignore_index, self.kind)
         if self.groups is not None and self.order is not None:
             raise InputError("groups and order must not be given together: split by one of them")
 

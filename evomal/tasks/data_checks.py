@@ -23,6 +23,12 @@ def check_kind(kind: str) -> None:
     one_of("kind", kind, KINDS)
 
 
+def check_ignored(label: Any, kind: Kind) -> None:
+    """Raise if a label is to be ignored where there are none."""
+    if kind != "classification" and label not in (None, IGNORED):
+        raise InputError(f"ignore_index is for classification, but the kind is {kind}, all of whose targets count")
+
+
 def checked_inputs(inputs: Any, place: str) -> Inputs:
     """Inputs of a split as tensors of real, finite numbers with a common first dimension."""
     if isinstance(inputs, tuple | dict):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evomal.checks import whole_number
 from evomal.errors import InputError
-from evomal.tasks.data_checks import Kind, check_kind, check_split, checked_inputs, checked_targets
+from evomal.tasks.data_checks import Kind, check_ignored, check_kind, check_split, checked_inputs, checked_targets
 from evomal.tasks.inputs import Inputs, map_tensors, tensors
 from evomal.tasks.items import Columns
 from evomal.tasks.labels import IGNORED
@@ -38,6 +38,7 @@ class DatasetOptions:
         ignored: Any = self.ignore_index
         if isinstance(ignored, bool) or not isinstance(ignored, int):
             raise InputError(f"ignore_index must be a whole number but got {short_repr(ignored)}")
+        check_ignored(ignored, self.kind)
         given: Any = self.inputs
         names = [given] if isinstance(given, str | None) else list(given) if isinstance(given, list | tuple) else [0]
         if not names or not all(isinstance(name, str | None) for name in names):
@@ -78,7 +79,8 @@ class Fit:
         kind, targets, name = self.options.kind, part.targets, f"the {self.place} dataset"
         name = name if self.like is None else f"a batch of {name}"
         if kind == "classification" and self.options.ignore_index != IGNORED:
-            targets = torch.where(targets == self.options.ignore_index, IGNORED, targets)
+            wide = targets if targets.is_floating_point() else targets.long()  # bytes have no negative numbers
+            targets = torch.where(wide == self.options.ignore_index, IGNORED, wide)
         targets, inputs = checked_targets(targets, kind, name), checked_inputs(self._converted(part.inputs), name)
         if self.outputs is not None:
             check_split(inputs, targets, kind, self.outputs, self.place)

@@ -21,7 +21,7 @@ class Part:
     """One tensor, or a tuple or dictionary of tensors, with a row for each sample."""
     targets: Tensor
     weights: Tensor | None = None
-    """How much each sample counts in losses and metrics; None: all count alike."""
+    """How much each sample counts in losses; samples of weight 0 count in no metric. None: all count alike."""
     source: "Source | None" = None
     """Where batches come from if the data are not held in memory: the tensors are then a sample of them."""
 

@@ -95,6 +95,11 @@ def test_inputs_that_do_not_fit_together(x, sentence):
         (np.where(Y == 2, -100, Y), {}, "must lie between 0 and 1 but one is -100: drop rows without a label"),
         (X[:, 0], {}, 'class numbers of y must be whole but row 0 is 0.12573: use kind="regression" to predict values'),
         (Y, {"ignore_index": 1.5}, "ignore_index must be a label or None but got 1.5"),
+        (
+            Y,
+            {"ignore_index": 0, "kind": "regression"},
+            "ignore_index is for classification, but the kind is regression",
+        ),
         (TEXTS, {"kind": "regression"}, 'y must hold real numbers but got text: use kind="classification" for labels'),
         ([["a"], ["a", "b"]] * 30, {"kind": "multilabel"}, "y must hold zeros and ones but holds texts: make a matrix"),
         (np.arange(60), {}, "there are 60 classes and the rarest has 1 row: use a larger share, join or leave out"),

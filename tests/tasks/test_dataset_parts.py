@@ -298,8 +298,40 @@ def test_loaders_and_streams_are_not_taken_for_datasets():
         ({"inputs": 3}, "inputs must be the name of a column, or a list of names, but got 3"),
         ({"target": 3}, "target must be the name of a column but got 3"),
         ({"ignore_index": "pad"}, "ignore_index must be a whole number but got 'pad'"),
+        ({"ignore_index": 0, "kind": "multilabel"}, "ignore_index is for classification, but the kind is multilabel"),
     ],
 )
 def test_options_that_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
         task_of(PLAIN, **options)
+
+
+class Masks(Dataset):
+    """Images with a class for each pixel in bytes, and a border that does not count; mirrored at random if asked."""
+
+    def __init__(self, *, is_mirrored: bool) -> None:
+        self.is_mirrored = is_mirrored
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int):
+        image = torch.linspace(-1, 1, 16, dtype=torch.float32).roll(index).view(1, 4, 4)
+        mask = (image[0] > 0).to(torch.uint8)
+        mask[0] = 255
+        is_flipped = self.is_mirrored and torch.rand(()) < 0.5
+        return (image.flip(-1), mask.flip(-1)) if is_flipped else (image, mask)
+
+
+@pytest.mark.parametrize("is_mirrored", [False, True])
+@pytest.mark.parametrize("made_of", ["datasets", "loaders"])
+def test_the_ignored_label_of_masks_of_bytes(made_of, is_mirrored):
+    parts = [Masks(is_mirrored=is_mirrored), Masks(is_mirrored=False), Masks(is_mirrored=False)]
+    options = {"model": lambda: nn.Conv2d(1, 2, 1), "ignore_index": 255}
+    if made_of == "datasets":
+        task = Task.from_datasets(*parts, recipe=RECIPE, **options)
+    else:
+        task = Task.from_loaders(*(DataLoader(part, batch_size=4) for part in parts), **options)
+    assert task.outputs == 2
+    assert task.train.targets.unique().tolist() == [-100, 0, 1]
+    assert not train(task, "ce", steps=6, device="cpu").diverged
