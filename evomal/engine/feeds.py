@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.tasks.batches import Batches
-from evomal.tasks.inputs import map_tensors, pieces, tensors
+from evomal.tasks.inputs import map_tensors, pieces
 from evomal.tasks.parts import Part
 from evomal.tasks.prefetching import Stream, whole
 
@@ -115,7 +115,7 @@ class BatchFeed:
             starts = range(0, self._count * size, size)
             self._loaded = [_rows_of(self._memory, slice(start, start + size)) for start in starts]
         for memory, part in zip(self._loaded, parts, strict=True):
-            pairs = [*zip(_all_tensors(memory), _all_tensors(part), strict=True)]
+            pairs = [*zip(memory.tensors, part.tensors, strict=True)]
             if any(there.shape != here.shape for there, here in pairs):
                 raise InputError(f"all batches must have one shape but got {part} after {memory}")
             for there, here in pairs:
@@ -134,15 +134,11 @@ def evaluation_batches(part: Part, *, size: int, device: torch.device, dtype: to
         yield Part(inputs, targets, next(weights, None))
 
 
-def _all_tensors(part: Part) -> list[Tensor]:
-    return [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
-
-
 def _zeros(part: Part, sample: Part, rows: int) -> Part:
     """Returns a part of zeros in the shapes of a batch, with that number of rows, and the dtypes of the sample."""
     zeros = [
         torch.zeros(rows, *own.shape[1:], dtype=like.dtype, device=like.device)
-        for own, like in zip(_all_tensors(part), _all_tensors(sample), strict=True)
+        for own, like in zip(part.tensors, sample.tensors, strict=True)
     ]
     return _with_tensors(part, zeros)
 
@@ -152,7 +148,7 @@ def _copied(part: Part, sample: Part) -> Part:
 
     A model may change its inputs, but the batch may be used again. Bytes become floats here if the model takes these.
     """
-    pairs = zip(_all_tensors(part), _all_tensors(sample), strict=True)
+    pairs = zip(part.tensors, sample.tensors, strict=True)
     return _with_tensors(part, [own.to(like.device, like.dtype, copy=True) for own, like in pairs])
 
 

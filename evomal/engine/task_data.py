@@ -181,10 +181,7 @@ def task_content(task: Task) -> dict[str, Any]:
 
 def digest_of_parts(*parts: Part) -> str:
     """Returns a short digest of the parts' inputs, targets and weights, and of the names that inputs have."""
-    values = []
-    for part in parts:
-        values += [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
-    return digest(values, ",".join(arguments(parts[0].inputs)[1]))
+    return digest((values for part in parts for values in part.tensors), ",".join(arguments(parts[0].inputs)[1]))
 
 
 def digest(values: Iterable[Tensor], text: str = "") -> str:

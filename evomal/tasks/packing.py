@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evomal.tasks.inputs import Form, form_of, in_form, tensors
+from evomal.tasks.inputs import Form, form_of, in_form
 from evomal.tasks.parts import Part
 
 _ALIGNED = 64  # bytes: where a tensor may begin
@@ -31,7 +31,7 @@ class PackedPart:
     @classmethod
     def of(cls, part: Part) -> "PackedPart":
         """Returns a batch in one piece."""
-        own = [*tensors(part.inputs), part.targets, *([] if part.weights is None else [part.weights])]
+        own = part.tensors
         layout, end = [], 0
         for tensor in own:
             size = tensor.numel() * tensor.element_size()

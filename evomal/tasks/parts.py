@@ -37,10 +37,14 @@ class Part:
         return number if self.source is None or self.source.is_in_memory else f"{number} (read anew)"
 
     @property
+    def tensors(self) -> list[Tensor]:
+        """The inputs, the targets and, if there are any, the weights."""
+        return [*tensors(self.inputs), self.targets, *([] if self.weights is None else [self.weights])]
+
+    @property
     def bytes(self) -> int:
         """The memory that the tensors take."""
-        own = [*tensors(self.inputs), self.targets, *([] if self.weights is None else [self.weights])]
-        return sum(tensor.numel() * tensor.element_size() for tensor in own)
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors)
 
     def __len__(self) -> int:
         return count(self.inputs)
