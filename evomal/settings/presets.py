@@ -47,7 +47,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "paper": {},
 }
-"""What each preset changes of the defaults, which are the paper's. For a small model, `quick` takes about a minute on
-two cores, and `thorough` about two minutes on a large GPU."""
+"""What each preset changes of the defaults, which are the paper's. For a small model, `quick` takes one to two
+minutes on two cores, and `thorough` about two minutes on a large GPU."""
 
 DEFAULT_PRESET = "quick"
