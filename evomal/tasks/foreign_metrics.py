@@ -63,7 +63,7 @@ def is_of_torchmetrics(metric: Any) -> bool:
 
 
 def _is_metric_object(metric: Any) -> bool:
-    torchmetrics = sys.modules.get("torchmetrics")  # whoever has one of its objects has imported it
+    torchmetrics = sys.modules.get("torchmetrics")  # a metric of it exists only once it is imported
     return torchmetrics is not None and isinstance(metric, torchmetrics.Metric)
 
 
