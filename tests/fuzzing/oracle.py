@@ -178,7 +178,8 @@ class Watch:
         elif (event in _STARTS and not self._is_paused) or (
             event == "pickle.find_class" and arguments[0].partition(".")[0] not in _PICKLED_BY_NUMBA
         ):
-            return Fault("code", event, str(arguments)[:300])
+            # The pool of `--jobs` starts processes of this program and reads what they answer.
+            return None if _is_called_by("/joblib/externals/loky/") else Fault("code", event, str(arguments)[:300])
         elif event == "socket.connect" and not self._may_connect:
             return Fault("network", _own_place(), str(arguments[1:])[:300])
         elif event in ("exec", "compile"):
@@ -398,6 +399,10 @@ def _escaped(error: BaseException) -> Fault:
     return Fault("traceback", f"{type(error).__name__} at {place}", shown)
 
 
+def _is_called_by(folder: str) -> bool:
+    return any(folder in frame.filename for frame in traceback.extract_stack())
+
+
 def _own_place() -> str:
     frames = [frame for frame in traceback.extract_stack() if "/evomal/" in frame.filename]
     return f"evomal/{frames[-1].filename.rpartition('/evomal/')[2]}:{frames[-1].lineno}" if frames else "nowhere"
@@ -415,13 +420,14 @@ def _written_outside(work: Path, event: str, path: str | bytes, *, follow: bool 
 
 
 def _caches() -> tuple[str, ...]:
-    """Where libraries keep what they compiled; compiled kernels of a checkout are beside its modules."""
+    """Where libraries keep what they compiled (compiled kernels of a checkout are beside its modules), and the private
+    folder that a pool of worker processes makes and removes."""
     home = os.path.expanduser("~")
     cache = os.environ.get("XDG_CACHE_HOME", f"{home}/.cache")
     own = os.environ.get("MPLCONFIGDIR", f"{os.environ.get('XDG_CONFIG_HOME', f'{home}/.config')}/matplotlib")
-    inductor = f"{tempfile.gettempdir()}/torchinductor_"
+    temporary = tuple(f"{tempfile.gettempdir()}/{prefix}" for prefix in ("torchinductor_", "evomal-"))
     kernels = os.environ.get("NUMBA_CACHE_DIR", cache)
-    return (f"{cache}/", f"{own}/", inductor, f"{kernels}/", f"{Path(__file__).parents[2] / 'evomal'}/")
+    return (f"{cache}/", f"{own}/", *temporary, f"{kernels}/", f"{Path(__file__).parents[2] / 'evomal'}/")
 
 
 def _short(word: str) -> str:
