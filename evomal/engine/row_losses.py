@@ -21,6 +21,8 @@ class RowLoss:
     evomal's own losses are computed row by row, and their mean is weighted by the rows' weights. Any other module is
     called as torch's losses are: with outputs `(N, C, d1, …)`, and with its `ignore_index`, or -100, as the target of
     rows that do not count. Where rows have other weights than 0 and 1, it must be able to do without its mean.
+
+    A batch in which no row counts has the loss 0 and no gradient, whatever the loss: a mean over nothing would be NaN.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -40,7 +42,19 @@ class RowLoss:
             value = self.weighted_means(outputs.unsqueeze(0), batch)[0]
         else:
             ignored = getattr(self.module, "ignore_index", IGNORED)
-            value = self.module(*_as_in_torch(outputs, rows, ignored=ignored))
+            if rows.weights is None:
+                return self._value(outputs, rows, ignored)
+            # If nothing counts, the loss is that of ordinary outputs, none of them ignored, and is then replaced by 0:
+            # a gradient of NaN would stay one.
+            is_counted = (rows.weights > 0).any()
+            counted = dataclasses.replace(rows, weights=torch.where(is_counted, rows.weights, 1))
+            value = self._value(torch.where(is_counted, outputs, 0), counted, ignored)
+            value = torch.where(is_counted, value, 0)
+        return value
+
+    def _value(self, outputs: Tensor, rows: Rows, ignored: int) -> Tensor:
+        """Returns what the module gives for outputs and targets as torch's losses take them."""
+        value: Tensor = self.module(*_as_in_torch(outputs, rows, ignored=ignored))
         return value
 
     def weighted_means(self, outputs: Tensor, rows: Rows) -> Tensor:

@@ -47,6 +47,10 @@ class RowRule:
         if task.class_weight is not None:
             self._class_weight = torch.tensor(task.class_weight, dtype=dtype, device=device)
 
+    def weighs_alike(self, part: Part) -> bool:
+        """Whether all rows that count have the same weight in a loss."""
+        return self._class_weight is None and part.weights is None
+
     def of_loss(self, part: Part) -> Rows:
         """Returns the rows with their weights in a loss: of the sample, times that of the class, 0 where ignored."""
         rows = self.of_metric(part)

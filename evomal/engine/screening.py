@@ -30,7 +30,10 @@ _VALUES = (-1.5, 0.0, 1.5)  # of standardised targets
 
 
 class Screening:
-    """The untrained model's outputs on some training samples, and what losses do with them."""
+    """The untrained model's outputs on some training samples, and what losses do with them.
+
+    Rows have the weights that they have in trainings; only the metric does not know them.
+    """
 
     def __init__(self, data: TaskData, *, samples: int, seed: int) -> None:
         self._data, self._metric = data, data.task.metric
@@ -40,9 +43,14 @@ class Screening:
         if self._metric.needs_every_class:
             rows = _with_every_class(rows, train.targets)
         self._inputs, self._seed = select(train.inputs, rows), seed
-        found = data.rows.of_metric(train.select(rows))
+        batch = train.select(rows)
+        found = data.rows.of_metric(batch)
         self._kept = self._counted_rows(found, samples)
         self._targets = found.targets if self._kept is None else found.targets.index_select(0, self._kept)
+        self._weights = None if data.rows.weighs_alike(batch) else data.rows.of_loss(batch).weights
+        """`[B]`: the weights of the rows in a loss; None: all that count count alike."""
+        if self._weights is not None and self._kept is not None:
+            self._weights = self._weights.index_select(0, self._kept)
         with torch.no_grad(), self._model_at_start() as (parameters, run):
             self._outputs = run(parameters)
 
@@ -62,7 +70,12 @@ class Screening:
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
         """`[P, B]`: the norm of each sample's gradient at the untrained outputs."""
         forest, packed = self._forest(expressions, weights)
-        return forest.gradient_norms(self._outputs, self._targets, packed).cpu()
+        return self._gradient_norms(forest, packed).cpu()
+
+    def _gradient_norms(self, forest: Forest, packed: Tensor) -> Tensor:
+        norms = forest.gradient_norms(self._outputs, self._targets, packed)
+        # Relative to their mean, so that weights which are all alike change nothing.
+        return norms if self._weights is None else norms * (self._weights / self._weights.mean())
 
     def profiles(self, expressions: Sequence[Expression], weights: Weights) -> Tensor:
         """`[P, B]`: norms of the gradient on a grid from wrong to right outputs, relative to those at the start.
@@ -70,7 +83,7 @@ class Screening:
         Losses that differ by a factor have the same profile.
         """
         forest, packed = self._forest(expressions, weights)
-        norms = forest.gradient_norms(self._outputs, self._targets, packed)
+        norms = self._gradient_norms(forest, packed)
         outputs, targets = _grid(self._data.task.kind, self._outputs, self._targets)
         on_grid = forest.gradient_norms(outputs, targets, packed)
         together = torch.cat((norms, on_grid), 1)
@@ -84,6 +97,7 @@ class Screening:
         """
         task = self._data.task
         data, device = self._data, self._outputs.device
+        rows = Rows(self._targets, self._weights, is_masked_only=self._weights is None)
         prepared = [prepared_loss(loss, task, device, data.activation, is_extended=data.is_extended) for loss in losses]
         with self._model_at_start() as (parameters, run):
             outputs, pull = vjp(run, parameters)[:2]
@@ -93,22 +107,20 @@ class Screening:
                 gradients = [gradient.double().reshape(-1) for gradient in pull(cotangent)[0].values()]
                 return float(torch.linalg.vector_norm(torch.cat(gradients)))
 
-            baseline = norm(_output_gradient(self._data.task_loss, outputs, self._targets))
-            norms = [norm(gradient) for gradient in self._gradients(prepared, outputs)]
+            baseline = norm(_output_gradient(self._data.task_loss, outputs, rows))
+            norms = [norm(gradient) for gradient in self._gradients(prepared, outputs, rows)]
         factors = [baseline / own if own > 0 else math.nan for own in norms]
         return [factor if math.isfinite(factor) and factor > 0 else 1.0 for factor in factors]
 
-    def _gradients(self, losses: Sequence[nn.Module | WeightedTree], outputs: Tensor) -> list[Tensor]:
+    def _gradients(self, losses: Sequence[nn.Module | WeightedTree], outputs: Tensor, rows: Rows) -> list[Tensor]:
         """Returns the gradient of each loss by the outputs."""
         trees = [loss for loss in losses if isinstance(loss, WeightedTree)]
         of_trees: Iterator[Tensor] = iter(())
         if trees:
             forest, packed = self._forest([tree.expression for tree in trees], [tree.edge_weights for tree in trees])
-            of_trees = iter(forest.gradients(outputs, self._targets, packed)[1])
+            of_trees = iter(forest.gradients(outputs, rows.targets, packed, rows.weights)[1])
         return [
-            next(of_trees)
-            if isinstance(loss, WeightedTree)
-            else _output_gradient(RowLoss(loss), outputs, self._targets)
+            next(of_trees) if isinstance(loss, WeightedTree) else _output_gradient(RowLoss(loss), outputs, rows)
             for loss in losses
         ]
 
@@ -129,6 +141,9 @@ class Screening:
         """Returns by how much the metric's cost falls when the outputs themselves are optimised; −∞ for divergence."""
         forest, packed = self._forest(expressions, weights)
         descended = forest.descended(self._outputs, self._targets, packed, steps=steps, lr=lr)
+        if self._weights is not None:
+            # Adam takes the same steps whatever a row's weight is, except for none at all.
+            descended = torch.where(self._weights.unsqueeze(-1) > 0, descended, self._outputs)
         before = self._cost(self._outputs)
         finite = torch.isfinite(descended).all(2).all(1).tolist()
         pairs = zip(descended, finite, strict=True)
@@ -162,9 +177,9 @@ def _grid(kind: Kind, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
     return grid, (bits if targets.dim() == 1 else bits[:, None].expand(-1, count)).to(targets.dtype).contiguous()
 
 
-def _output_gradient(loss: Callable[[Tensor, Rows], Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+def _output_gradient(loss: Callable[[Tensor, Rows], Tensor], outputs: Tensor, rows: Rows) -> Tensor:
     given = outputs.detach().clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(given, Rows(targets)), given)
+    (gradient,) = torch.autograd.grad(loss(given, rows), given)
     return gradient
 
 

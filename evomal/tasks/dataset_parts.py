@@ -23,7 +23,7 @@ from evomal.tasks.labels import checked_classes
 from evomal.tasks.loader_sources import loader_source
 from evomal.tasks.model_trials import outputs_of_model, with_integers_as_taken
 from evomal.tasks.parts import Part, joined_parts
-from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource, Source
+from evomal.tasks.sources import MOST_UNCOUNTED, ArraySource, DatasetSource, PiecesSource, Source
 from evomal.tasks.splits import shared_content
 from evomal.text import short_repr
 
@@ -199,7 +199,11 @@ def _whole(source: Source) -> Part:
 
 
 def _held(source: Source) -> Part | None:
-    """Return all batches of a loader as tensors, or as pieces of differing shape; None if they are too large."""
+    """Return all batches of a loader as tensors, or as pieces of differing shape; None if they are too large.
+
+    Raises:
+        InputError: If there are no batches, or so many that they may never end.
+    """
     found, size = [], 0
     with preserved_globals():
         for request in source.whole(_READ_ROWS):
@@ -208,6 +212,12 @@ def _held(source: Source) -> Part | None:
             except StopIteration:
                 break
             size += found[-1].bytes
+            if not source.has_end and (size > MOST_BYTES or len(found) > MOST_UNCOUNTED):
+                raise InputError(
+                    f"the {source.place} batches must end, but there were more than {MOST_UNCOUNTED:,} of them or "
+                    f"{MOST_BYTES / 2**30:g} GiB: if they do end, return an object that has a length beside its "
+                    "batches, as a DataLoader or a list has; if not, take some with itertools.islice"
+                )
             if size > MOST_BYTES:
                 return None
     if not found:

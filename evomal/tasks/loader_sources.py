@@ -21,7 +21,7 @@ from evomal.randomness import GlobalStates, derived_seed, preserved_globals
 from evomal.tasks.draws import Draws
 from evomal.tasks.items import Columns, batch_part
 from evomal.tasks.parts import Part
-from evomal.tasks.sources import MOST_OPEN, WHOLE, Request, Source, dataset_length, item_seed
+from evomal.tasks.sources import MOST_OPEN, MOST_UNCOUNTED, WHOLE, Request, Source, dataset_length, item_seed
 from evomal.users_code import users_code
 
 OpenBatches = Callable[[int], Iterable[Any]]
@@ -77,7 +77,15 @@ class LoaderSource(Source):
         """Returns the indices of each batch of an epoch."""
         with preserved_globals(), users_code(f"the sampler of the {self.place} loader"):
             Draws(self._sampler, self._loader.generator).seed(derived_seed(seed, "order", purpose, epoch))
-            found = list(cast(Iterable[Any], self._sampler))
+            most = None if _has_length(self._sampler) else max(MOST_UNCOUNTED, self.rows or 0)
+            batches = iter(cast(Iterable[Any], self._sampler))
+            found = list(itertools.islice(batches, most))
+            is_endless = len(found) == most and next(batches, None) is not None
+        if is_endless:
+            raise InputError(
+                f"the sampler of the {self.place} loader must end, but gave more than {most:,} batches: one pass over "
+                "it is an epoch, and epochs follow each other by themselves"
+            )
         if not found:
             raise InputError(f"the {self.place} loader must give at least one batch but gave none")
         return found
@@ -123,6 +131,7 @@ class IterableSource(Source):
             loader = opened(0)
         if isinstance(loader, DataLoader) and loader.num_workers:
             self.most_workers = 0  # it reads ahead by itself, and processes of workers may not start further ones
+        self.has_end = _has_length(loader)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_open": {}}
@@ -214,6 +223,15 @@ def _has_equal_batches(loader: DataLoader[Any]) -> bool:
     if type(batches.sampler) not in (RandomSampler, SequentialSampler):
         return batches.drop_last
     return batches.drop_last or len(cast(Sized, batches.sampler)) % batches.batch_size == 0
+
+
+def _has_length(batches: Any) -> bool:
+    """Whether batches say how many they are; a DataLoader does not if its dataset does not."""
+    try:
+        len(batches)
+    except Exception:  # a user's object may raise anything
+        return False
+    return True
 
 
 def _number(index: Any) -> int:

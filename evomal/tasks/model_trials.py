@@ -2,17 +2,20 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from evomal.errors import InputError
 from evomal.randomness import isolated_numpy, isolated_torch
 from evomal.tasks.inputs import Inputs, called, first, map_tensors, select, tensors
 from evomal.tasks.parts import Part
 from evomal.users_code import described
+
+_MOST_COMBINED = 6  # inputs of which all combinations are tried: 64 runs of a model on two samples
 
 
 @contextlib.contextmanager
@@ -30,8 +33,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]) -> list[Part]:
     """Return the parts with whole numbers and truth values as the model takes them: as they are, or as floats.
 
-    An embedding needs integers, a linear layer or a convolution floats. The model is tried on two samples as they are;
-    if it fails, and does not fail on the same samples as floats, all parts get floats.
+    An embedding needs integers, a linear layer or a convolution floats. The model is tried on two samples: with all
+    inputs as they are, with all as floats, then with as few of them as floats as it takes, such as a table of counts
+    beside token ids. Where it fails on all of these, nothing is converted, and trainings will say why it fails.
 
     Args:
         parts: The parts of a task: train, validation and test.
@@ -40,15 +44,33 @@ def with_integers_as_taken(parts: Sequence[Part], model: Callable[[], nn.Module]
     Raises:
         InputError: If the model takes whole numbers, but not the largest or smallest ones of a part.
     """
-    inputs = first(parts[0].inputs, 2)
-    if all(tensor.is_floating_point() for tensor in tensors(inputs)) or (tried := _fresh(model)) is None:
+    samples = first(parts[0].inputs, 2)
+    whole = [place for place, tensor in enumerate(tensors(samples)) if not tensor.is_floating_point()]
+    if not whole or (tried := _fresh(model)) is None:
         return list(parts)
-    if _outcome(tried, inputs)[1] is None:
-        for name, part in zip(("train", "validation", "test"), parts, strict=True):
-            _check_range(part, name, tried)
-    elif _outcome(tried, map_tensors(Tensor.float, inputs))[1] is None:
-        return [dataclasses.replace(part, inputs=map_tensors(Tensor.float, part.inputs)) for part in parts]
+    for places in _places_to_convert(whole):
+        if _outcome(tried, _with_floats_at(samples, places))[1] is None:
+            found = [dataclasses.replace(part, inputs=_with_floats_at(part.inputs, places)) for part in parts]
+            for name, part in zip(("train", "validation", "test"), found, strict=True):
+                _check_range(part, name, tried)
+            return found
     return list(parts)
+
+
+def _places_to_convert(whole: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield which of several inputs to convert, in the order in which they are tried."""
+    yield ()
+    yield tuple(whole)
+    # Of many inputs, not all combinations are tried.
+    most = len(whole) if len(whole) <= _MOST_COMBINED else 2
+    for number in range(1, most):
+        yield from itertools.combinations(whole, number)
+
+
+def _with_floats_at(inputs: Inputs, places: Collection[int]) -> Inputs:
+    """Return the inputs with those at some places as floats."""
+    numbers = itertools.count()
+    return map_tensors(lambda tensor: tensor.float() if next(numbers) in places else tensor, inputs)
 
 
 def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:

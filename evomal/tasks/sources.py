@@ -27,6 +27,8 @@ WHOLE = "whole"
 """The purpose of a pass over all samples in their order, as evaluations make it."""
 MOST_OPEN = 16
 """Streams of one source that are read side by side."""
+MOST_UNCOUNTED = 10_000
+"""Batches that do not say how many they are: if there are more, they are taken for endless."""
 _MOST_WORKERS = 64
 _BITS = 2**64 - 1
 
@@ -47,6 +49,8 @@ class Source(ABC):
     """Whether batches may differ in shape, so that a step cannot be captured as a CUDA graph."""
     is_in_memory = False
     """Whether the batches are held in memory, and only their shapes vary."""
+    has_end = True
+    """Whether a pass over all samples is known to end."""
     most_workers = _MOST_WORKERS
     """The number of processes that can share the reading."""
     start_worker: Callable[[int], None] | None = None

@@ -14,13 +14,16 @@ from evomal.expression import Expression
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.inputs import called
+from evomal.tasks.task import Task
 from tests.engine.position_tasks import (
     ALL,
     RECIPE,
+    Tagger,
     attentive_tagging,
     labels_of_pixels,
     one_logit,
     segmentation,
+    sentences,
     tagging,
     trained_by_torch,
 )
@@ -114,6 +117,25 @@ def test_weights_of_samples_weigh_all_their_positions():
     counted = task.validation.select((task.validation.weights > 0).nonzero().flatten())
     with torch.no_grad():
         expected = F.cross_entropy(model(counted.inputs).movedim(-1, 1), counted.targets).item()
+    for mode in ("stacked", "looped"):
+        for score in scores(task, [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()], mode):
+            assert score.validation == pytest.approx(expected, rel=1e-4)
+
+
+def test_batches_in_which_nothing_counts_change_nothing():
+    ids, _, tags = sentences()
+    tags[::2] = -100  # with batches of two sentences, some have no tag at all
+    recipe = dataclasses.replace(RECIPE, batch_size=2)
+    task = Task.from_arrays(ids, tags, model=Tagger, recipe=recipe, metric="nll")
+
+    def own_loss(outputs, batch):
+        costs = F.cross_entropy(outputs.movedim(-1, 1), batch.targets, reduction="sum")
+        return costs / (batch.targets != -100).sum().clamp(min=1)
+
+    expected = cost(task, trained_by_torch(task, own_loss, seed=3))
+    found = train(task, nn.CrossEntropyLoss(), seed=3, device="cpu")
+    assert found.validation == pytest.approx(expected, rel=1e-4)
+    assert 0.0 in [point.training_loss for point in found.curve]
     for mode in ("stacked", "looped"):
         for score in scores(task, [LOG, CrossEntropyLoss(), nn.CrossEntropyLoss()], mode):
             assert score.validation == pytest.approx(expected, rel=1e-4)

@@ -68,3 +68,24 @@ def test_a_users_loss_that_cannot_be_weighted_is_refused():
 
     with pytest.raises(InputError, match=r"the loss Stubborn with reduction='none' must return a loss for each of 10"):
         RowLoss(Stubborn())(OUTPUTS, rows)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 0.5]), ignore_index=255),
+        CrossEntropyLoss(),
+        CrossEntropyLoss(ignore_index=1),
+        ExpressionLoss("mul(y, log(f))"),
+        Recorder(),
+    ],
+)
+def test_a_batch_in_which_nothing_counts_is_zero_for_every_loss(loss):
+    for is_masked_only in (True,) if isinstance(loss, Recorder) else (True, False):  # which cannot be weighted
+        for outputs in (OUTPUTS, torch.full_like(OUTPUTS, torch.inf)):
+            free = outputs.clone().requires_grad_()
+            value = RowLoss(loss)(free, Rows(0 * TARGETS, 0 * MASK, (LENGTH,), is_masked_only))
+            value.backward()
+            assert value.item() == 0
+            assert not free.grad.any()

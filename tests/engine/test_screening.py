@@ -2,16 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.resolve import initial_model
 from evomal.engine.screening import _with_every_class
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
+from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator
+from evomal.tasks.task import Task
 from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, regression, weights_of
 from tests.engine.position_tasks import tagging
 
@@ -109,3 +113,55 @@ def test_a_class_that_occurs_at_some_position_is_among_the_samples():
     targets = torch.tensor([[0, 0, -100], [0, 1, -100], [0, 0, 2], [0, 2, 2]])
     assert _with_every_class(torch.tensor([0]), targets).tolist() == [0, 1, 2]
     assert _with_every_class(torch.tensor([3, 1]), targets).tolist() == [3, 1]
+
+
+HALF = torch.tensor([0.25, 4.0])
+"""Weights of two classes."""
+
+
+def two_classes(**options):
+    own = np.random.default_rng(0)
+    x = own.normal(size=(200, 4))
+    y = (x[:, 0] + own.normal(size=200) > 1).astype(int)
+    return Task.from_arrays(x, y, model=lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"class_weight": HALF.tolist()}, {"sample_weight": np.linspace(0.1, 5, 200)}],
+    ids=["none", "classes", "samples"],
+)
+def test_factors_match_the_gradients_that_trainings_have(options):
+    task = two_classes(**options)
+    square = WeightedTree(Expression.parse("square(sub(y, f))"), None)
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", filter_samples=len(task.train)))
+    factors = engine._matching_factors([square, nn.CrossEntropyLoss(), nn.MultiMarginLoss(reduction="mean")])
+    model, batch = initial_model(task, 0), task.train
+    weights = torch.ones(len(batch)) if batch.weights is None else batch.weights
+    weights = weights if task.class_weight is None else weights * HALF[batch.targets]
+
+    def norm(loss):
+        costs = loss(model(batch.inputs), batch.targets)
+        found = torch.autograd.grad((costs * weights).sum() / weights.sum(), list(model.parameters()))
+        return torch.cat([own.flatten() for own in found]).norm().item()
+
+    losses = [ExpressionLoss(square.expression, reduction="none"), nn.MultiMarginLoss(reduction="none")]
+    baseline = norm(nn.CrossEntropyLoss(reduction="none"))
+    expected = [baseline / norm(loss) for loss in losses]
+    assert factors == pytest.approx([expected[0], 1.0, expected[1]], rel=1e-4)
+
+
+def test_weights_weigh_the_norms_and_what_has_none_does_not_move():
+    settings = EngineSettings(device="cpu", filter_samples=50, filter_steps=50)
+    trees, weights = SMOOTH[:1], weights_of(SMOOTH[:1])
+    plain = Engine(two_classes(metric="nll"), seed=0, settings=settings)
+    for pair in ([1.0, 4.0], [0.0, 2.0], [3.0, 3.0]):
+        engine = Engine(two_classes(metric="nll", class_weight=pair), seed=0, settings=settings)
+        targets = engine._screens[0]._targets
+        own = torch.tensor(pair)[targets]
+        expected = torch.tensor(plain.gradient_norms(trees, weights)) * own / own.mean()
+        torch.testing.assert_close(torch.tensor(engine.gradient_norms(trees, weights)), expected)
+        profiles, others = (torch.tensor(one.profiles(trees, weights)) for one in (engine, plain))
+        assert torch.allclose(profiles, others) == (pair == [3.0, 3.0])
+    idle = Engine(two_classes(metric="recall:label=0", class_weight=[0.0, 1.0]), seed=0, settings=settings)
+    assert idle.gains(trees, weights) == [0.0]

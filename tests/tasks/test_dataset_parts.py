@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset
 
 from evomal.engine.training import train
 from evomal.errors import InputError
 from evomal.randomness import GlobalStates
-from evomal.tasks import dataset_parts
+from evomal.tasks import dataset_parts, loader_sources
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 
@@ -257,6 +257,48 @@ def test_a_function_from_a_seed_to_batches():
     assert "rows=? (read anew) + 30 + 30" in repr(task)
     assert task.train.weights is not None
     assert train(task, "ce", steps=60, device="cpu").validation <= 0.1
+
+
+def test_streams_without_an_end_are_for_training_only(monkeypatch):
+    def endless(seed: int):
+        while True:
+            yield X, Y
+
+    class Counted(list):
+        """Batches that say how many they are."""
+
+    def ending(seed: int):
+        return Counted([(X[:8], Y[:8])] * 12)
+
+    monkeypatch.setattr(dataset_parts, "MOST_UNCOUNTED", 10)
+    assert Task.from_loaders(endless, PIECES, PIECES, model=net).train.rows is None
+    sentence = r"the test batches must end, but there were more than 10 of them or 4 GiB: if they do end, return an obj"
+    for stream in (endless, lambda seed: iter(ending(seed))):
+        with pytest.raises(InputError, match=sentence):
+            Task.from_loaders(endless, PIECES, stream, model=net)
+    assert len(Task.from_loaders(endless, ending, ending, model=net).validation) == 96
+    monkeypatch.setattr(dataset_parts, "MOST_BYTES", 1000)
+    with pytest.raises(InputError, match="the test batches must end"):
+        Task.from_loaders(endless, PIECES, endless, model=net)
+    assert Task.from_loaders(endless, ending, ending, model=net).record["read_anew"].keys() == {
+        "training",
+        "validation",
+        "test",
+    }
+
+
+class Endless(Sampler):
+    """Rows for ever, as for trainings that count steps."""
+
+    def __iter__(self):
+        while True:
+            yield from range(len(X))
+
+
+def test_a_sampler_without_an_end_is_refused(monkeypatch):
+    monkeypatch.setattr(loader_sources, "MOST_UNCOUNTED", 10)
+    with pytest.raises(InputError, match="the sampler of the training loader must end, but gave more than 40 batches"):
+        Task.from_loaders(DataLoader(PLAIN, batch_size=8, sampler=Endless()), PIECES, PIECES, model=net)
 
 
 def test_classes_of_data_that_are_read_anew():
