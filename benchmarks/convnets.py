@@ -5,18 +5,23 @@ forward passes of work where a training step has three. Steps are captured as CU
 """
 
 import argparse
+import contextlib
 import gc
 import statistics
-import time
+from collections.abc import Callable
 
 import measuring
 import torch
 from rich.console import Console
 from rich.table import Table
+from step_parts import Parts, profiled, report
 
-from evomal.engine import Engine, EngineSettings, Trial
-from evomal.engine.precision import Precision
+from evomal.engine import Engine, EngineSettings
+from evomal.engine.cuda_graphs import GraphedStep
+from evomal.engine.looped import TrialLoss
+from evomal.engine.training import Training
 from evomal.expression import Expression
+from evomal.forest import FILLER
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
@@ -25,123 +30,101 @@ from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 
 MODELS = ("alexnet", "vgg16", "allcnnc", "resnet18", "preresnet101", "wrn28-10", "squeezenet", "pyramidnet")
-WARM_UP, STEPS = 6, 20
+WARM_UP, STEPS, ROUNDS = 6, 10, 7
+Watching = Callable[[Parts], contextlib.AbstractContextManager[None]]
 LOSS = Expression.parse("abs(mul(y, log(f)))")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", "--model", default=",".join(MODELS), help="names, separated by commas")
     parser.add_argument("--precision", choices=["float32", "tf32", "bfloat16"], default="bfloat16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--profile", action="store_true", help="list the kernels of a meta step")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument(
+        "--profile", action="store_true",
+        help="also print, for the parts of both steps, time by kind of kernel, memory, and the longest kernels",
+    )  # fmt: skip
+    parser.add_argument("--top", type=int, default=8, help="kernels per part that a profile prints")
     options = parser.parse_args()
-    console = Console(width=100)
-    console.print(f"{measuring.hardware()}, batch 128, {options.precision}, channels last; median of {STEPS} steps")
+    console = Console(width=200 if options.profile else 110)
+    console.print(
+        f"{measuring.hardware()}, batch {options.batch}, {options.precision}, channels last; medians, GiB at most"
+    )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("model", "training ms", "meta ms", "ratio", "training GiB", "meta GiB", "ratio", "predicted GiB"):
+    for heading in (
+        "model", "training ms", "meta ms", "ratio", "training GiB", "meta GiB", "ratio", "predicted GiB", "ratio",
+    ):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for name in options.models.split(","):
         try:
-            row = measured(name, options.precision, options.device, options.profile)
+            table.add_row(name, *measured(name, options, console))
         except torch.OutOfMemoryError:
             console.print(f"{name}: out of memory")
-            continue
-        table.add_row(name, *row)
     console.print(table)
 
 
-def measured(name: str, precision: Precision, device: str, profiled: bool) -> tuple[str, ...]:
+def measured(name: str, options: argparse.Namespace, console: Console) -> tuple[str, ...]:
     """Returns milliseconds and memory of a training step and of a meta step."""
     settings = EngineSettings(
-        device=device, precision=precision, channels_last=True, population=1, meta_steps=WARM_UP,
-        training_steps=WARM_UP,
+        device=options.device, precision=options.precision, channels_last=True, population=1, meta_steps=WARM_UP,
+        training_steps=WARM_UP, population_mode="looped",
     )  # fmt: skip
-    task = task_of(name)
-    before = allocated()
-    engine = Engine(task, seed=0, settings=settings)
+    task = task_of(name, options.batch)
     reset_peak()
-    training = milliseconds(
-        lambda steps: engine.run_trials([Trial(WeightedTree(LOSS, None), 0.01, 0)], horizons=[steps])
-    )
-    training_peak = peak() - before
+    engine = Engine(task, seed=0, settings=settings)
     predicted = engine.plans[0].predicted_bytes / 2**30
-    del engine
+    with engine._context(), engine._data[0].model.differentiable_twice():
+        criterion = TrialLoss(engine._data[0].forest([FILLER]), dtype=settings.dtype)
+        criterion.load(WeightedTree(LOSS, None), 1.0)
+        reset_peak()
+        training = Training(engine._workspace._training_setup(0), criterion)
+        training.start()
+        training.advance(WARM_UP)
+        training_ms, training_peak = milliseconds(training.step), peak()
+        if options.profile:
+            show_parts(f"{name}: training step", training.step, Parts.of_training, options.top, console)
+    del training
     gc.collect()
     reset_peak()
-    before = allocated()
-    engine = Engine(task, seed=0, settings=settings)
-    weights = [[1.0] * LOSS.edges]
-    engine.optimise([LOSS], weights)
-    optimiser = engine._workspace.optimiser([LOSS])._optimisation
-    with engine._context():
-        for _ in range(WARM_UP):
-            optimiser.step()
-        meta = repeated(optimiser.step)
-        if profiled:
-            show_kernels(optimiser.step)
-    meta_peak = peak() - before
+    engine.optimise([LOSS], [[1.0] * LOSS.edges])
+    with engine._context(), engine._data[0].model.differentiable_twice():
+        step = engine._workspace.optimiser([LOSS])._optimisation.step
+        meta_ms, meta_peak = milliseconds(step), peak()
+        if options.profile:
+            show_parts(f"{name}: meta step", step, Parts.of_meta, options.top, console)
+    del engine, step
+    gc.collect()
     return (
-        f"{training:.2f}", f"{meta:.2f}", f"{meta / training:.2f}", f"{training_peak:.2f}", f"{meta_peak:.2f}",
-        f"{meta_peak / max(training_peak, 1e-9):.2f}", f"{predicted:.2f}",
+        f"{training_ms:.3f}", f"{meta_ms:.3f}", f"{meta_ms / training_ms:.2f}",
+        f"{training_peak:.2f}", f"{meta_peak:.2f}", f"{meta_peak / max(training_peak, 1e-9):.2f}",
+        f"{predicted:.2f}", f"{predicted / max(meta_peak, training_peak, 1e-9):.2f}",
     )  # fmt: skip
 
 
-def milliseconds(run: object) -> float:
-    """Returns the time of one further step: the median of five differences of a short and a long run.
-
-    Every run captures its step anew, for about as long as hundreds of steps of a small model take; so the long run
-    has as many steps as take two seconds.
-    """
-    run(WARM_UP)  # type: ignore[operator]
-    first = max(seconds(run, WARM_UP + STEPS) - seconds(run, WARM_UP), 1e-3) / STEPS
-    further = max(STEPS, min(2000, round(2 / first)))
-    differences = [seconds(run, WARM_UP + further) - seconds(run, WARM_UP) for _ in range(5)]
-    return statistics.median(differences) / further * 1e3
+def milliseconds(step: GraphedStep) -> float:
+    """Returns the median time of a step, of several in a row without waiting between them."""
+    if step.refusal and torch.cuda.is_available():
+        raise SystemExit(f"the step is not captured: {step.refusal}")
+    return statistics.median(measuring.seconds(step, STEPS) for _ in range(ROUNDS)) * 1e3
 
 
-def seconds(run: object, steps: int) -> float:
-    measuring.synchronise()
-    begin = time.perf_counter()
-    run(steps)  # type: ignore[operator]
-    measuring.synchronise()
-    return time.perf_counter() - begin
+def show_parts(title: str, step: GraphedStep, watching: Watching, top: int, console: Console) -> None:
+    """Print where the time and memory of a step go; it runs eagerly, as a captured one has no parts."""
+    parts = Parts()
+    kernels = profiled(step._function, lambda: watching(parts))
+    report(title, kernels, parts.memory, top=top, console=console)
 
 
-def repeated(step: object) -> float:
-    measuring.synchronise()
-    times = []
-    for _ in range(STEPS):
-        begin = time.perf_counter()
-        step()  # type: ignore[operator]
-        measuring.synchronise()
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[len(times) // 2] * 1e3
-
-
-def show_kernels(step: object) -> None:
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        for _ in range(3):
-            step()  # type: ignore[operator]
-        measuring.synchronise()
-    Console(width=140).print(found.key_averages().table(sort_by="cuda_time_total", row_limit=25))
-
-
-def task_of(name: str) -> Task:
+def task_of(name: str, batch: int) -> Task:
     generator = torch.Generator().manual_seed(0)
     parts = [
         Part(torch.randn(rows, 3, 32, 32, generator=generator), torch.arange(rows) % 10) for rows in (2048, 512, 512)
     ]
     return Task(
         "classification", *parts, model=lambda: make_model(name, (3, 32, 32), 10),
-        metric=chosen_metric(None, "classification"), outputs=10, recipe=Recipe(lr=0.01, batch_size=128),
+        metric=chosen_metric(None, "classification"), outputs=10, recipe=Recipe(lr=0.01, batch_size=batch),
     )  # fmt: skip
-
-
-def allocated() -> float:
-    return torch.cuda.memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
 
 
 def peak() -> float:
