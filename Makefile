@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-long fuzz lint unit bench figures clean
+.PHONY: help setup demo test test-all test-long test-integrations fuzz lint unit bench figures clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
 	@echo "make test       lint, type-check and test"
 	@echo "make test-all   the tests under every supported Python that is installed"
 	@echo "make test-long  the checks that take minutes"
+	@echo "make test-integrations   the tests against other libraries, which it installs in .venv-integrations"
 	@echo "make fuzz       hostile files, commands and arguments; FUZZ='files:100000 commands' and SEED=1 choose what"
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
@@ -60,6 +61,17 @@ test-all:
 
 test-long: $(VENV)/.dev
 	$(PYTEST) -m long
+
+# Other libraries have a virtual environment of their own: they are large, and none is needed by the other tests.
+$(VENV)/.integrations: $(VENV)/.dev
+	$(PIP) --editable '.[integrations]'
+	@touch $@
+
+test-integrations: export EVOMAL_INTEGRATIONS := 1
+test-integrations: export OMP_NUM_THREADS := 1
+test-integrations:
+	$(MAKE) .venv-integrations/.integrations VENV=.venv-integrations
+	.venv-integrations/bin/python -m pytest tests/integrations
 
 # Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
 FUZZ :=

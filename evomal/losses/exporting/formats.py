@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import importlib.util
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ import torch
 from evomal.checks import MOST_CLASSES, whole_number
 from evomal.errors import InputError
 from evomal.expression.operators import PROGRESS
+from evomal.extras import optional_library
 from evomal.forest.terminals import uses_priors
 from evomal.losses.exporting.source import to_jax, to_python
 from evomal.losses.expression_loss import ExpressionLoss
@@ -51,8 +51,7 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
     """
     for needed in ("onnx", "onnxscript"):
-        if importlib.util.find_spec(needed) is None:
-            raise InputError(f"export to onnx needs {needed}, which is not installed: pip install 'evomal[onnx]'")
+        optional_library(needed, "export to onnx", "onnx")
     if (tree := loss.tree()) is not None and tree.expression.size > MAX_ONNX_NODES:
         raise InputError(
             f"an expression of at most {MAX_ONNX_NODES:,} nodes can be exported to onnx but this one has "

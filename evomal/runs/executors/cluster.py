@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import InputError
+from evomal.extras import optional_library
 from evomal.runs.display import SearchListener
 from evomal.runs.executors.jobs import WorkerPool
 from evomal.runs.executors.ray_pool import RayPool
@@ -82,10 +83,7 @@ class _Connection:
         """A context in which the program is connected to the cluster of the settings; gives the module `ray`."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SAID_BY_THE_POOL)
-        try:
-            import ray
-        except ImportError:
-            raise InputError("executor ray needs Ray, which is not installed: install evomal[ray]") from None
+        ray = optional_library("ray", "executor ray", "ray")
         with self._lock:
             if ray.is_initialized():
                 self._require_same(settings.address, ray.get_runtime_context().gcs_address)

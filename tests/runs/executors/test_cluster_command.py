@@ -157,7 +157,7 @@ def test_a_killed_driver_leaves_no_processes(finished, users_folder):
 
 def test_without_ray_it_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"^executor ray needs Ray, which is not installed: install evomal\[ray\]$"):
+    with pytest.raises(InputError, match=r"^executor ray needs ray, which is not installed: pip install"):
         search(regression(), executor="ray")
 
 

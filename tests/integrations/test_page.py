@@ -1,0 +1,30 @@
+"""The page on integrations shows code that runs, section by section, where the libraries of a section are installed."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integrations import library
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE))
+LIBRARIES = {"Hugging Face Trainer": ("transformers", "accelerate")}
+
+
+def test_every_section_is_run():
+    assert [*LIBRARIES] == [*SECTIONS]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_code_of_a_section_runs(section, tmp_path, monkeypatch):
+    for name in LIBRARIES[section]:
+        library(name)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", SECTIONS[section], re.DOTALL | re.MULTILINE)
+    names = {}
+    with torch.random.fork_rng():
+        for block in blocks:
+            exec(compile(block, str(PAGE), "exec"), names)
+    assert blocks
