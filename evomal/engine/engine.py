@@ -156,6 +156,7 @@ class Engine:
 
         Of several tasks it is the mean, and `Fitness.by_task` has that on each.
         `seed` determines initial weights, batches, augmentation and dropout of the trainings; None is the engine's own.
+        Trainings of a final have other seeds, and are judged on its own rows where a task has some.
         """
         _check(expressions, weights)
         losses = [WeightedTree(tree, list(row)) for tree, row in zip(expressions, weights, strict=True)]
@@ -205,7 +206,9 @@ class Engine:
                     for seed, split in zip(rung.seeds, rung.splits or [0] * len(rung.seeds), strict=True)
                 ]
                 milestones = rung.milestones_by_task[index] if rung.milestones_by_task else rung.milestones
-                runner = self._workspace.trials(index, of_population=True, milestones=milestones)
+                runner = self._workspace.trials(
+                    index, of_population=True, milestones=milestones, is_final=rung.is_final
+                )
                 members = min(len(trials), self.plans[index].trial_chunk) if self.plans[index].mode == "stacked" else 1
                 with thread_count(self._suitable_threads_of(index, members)):
                     results = runner.run(trials, horizons=[rung.steps], report=_of_stage(report, "evaluate"))
@@ -255,7 +258,7 @@ class Engine:
         with self._context():
             for index, data in enumerate(self._data):
                 trials = [Trial(loss, data.recipe.lr, start) for loss in losses]
-                results = self._workspace.trials(index, of_population=True).run(
+                results = self._workspace.trials(index, of_population=True, is_final=seed is not None).run(
                     trials, horizons=[data.recipe.steps], report=_of_stage(report, "evaluate")
                 )
                 columns.append([reached.fitness for (reached,) in results])

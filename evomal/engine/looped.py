@@ -123,9 +123,6 @@ class LoopedTrials:
 
 
 def _resplit(setup: TrainingSetup, split: int) -> tuple[Part, Part]:
-    train, validation = setup.parts or (
-        part.to(setup.device, setup.dtype) for part in (setup.task.train, setup.task.validation)
-    )
-    pool = joined_parts((train, validation))
-    first, second = (rows.to(setup.device) for rows in setup.task.resplit(split))
+    pool = joined_parts(setup.data)
+    first, second = setup.resplit(split)
     return pool.select(first), pool.select(second)

@@ -51,7 +51,7 @@ class Group:
     seed: int
     members: tuple[Member, ...]
     rows: tuple[Tensor, Tensor] | None = None
-    """Training and validation rows of another split, among the rows of both parts; None: the task's own split."""
+    """The rows to train on and to judge on in another split, among those of all parts; None: the task's own split."""
 
 
 class TrialStack:
@@ -78,7 +78,7 @@ class TrialStack:
         self._evaluated_rows, self._is_random = evaluated_rows, is_random
         self._module = initial_model(task, setup.seed).to(device, dtype)
         check_model(self._module, task)
-        self._train, self._validation = setup.parts or (task.train.to(device, dtype), task.validation.to(device, dtype))
+        self._train, self._validation = setup.data[0], setup.data[-1]
         self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None
         self._groups: Sequence[Group] = ()
@@ -166,7 +166,7 @@ class TrialStack:
         assert all(len(group.members) <= self.members for group in groups)
         self._groups = groups
         if self._pool is None and any(group.rows is not None for group in groups):
-            self._pool = joined_parts((self._train, self._validation))
+            self._pool = joined_parts(self.setup.data)
         self._losses.load(self._in_places(lambda member: member.loss, None))
         factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
         self._factors.copy_(factors.view(-1, 1, 1))

@@ -83,6 +83,7 @@ class TaskData:
         )
         self.initial_weights = InitialWeights(task, self.model, seed=seed)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
+        self.final = None if task.final is None else task.final.to(device, dtype)
         purposes = [f"meta training {step}" for step in range(self.inner_steps)]
         options: dict[str, Any] = {"size": recipe.batch_size, "device": device, "dtype": dtype}
         self._training_feed = BatchFeed(self.train, count=self.inner_steps, **options)
@@ -115,7 +116,8 @@ class TaskData:
 
     def bytes_kept(self, steps: int) -> int:
         """Returns the bytes of the data and of the initial weights of that number of steps."""
-        kept = [*tensors(self.train.inputs), *tensors(self.validation.inputs)]
+        parts = [self.train, self.validation, *([] if self.final is None else [self.final])]
+        kept = [tensor for part in parts for tensor in tensors(part.inputs)]
         return self.initial_weights.bytes_kept(steps) + sum(tensor.numel() * tensor.element_size() for tensor in kept)
 
     def begin_step(self, step: int, *, keep: bool = True) -> None:
@@ -174,7 +176,8 @@ def task_content(task: Task) -> dict[str, Any]:
         "higher_is_better": task.metric.higher_is_better,
         **({"metric_options": options} if (options := task.metric.record()) else {}),
         "recipe": recipe_record(task.recipe, module),
-        "data": digest_of_parts(task.train, task.validation),
+        "data": digest_of_parts(task.train, task.validation, *(() if task.final is None else (task.final,))),
+        **({} if task.final is None else {"final_rows": len(task.final)}),
         "fresh_model": digest(state.values(), repr(module)),
     }
 

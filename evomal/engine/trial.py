@@ -51,6 +51,7 @@ class Rung:
         milestones_by_task: The same for each of several tasks; empty: `milestones` for all.
         is_matched: Whether each expression is multiplied by the factor that gives its gradient at the start the
             baseline's norm, so that a loss and a multiple of it are the same.
+        is_final: Whether losses are compared in a final, on its own rows where a task has some.
     """
 
     steps: int
@@ -59,6 +60,7 @@ class Rung:
     milestones: tuple[int, ...] = ()
     is_matched: bool = True
     milestones_by_task: tuple[tuple[int, ...], ...] = ()
+    is_final: bool = False
 
 
 @dataclass(frozen=True)

@@ -286,8 +286,7 @@ def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
     split = trials[0].split
     if not split:
         return Group(trials[0].seed, members)
-    train, validation = (rows.to(setup.device) for rows in setup.task.resplit(split))
-    return Group(trials[0].seed, members, (train, validation))
+    return Group(trials[0].seed, members, setup.resplit(split))
 
 
 def prepared_loss(

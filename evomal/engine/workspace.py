@@ -35,7 +35,7 @@ class Workspace:
         self._seed, self._settings, self._device = seed, settings, device
         self._width = _FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
-        self._runners: dict[tuple[int, bool, tuple[int, ...] | None], TrialRunner] = {}
+        self._runners: dict[tuple[int, bool, tuple[int, ...] | None, bool], TrialRunner] = {}
 
     @property
     def meta_chunk(self) -> int:
@@ -67,8 +67,9 @@ class Workspace:
         )
 
     def trials(
-        self, index: int, *, of_population: bool = False, milestones: tuple[int, ...] | None = None
-    ) -> TrialRunner:
+        self, index: int, *, of_population: bool = False, milestones: tuple[int, ...] | None = None,
+        is_final: bool = False,
+    ) -> TrialRunner:  # fmt: skip
         """Returns the runner of one task's trials.
 
         Args:
@@ -76,8 +77,10 @@ class Workspace:
             of_population: Whether trials come in lists of similar lengths, again and again, so stacks have few sizes.
             milestones: Steps at which the learning rate is divided by ten; None: those of the recipe, and then a list
                 of a population has one trial per candidate.
+            is_final: Whether trials are of a final, which is judged on its own rows where the task has some.
         """
-        key = index, of_population, milestones
+        final = self._tasks[index].final if is_final else None
+        key = index, of_population, milestones, final is not None
         if key not in self._runners:
             plan, data = self._plans[index], self._tasks[index]
             is_padded = self._settings.deterministic and self._device.type == "cuda"
@@ -93,6 +96,8 @@ class Workspace:
                 is_extended=self._settings.is_extended,
             )  # fmt: skip
             setup = self._training_setup(index)
+            if final is not None:
+                setup = dataclasses.replace(setup, parts=(data.train, data.validation, final))
             if milestones is not None:
                 setup = dataclasses.replace(setup, recipe=dataclasses.replace(setup.recipe, milestones=milestones))
             self._runners[key] = TrialRunner(setup, trial_plan, data.forest)

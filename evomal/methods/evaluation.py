@@ -122,7 +122,7 @@ class Executor(Protocol):
         """The results of the engine's method of that name, in order; a Failure where a candidate has none.
 
         The columns are the arguments of the method, with one row per candidate. `seed` replaces the seed of the search
-        in trainings.
+        in trainings of a final.
         """
 
     def record(self) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class FinalsTrainer:
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
         return Rung(
-            steps, seeds, splits, recipes[0].milestones, is_matched=self._evaluator.is_matched,
+            steps, seeds, splits, recipes[0].milestones, is_matched=self._evaluator.is_matched, is_final=True,
             milestones_by_task=tuple(recipe.milestones for recipe in recipes) if len(recipes) > 1 else (),
         )  # fmt: skip
 

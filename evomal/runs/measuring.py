@@ -45,7 +45,7 @@ def headroom(
         >>> found.baseline
         'mse'
     """
-    resolved = SearchSettings.given(settings, preset, changes)
+    resolved = SearchSettings.given(settings, preset, changes).with_changes(final_share=0.0)  # there is no final
     if not resolved.tried_rates:
         raise InputError("tried_rates must be at least 1 to measure headroom but got 0")
     with (

@@ -13,9 +13,11 @@ from evomal.losses.contract import Kind
 from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.several_tasks import with_rule
 from evomal.methods.strategy import Strategy
+from evomal.randomness import generator
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
+from evomal.tasks.final_rows import with_final_rows
 from evomal.tasks.task import Task, task_list
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
@@ -41,7 +43,7 @@ def prepared(
     listener: SearchListener | None = None,
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
-    judged = _judged(tasks, settings)
+    judged = _judged(tasks, settings, seed)
     settings = with_rule(settings, judged)
     engine = engine_settings(settings, method)
     with open_executor(judged, settings, seed=seed, engine=engine, listener=listener) as executor:
@@ -53,7 +55,7 @@ def prepared_locally(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int
 ) -> tuple[Engine, Strategy]:
     """The engine and the strategy of a search in this process, for estimates."""
-    engine = Engine(_judged(tasks, settings), seed=seed, settings=engine_settings(settings, method))
+    engine = Engine(_judged(tasks, settings, seed), seed=seed, settings=engine_settings(settings, method))
     return engine, _strategy(method, _context(engine.tasks, settings, seed))
 
 
@@ -74,10 +76,17 @@ def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
     return EngineSettings(**shared, recipe=settings.recipe_changes())
 
 
-def _judged(tasks: Task | Sequence[Task], settings: SearchSettings) -> list[Task]:
-    """The tasks with the metric of the settings."""
+def _judged(tasks: Task | Sequence[Task], settings: SearchSettings, seed: int) -> list[Task]:
+    """The tasks with the metric of the settings, and with rows for the final if there is one."""
     several = task_list("task", tasks)
-    return several if settings.metric is None else [task.judged_by(settings.metric) for task in several]
+    if settings.metric is not None:
+        several = [task.judged_by(settings.metric) for task in several]
+    if not settings.finalists:
+        return several
+    return [
+        with_final_rows(task, settings.final_share, generator=generator(seed, "final rows", number))
+        for number, task in enumerate(several)
+    ]
 
 
 def _seed_expression(name: str, kind: Kind) -> Expression:

@@ -200,6 +200,9 @@ class SearchResult(Displayed):
     """The rivals on every rung, where candidates are tried at several learning rates."""
     by_task: tuple[TaskValues, ...] = ()
     """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
+    final_rows: Mapping[str, int] = field(default_factory=dict)
+    """How many validation rows of a task, by its name, only the final was judged on; tasks without such are left
+    out."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
 
@@ -317,6 +320,10 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     if final.leads and final.rates:
         own = None if best.lr is None else best.lr / best.rate
         hint = f": use it with {rate_text(best.rate, own)}{hint}"
+    lines += [
+        ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
+        for name, rows in result.final_rows.items()
+    ]
     lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

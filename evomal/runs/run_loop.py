@@ -38,7 +38,7 @@ from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 
 _SHOWN_FAILURES = 3
-_LATER = ("space", "schedule", "warmup", "clip")
+_LATER = ("space", "schedule", "warmup", "clip", "final_share")
 
 Callback = Callable[[Generation], None]
 
@@ -109,6 +109,8 @@ def search(
         resolved = resolved.with_changes(threads=_recorded_threads(place))
     if resolved.across_tasks is None and place is not None:
         resolved = resolved.with_changes(across_tasks=_recorded_mean(place))
+    if resolved.final_share and place is not None and not _records_final_share(place):
+        resolved = resolved.with_changes(final_share=0.0)
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
@@ -202,6 +204,7 @@ class _Run:
             by_task=trials.by_task(self._final),
             failures=_failures(self._candidates),
             headroom=trials.headroom,
+            final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
         )
 
     def _steps_of_generation(self) -> int:
@@ -380,6 +383,15 @@ def _recorded_mean(folder: Path) -> Literal["mean"] | None:
         tasks, settings = store.settings.get("task"), store.settings.get("settings")
     is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
     return "mean" if is_of_several and isinstance(settings, Mapping) and "across_tasks" not in settings else None
+
+
+def _records_final_share(folder: Path) -> bool:
+    """Whether a record, if there is one, keeps rows for the final: earlier ones did not, and are resumed without."""
+    if not os.path.exists(folder / RECORD_NAME):
+        return True
+    with RunStore.read(folder) as store:
+        settings = store.settings.get("settings")
+    return not isinstance(settings, Mapping) or "final_share" in settings
 
 
 def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:

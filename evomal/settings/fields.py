@@ -220,6 +220,11 @@ class SettingFields(BaseModel):
     final_steps: _Count | None = Field(
         None, description="Training steps of comparisons; by default those of the task's recipe."
     )
+    final_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        description="Share of the validation rows that only the final is judged on: the search itself never sees them. "
+        "It is taken from tasks with at least 2000 validation rows in memory. 0: none, as in the paper.",
+    )
     milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = Field(
         None,
         description="Steps at which the learning rate of a comparison's trainings is divided by ten; by default those "

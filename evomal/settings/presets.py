@@ -18,6 +18,7 @@ _BY_RUNGS: Mapping[str, Any] = {
     "resplit": True,
     "final_seeds": 5,
     "final_steps": 2000,
+    "final_share": 0.5,
 }
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {

@@ -58,6 +58,8 @@ class Task(TaskBuilders):
         classes: What the class numbers 0, 1, … stand for, or the names of the labels of a multilabel task; None: the
             numbers stand for themselves.
         class_weight: How much each class counts in losses; None: all count alike.
+        final: The part that the final of a search is judged on; None: the validation part. A search makes it from
+            validation rows, as the setting `final_share` says.
 
     Raises:
         InputError: If the data, the model or the metric do not fit the kind of task.
@@ -84,6 +86,7 @@ class Task(TaskBuilders):
     exchangeable: bool = False
     classes: Classes | None = None
     class_weight: tuple[float, ...] | None = None
+    final: Part | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -97,7 +100,7 @@ class Task(TaskBuilders):
         if not isinstance(self.recipe, Recipe):
             raise InputError(f"recipe must be an evomal.Recipe but got a {type(self.recipe).__name__}")
         object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
-        for name in ("train", "validation", "test"):
+        for name in ("train", *self._judged):
             place, part = f"the {name} split", getattr(self, name)
             targets = checked_targets(part.targets, self.kind, place)
             weights = part.weights
@@ -127,9 +130,16 @@ class Task(TaskBuilders):
                 )
         self._check_metric()
 
+    @property
+    def _judged(self) -> tuple[str, ...]:
+        """The parts that models are judged on."""
+        return ("validation", "test") if self.final is None else ("validation", "test", "final")
+
     def _check_metric(self) -> None:
         """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
-        for name in ("validation", "test"):
+        if self.metric.is_by_part and self.final is not None:
+            raise InputError("a metric with groups of rows knows no part for the final of a search, but it is given")
+        for name in self._judged:
             part = getattr(self, name)
             if self.metric.is_by_part and part.source is not None:
                 raise InputError(

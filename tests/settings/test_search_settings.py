@@ -34,12 +34,13 @@ PAPER = {
     "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
     "retries": 2, "islands": 1, "first_trees": None, "surplus": 1.0, "migration": 5, "max_age": 10, "tried_rates": 0,
     "rungs": (1.0,), "rung_seeds": (1,), "rung_share": 0.33, "tuned_rung": 1, "resplit": False,
+    "final_share": 0.0,
 }  # fmt: skip
 QUICK = PAPER | {
     "population": 32, "generations": 8, "islands": 4, "first_trees": 4000, "surplus": 6.0, "meta_steps": 100,
     "training_steps": 500, "tried_rates": 5, "rungs": (0.2, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
     "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
-    "final_steps": 2000,
+    "final_steps": 2000, "final_share": 0.5,
     "finalists": 6, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
@@ -189,6 +190,7 @@ def test_only_optional_settings_may_be_none(name):
         ({"optimizer": []}, "optimizer must be a text but got []"),
         ({"schedule": ""}, "schedule must be a text that is not empty but got ''"),
         ({"warmup": 1.0}, "warmup must be less than 1 but got 1.0"),
+        ({"final_share": 1.0}, "final_share must be less than 1 but got 1.0"),
         ({"clip": 0.0}, "clip must be more than 0 but got 0.0"),
         ({"activation": "relu"}, "activation must be one of identity, softplus but got 'relu'"),
         ({"precision": "half"}, "precision must be one of float32, tf32, bfloat16 but got 'half'"),
@@ -461,6 +463,7 @@ def drawn(name):
             "optimizer": st.sampled_from(["sgd", "adam", "adamw:beta2=0.98"]),
             "schedule": st.sampled_from(["step", "cosine:end=0.1"]),
             "warmup": st.floats(0, 1, exclude_max=True),
+            "final_share": st.floats(0, 1, exclude_max=True),
             "clip": numbers(0, exclude_min=True),
             "filters": st.lists(st.sampled_from(FILTERS)).map(tuple),
             "activation": st.sampled_from(list(ACTIVATIONS)),
