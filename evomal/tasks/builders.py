@@ -73,8 +73,9 @@ class TaskBuilders:
             classes: The classes in the order of their numbers; None: texts in alphabetical order.
             ignore_index: The label of positions that count in no loss and no metric.
             seed: Decides the split and the hardships, not the training.
-            standardise: Whether tables of floats are standardised with the means and deviations of the training part:
-                the features, and the targets of regression. `to_raw` converts predictions back.
+            standardise: Whether tables of floats among the inputs, and the targets of regression whatever the inputs
+                are, are standardised with the means and deviations of the training part. `to_raw` converts predictions
+                back.
             metric: A name, a `Metric`, or None for the default of the kind.
             recipe: How models are trained; None: `Recipe()`.
             hardships: What is done to the training part.
@@ -122,6 +123,7 @@ class TaskBuilders:
         class_weight: Any = None,
         classes: Sequence[Any] | None = None,
         ignore_index: int = IGNORED,
+        standardise: bool = False,
         metric: str | Metric | Measure | None = None,
         recipe: Recipe | None = None,
         name: str = "own",
@@ -149,6 +151,9 @@ class TaskBuilders:
             class_weight: How much each class counts in losses: "balanced", a mapping, or a weight for each class.
             classes: The names of the classes, in the order of their numbers; None: as many as there are.
             ignore_index: The label of positions that count in no loss and no metric.
+            standardise: Whether the targets of regression are standardised with the means and deviations of the
+                training data, or of the sample of them if they are read while a model trains. Inputs are taken as they
+                are. `to_raw` converts predictions back.
             metric: A name, a `Metric`, or None for the default of the kind.
             recipe: How models are trained; None: `Recipe()`.
             name: What tables and records call the task.
@@ -168,7 +173,7 @@ class TaskBuilders:
             >>> Task.from_datasets(*parts, model=lambda: nn.Linear(3, 2), recipe=Recipe(batch_size=4)).recipe.batch_size
             4
         """
-        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers)
+        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers, standardise)
         datasets = {"training": train, "validation": validation, "test": test}
         fields = dataset_fields(datasets, cached, options, model)
         chosen = chosen_metric(metric, kind)
@@ -191,6 +196,7 @@ class TaskBuilders:
         class_weight: Any = None,
         classes: Sequence[Any] | None = None,
         ignore_index: int = IGNORED,
+        standardise: bool = False,
         metric: str | Metric | Measure | None = None,
         recipe: Recipe | None = None,
         name: str = "own",
@@ -219,6 +225,9 @@ class TaskBuilders:
             class_weight: How much each class counts in losses: "balanced", a mapping, or a weight for each class.
             classes: The names of the classes, in the order of their numbers; None: as many as the model has outputs.
             ignore_index: The label of positions that count in no loss and no metric.
+            standardise: Whether the targets of regression are standardised with the means and deviations of the
+                training data, or of the sample of them if they are read while a model trains. Inputs are taken as they
+                are. `to_raw` converts predictions back.
             metric: A name, a `Metric`, or None for the default of the kind.
             recipe: How models are trained; None: `Recipe()`.
             name: What tables and records call the task.
@@ -246,7 +255,7 @@ class TaskBuilders:
             >>> Task.from_loaders(batches, batches, batches, model=Mean).recipe.batch_size
             4
         """
-        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers)
+        options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers, standardise)
         loaders = {"training": train, "validation": validation, "test": test}
         size, fields = loader_fields(loaders, options, model)
         own = Recipe() if recipe is None else recipe

@@ -85,7 +85,7 @@ def array_fields(
         for key, array in samples.inputs.items()
         if options.standardise and array.ndim == 2 and array.dtype.kind == "f"
     }
-    units = units_of(train_targets) if standardised and kind == "regression" else None
+    units = units_of(train_targets) if options.standardise and kind == "regression" else None
     found = []
     for rows in (train_rows, split.validation, split.test):
         arrays = {

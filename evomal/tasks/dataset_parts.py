@@ -14,7 +14,7 @@ from evomal.progress import tracked
 from evomal.randomness import GlobalStates, preserved_globals
 from evomal.tasks.arrays import MOST_BYTES
 from evomal.tasks.batches import Batches
-from evomal.tasks.building import class_weights
+from evomal.tasks.building import class_weights, units_of
 from evomal.tasks.data_checks import target_rows
 from evomal.tasks.fitting import DatasetOptions, Fit
 from evomal.tasks.inputs import tensors
@@ -93,10 +93,14 @@ def _fields(
         outputs = int(labels.max()) + 1 if len(labels) else 1
         if parts[0].source is not None:  # a rare class may be missing in the sample
             outputs = max(outputs, outputs_of_model(model, parts[0]))
+    units = units_of(parts[0].targets.double().numpy()) if options.standardise else None
     for place, part in zip(places, parts, strict=True):
         if part.source is not None:
-            fit = Fit(options, place).to_sample(part, outputs=outputs, is_varying=part.source.is_varying)
-            part.source.fitted = fit
+            part.source.fitted = Fit(options, place).to_sample(
+                part, outputs=outputs, is_varying=part.source.is_varying, units=units
+            )
+    if units is not None:
+        parts = [dataclasses.replace(part, targets=units.standardised(part.targets)) for part in parts]
     class_weight = None
     if options.class_weight is not None:
         class_weight = class_weights(options.class_weight, labels, outputs, classes, kind)
@@ -109,7 +113,7 @@ def _fields(
     record |= {} if classes is None else {"classes": list(classes)}
     return {
         **dict(zip(("train", "validation", "test"), parts, strict=True)),
-        "outputs": outputs, "record": record, "classes": classes, "class_weight": class_weight,
+        "outputs": outputs, "record": record, "classes": classes, "class_weight": class_weight, "units": units,
     }  # fmt: skip
 
 

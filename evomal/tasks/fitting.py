@@ -15,6 +15,7 @@ from evomal.tasks.items import Columns
 from evomal.tasks.labels import IGNORED
 from evomal.tasks.parts import Part
 from evomal.text import short_repr
+from evomal.units import Units
 
 _MOST_WORKERS = 64
 
@@ -30,9 +31,17 @@ class DatasetOptions:
     class_weight: Any = None
     ignore_index: int = IGNORED
     workers: int | None = None
+    standardise: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
+        if not isinstance(self.standardise, bool):
+            raise InputError(f"standardise must be True or False but got {short_repr(self.standardise)}")
+        if self.standardise and self.kind != "regression":
+            raise InputError(
+                f"standardise is for the targets of regression, but the kind is {self.kind}: the inputs of datasets "
+                "and loaders are taken as they are"
+            )
         if self.workers is not None:
             whole_number("workers", self.workers, at_least=0, at_most=_MOST_WORKERS)
         ignored: Any = self.ignore_index
@@ -62,6 +71,7 @@ class Fit:
         outputs: The number of classes, labels or targets; None: not known yet.
         like: The dtype and the shape for one sample of each input; None: not known yet.
         is_varying: Whether shapes may differ from these.
+        units: The units by which targets are standardised; None: they are taken as they are.
     """
 
     options: DatasetOptions
@@ -69,11 +79,12 @@ class Fit:
     outputs: int | None = None
     like: tuple[tuple[torch.dtype, tuple[int, ...]], ...] | None = None
     is_varying: bool = False
+    units: Units | None = None
 
-    def to_sample(self, sample: Part, *, outputs: int, is_varying: bool) -> "Fit":
+    def to_sample(self, sample: Part, *, outputs: int, is_varying: bool, units: Units | None) -> "Fit":
         """Returns what is expected of batches beside this sample of them."""
         like = tuple((own.dtype, tuple(own.shape[1:])) for own in tensors(sample.inputs))
-        return Fit(self.options, self.place, outputs, like, is_varying)
+        return Fit(self.options, self.place, outputs, like, is_varying, units)
 
     def __call__(self, part: Part) -> Part:
         kind, targets, name = self.options.kind, part.targets, f"the {self.place} dataset"
@@ -89,7 +100,7 @@ class Fit:
             raise InputError(f"{name} must have one weight for each sample but has shape {list(weights.shape)}")
         if weights is not None and not bool((torch.isfinite(weights) & (weights >= 0)).all()):
             raise InputError(f"weights of {name} must be finite and at least 0")
-        return Part(inputs, targets, weights)
+        return Part(inputs, targets if self.units is None else self.units.standardised(targets), weights)
 
     def _converted(self, inputs: Inputs) -> Inputs:
         """Returns the inputs in the dtypes of the sample; raises if their number or shapes are others."""

@@ -310,6 +310,26 @@ def test_classes_of_data_that_are_read_anew():
     assert named.class_weight == (1.0, 2.0)
 
 
+def test_targets_of_regression_are_standardised_on_demand():
+    values = 1000 + 50 * X[:, :2]
+    data = TensorDataset(X, values)
+    options = {"kind": "regression", "model": lambda: nn.Linear(3, 2), "recipe": RECIPE}
+    plain = Task.from_datasets(data, data, data, **options)
+    assert torch.equal(plain.train.targets, values)
+    task, anew = (
+        Task.from_datasets(data, data, data, cached=cached, standardise=True, **options) for cached in (True, False)
+    )
+    torch.testing.assert_close(task.train.targets.std(0, correction=0), torch.ones(2))
+    torch.testing.assert_close(task.to_raw(task.test.targets), values)
+    scores = [train(own, "mse", steps=20, device="cpu") for own in (task, anew)]
+    assert scores[0] == scores[1]
+    assert scores[0].validation < 1
+    pieces = DataLoader(data, batch_size=16)
+    read = Task.from_loaders(DataLoader(data, batch_size=8), pieces, pieces, standardise=True, **options)
+    torch.testing.assert_close(read.units.mean, task.units.mean)
+    assert train(read, "mse", steps=20, device="cpu").validation < 1
+
+
 def test_a_later_batch_that_does_not_fit_is_one_sentence():
     late = Changed(lambda x: x + torch.rand(()), length=40)
     task = task_of(late)
@@ -340,6 +360,8 @@ def test_loaders_and_streams_are_not_taken_for_datasets():
         ({"inputs": 3}, "inputs must be the name of a column, or a list of names, but got 3"),
         ({"target": 3}, "target must be the name of a column but got 3"),
         ({"ignore_index": "pad"}, "ignore_index must be a whole number but got 'pad'"),
+        ({"standardise": 1}, "standardise must be True or False but got 1"),
+        ({"standardise": True}, "standardise is for the targets of regression, but the kind is classification: the in"),
         ({"ignore_index": 0, "kind": "multilabel"}, "ignore_index is for classification, but the kind is multilabel"),
     ],
 )

@@ -76,7 +76,28 @@ def test_the_units_of_the_targets_are_kept_and_predictions_converted_back():
         assert raw.units is None
         assert raw.to_raw(raw.test.targets) is raw.test.targets
     assert Task.from_arrays(X, LABELS, model=net).units is None
-    assert Task.from_arrays(X.astype(int), VALUES, model=net, kind="regression").units is None
+
+
+@pytest.mark.parametrize("inputs", ["whole numbers", "images", "one number", "dictionary"])
+@pytest.mark.parametrize("shape", [(200,), (200, 2), (200, 3, 3)])
+def test_targets_are_standardised_whatever_the_inputs_are(inputs, shape):
+    rows = np.arange(200)
+    given = {
+        "whole numbers": rows[:, None], "images": rows[:, None, None, None] + np.zeros((1, 4, 4)), "one number": rows,
+        "dictionary": {"ids": rows[:, None], "image": rows[:, None, None, None] / 1.0},
+    }[inputs]  # fmt: skip
+    values = 1000 + 50 * RNG.normal(size=shape)
+    task = Task.from_arrays(given, values, model=net, kind="regression")
+    targets = task.train.targets
+    axes = 0 if len(shape) < 3 else (0, 1, 2)
+    torch.testing.assert_close(targets.mean(axes), torch.zeros_like(targets.mean(axes)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(targets.std(axes, correction=0), torch.ones_like(targets.mean(axes)))
+    own = task.test.inputs if not isinstance(task.test.inputs, dict) else task.test.inputs["ids"]
+    expected = torch.tensor(values[own.reshape(len(own), -1)[:, 0].long()], dtype=torch.float32)
+    torch.testing.assert_close(task.to_raw(task.test.targets), expected.view_as(task.test.targets))
+    raw = Task.from_arrays(given, values, model=net, kind="regression", standardise=False)
+    assert raw.units is None
+    assert torch.isin(raw.train.targets, torch.tensor(values, dtype=torch.float32)).all()
 
 
 def test_whole_numbers_and_images_are_not_standardised():
