@@ -9,14 +9,12 @@ what they show.
 import argparse
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from measuring import hardware, synchronise
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -85,28 +83,25 @@ def main() -> None:
     parser.add_argument("--workers", default="rule,2,4,8", help="numbers of worker processes, or rule for evomal's own")
     parser.add_argument("--precisions", default="float32,tf32,bfloat16")
     options = parser.parse_args()
-    console = Console(width=110)
     device = torch.device(options.device)
     about = f"width {options.width}, batch {options.batch}, {options.steps} steps"
-    console.print(f"{hardware(device)}; {about}, random crops of {SIDE} x {SIDE}")
+    print(f"{hardware(device)}; {about}, random crops of {SIDE} x {SIDE}")
     precisions = options.precisions.split(",") if device.type == "cuda" else ["float32"]
     workers = [None if text == "rule" else int(text) for text in options.workers.split(",")]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("precision", "workers", "in memory ms", "read anew ms", "images / s", "waiting", "busy"):
-        table.add_column(heading, justify="left" if heading == "precision" else "right")
+    row = "{:<10}{:>8}{:>14}{:>14}{:>12}{:>9}{:>7}"
+    print(row.format("precision", "workers", "in memory ms", "read anew ms", "images / s", "waiting", "busy"))
     for precision in precisions:
-        for row in rows_of(
+        for cells in rows_of(
             device, precision, workers, width=options.width, batch=options.batch, rows=options.rows, steps=options.steps
         ):
-            table.add_row(*row)
-    console.print(table)
+            print(row.format(*cells), flush=True)
 
 
 def rows_of(
     device: torch.device, precision: Precision, workers: Sequence[int | None], *, width: int, batch: int, rows: int,
     steps: int,
-) -> list[tuple[str, ...]]:  # fmt: skip
-    """Returns the rows of the table for one precision."""
+) -> Iterator[tuple[str, ...]]:  # fmt: skip
+    """Returns the rows of the table for one precision, each as soon as it is measured."""
     dataset, small = Crops(rows), Crops(4 * CLASSES)
     recipe = Recipe(lr=0.01, batch_size=batch)
 
@@ -116,19 +111,15 @@ def rows_of(
         )
 
     in_memory = measured(task_of(cached=True), device, precision, steps)
-    found = []
     for number in workers:
         task = task_of(cached=False, number=number)
         assert task.train.source is not None
         streamed = measured(task, device, precision, steps)
-        found.append(
-            (
-                precision, str(worker_count(task.train.source, device)), f"{in_memory.step * 1e3:.2f}",
-                f"{streamed.step * 1e3:.2f}", f"{batch / streamed.step:,.0f}",
-                f"{streamed.waiting / streamed.step:.0%}", f"{min(1.0, in_memory.step / streamed.step):.0%}",
-            )
+        yield (
+            precision, str(worker_count(task.train.source, device)), f"{in_memory.step * 1e3:.2f}",
+            f"{streamed.step * 1e3:.2f}", f"{batch / streamed.step:,.0f}",
+            f"{streamed.waiting / streamed.step:.0%}", f"{min(1.0, in_memory.step / streamed.step):.0%}",
         )  # fmt: skip
-    return found
 
 
 def measured(task: Task, device: torch.device, precision: Precision, steps: int) -> Measured:

@@ -255,7 +255,7 @@ class ElementwiseLoss(Loss):
 
     def predicted(self, outputs: Tensor, link: Link) -> Any:
         """Returns f of the outputs, whose last dimension is that of the classes, or what `value` takes in its place."""
-        return link.predictions(outputs)
+        return Link.predictions(link, outputs)  # torch.compile of torch 2.11 cannot call a method of an enum's member
 
     def output_cost(self, probability: Tensor, y: int, classes: int) -> Tensor:
         return self.value(probability, torch.full_like(probability, y))
