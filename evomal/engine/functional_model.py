@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch
@@ -10,8 +11,9 @@ from torch.func import functional_call, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evomal.engine.precision import Precision, autocast
-from evomal.engine.repeatable_layers import replace_layers
+from evomal.engine.repeatable_layers import RepeatableConvolution, replace_layers
 from evomal.errors import InputError
+from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import Inputs, arguments, is_one_float_tensor, with_channels_last
 
 Parameters = dict[str, Tensor]
@@ -20,6 +22,7 @@ PullBack = Callable[..., Parameters]
 ONCE = {"retain_graph": False, "create_graph": False}
 """Options of a pull-back that is called once and not differentiated: it frees the activations as it goes."""
 
+_CAST_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, RepeatableConvolution)
 _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not multiples of 128 bytes
 
 
@@ -52,12 +55,18 @@ class FunctionalModel:
         self.size = sum(_aligned(shape.numel()) for shape in self._shapes.values())
         self.flat = torch.zeros(self.size, dtype=dtype, device=device)
         self.parameters, self.constants = self.views(self.flat)
+        self._dtypes = dict.fromkeys(self._trained, dtype)
 
     def views(self, flat: Tensor) -> tuple[Parameters, Parameters]:
         """Parameters and constants as parts of one vector."""
         views, start = {}, 0
         for name, shape in self._shapes.items():
-            views[name] = flat[start : start + shape.numel()].view(shape)
+            part = flat[start : start + shape.numel()]
+            # As `Module.to(memory_format=...)` stores them; on a CPU nothing is gained, and bits may change.
+            if self.channels_last and self.device.type != "cpu" and len(shape) == 4:
+                views[name] = part.view(shape[0], *shape[2:], shape[1]).permute(0, 3, 1, 2)
+            else:
+                views[name] = part.view(shape)
             start += _aligned(shape.numel())
         parameters = {name: views.pop(name) for name in self._trained}
         return parameters, views
@@ -81,6 +90,56 @@ class FunctionalModel:
         with autocast(self.precision, self.device):
             outputs: Tensor = functional_call(self.module, {**given, **parameters}, positional, named)
         return outputs.to(self.flat.dtype)
+
+    def cast_once(self, samples: Inputs) -> None:
+        """Let `cast` cast weights that autocast would cast in every pass; the samples are for a trial.
+
+        Those are weights of convolutions and linear layers. A layer that runs twice, or a model that uses weights
+        outside of their layers, is left to autocast, which rounds each use by itself.
+        """
+        if self.precision != "bfloat16":
+            return
+        owners = Counter(id(value) for layer in self.module.modules() for value in layer.parameters(recurse=False))
+        calls: Counter[nn.Module] = Counter()
+        layers = {name: layer for name, layer in self.module.named_modules() if type(layer) in _CAST_LAYERS}
+        hooks = [layer.register_forward_hook(lambda own, *_: calls.update([own])) for layer in layers.values()]
+        try:
+            with torch.no_grad():
+                expected = self._on_trial(self.parameters, samples)
+                self._dtypes |= {
+                    f"{prefix}.{name}" if prefix else name: torch.bfloat16
+                    for prefix, layer in layers.items()
+                    for name, value in layer.named_parameters(recurse=False)
+                    if calls[layer] == 1 and value.requires_grad and owners[id(value)] == 1
+                }
+                found = self._on_trial(self.cast(self.parameters), samples)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not torch.equal(found, expected):
+            self._dtypes = dict.fromkeys(self._dtypes, self.flat.dtype)
+
+    def _on_trial(self, parameters: Parameters, samples: Inputs) -> Tensor:
+        with isolated_torch(0, "trial", device=self.device):
+            return self(parameters, samples)
+
+    def cast(self, parameters: Parameters) -> Parameters:
+        """Returns parameters as layers compute with them."""
+        return {name: value.to(self._dtypes[name]) for name, value in parameters.items()}
+
+    def copied(self, parameters: Parameters, *, cast: bool) -> Parameters:
+        """Returns copies, cast or in the dtype of the model, each in memory of its own, made by few kernels.
+
+        A tangent of a view is stored in as much memory as the view's base has: all parameters for each of them.
+        """
+        dtypes = self._dtypes if cast else dict.fromkeys(parameters, self.flat.dtype)
+        found = {name: torch.empty_like(value, dtype=dtypes[name]) for name, value in parameters.items()}
+        groups: dict[tuple[torch.dtype, torch.dtype], list[str]] = {}
+        for name, value in parameters.items():  # a kernel copies many tensors of the same dtypes
+            groups.setdefault((value.dtype, dtypes[name]), []).append(name)
+        for names in groups.values():
+            torch._foreach_copy_([found[name] for name in names], [parameters[name] for name in names])
+        return found
 
     def linearised(self, parameters: Parameters, inputs: Inputs) -> tuple[Tensor, PullBack]:
         """Returns the outputs, and the pull-back of the same pass."""

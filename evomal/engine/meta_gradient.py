@@ -75,14 +75,14 @@ def meta_gradients(
 ) -> tuple[Tensor, Tensor]:
     """`[P, N]` gradients of the task loss by the weights, and its `[P]` values after one inner step."""
     ((inputs, rows),) = batch.inner
-    start = model.parameters
+    start = model.copied(model.parameters, cast=True)
     rate = recipe.lr * (1 + recipe.momentum if recipe.nesterov else 1)  # the first step of SGD with Nesterov momentum
 
-    decayed = {name: value * (1 - rate * recipe.weight_decay) for name, value in start.items()}
+    decayed, _ = model.views(model.flat * (1 - rate * recipe.weight_decay))
     with running(model.module, "first" if tangent == "forward" else "only"):
         outputs, pull = model.linearised(start, inputs)
     _, cotangents = losses.gradients(outputs, rows.targets, weights, rows.weights)
-    push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, inputs)
+    push = transposed(pull, outputs) if tangent == "transposed" else forward_mode_jvp(model, start, inputs)
 
     def validate(parameters: Parameters) -> tuple[Parameters, Tensor]:
         found = vjp(lambda own: task_loss(model(own, batch.validation.inputs), batch.validation.rows), parameters)
@@ -99,11 +99,16 @@ def meta_gradients(
 
     if tangent == "forward" and len(weights) == 1:
         # The pass at θ0 is not needed any more: its activations are freed before those at θ' need memory.
-        moved = {name: value.unsqueeze(0) for name, value in moved_by(pull(cotangents[0], **ONCE)).items()}
+        pulled = model.copied(pull(cotangents[0], **ONCE), cast=False)
         del pull
+        torch._foreach_add_([*decayed.values()], [pulled[name] for name in decayed], alpha=-rate)
+        moved = {name: value.unsqueeze(0) for name, value in model.copied(decayed, cast=True).items()}
+        del pulled, decayed
         tangents, values = vectorise(tangent_at, "validation")(moved)
     else:
-        tangents, values = vectorise(lambda cotangent: tangent_at(moved_by(pull(cotangent))), "validation")(cotangents)
+        tangents, values = vectorise(lambda cotangent: tangent_at(model.cast(moved_by(pull(cotangent)))), "validation")(
+            cotangents
+        )
     forget(model.module)
     return losses.mixed_gradients(outputs, rows.targets, tangents, weights, rows.weights).mul_(-rate), values
 
@@ -119,12 +124,12 @@ def transposed(pull: PullBack, outputs: Tensor) -> PushForward:
     return along
 
 
-def forward_mode_jvp(model: FunctionalModel, inputs: Inputs) -> PushForward:
-    """v ↦ J v by forward mode, which runs the model again."""
+def forward_mode_jvp(model: FunctionalModel, start: Parameters, inputs: Inputs) -> PushForward:
+    """v ↦ J v at the parameters `start` by forward mode, which runs the model again."""
 
     def along(direction: Parameters) -> Tensor:
         with running(model.module, "second"):
-            result: Tensor = jvp(lambda parameters: model(parameters, inputs), (model.parameters,), (direction,))[1]
+            result: Tensor = jvp(lambda parameters: model(parameters, inputs), (start,), (direction,))[1]
         return result
 
     return along

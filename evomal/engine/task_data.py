@@ -97,6 +97,7 @@ class TaskData:
         self.rows = RowRule(task, device, dtype)
         self.augmenting = torch.Generator(device)
         self.model.flat.copy_(self.initial_weights.at(0))
+        self.model.cast_once(first(self.train.inputs, 4))
         self.capabilities = capabilities(
             self.model, module, first(self.train.inputs, 4),
             positions=math.prod(target_positions(self.train.targets, task.kind)),
