@@ -10,7 +10,11 @@ from tests.integrations import library
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE))
-LIBRARIES = {"Hugging Face Trainer": ("transformers", "accelerate")}
+LIBRARIES = {
+    "scikit-learn": ("sklearn",),
+    "skorch": ("skorch",),
+    "Hugging Face Trainer": ("transformers", "accelerate"),
+}
 
 
 def test_every_section_is_run():
