@@ -32,7 +32,7 @@ _VALUES = (-1.5, 0.0, 1.5)  # of standardised targets
 class Screening:
     """The untrained model's outputs on some training samples, and what losses do with them.
 
-    Rows have the weights that they have in trainings; only the metric does not know them.
+    Rows have the weights that they have in trainings.
     """
 
     def __init__(self, data: TaskData, *, samples: int, seed: int) -> None:
@@ -49,8 +49,12 @@ class Screening:
         self._targets = found.targets if self._kept is None else found.targets.index_select(0, self._kept)
         self._weights = None if data.rows.weighs_alike(batch) else data.rows.of_loss(batch).weights
         """`[B]`: the weights of the rows in a loss; None: all that count count alike."""
-        if self._weights is not None and self._kept is not None:
-            self._weights = self._weights.index_select(0, self._kept)
+        self._sample_weights = None if batch.weights is None else found.weights
+        if self._kept is not None:
+            self._weights, self._sample_weights = (
+                None if own is None else own.index_select(0, self._kept)
+                for own in (self._weights, self._sample_weights)
+            )
         with torch.no_grad(), self._model_at_start() as (parameters, run):
             self._outputs = run(parameters)
 
@@ -151,7 +155,7 @@ class Screening:
         return [before - cost if math.isfinite(cost) else -math.inf for cost in costs]
 
     def _cost(self, outputs: Tensor) -> float:
-        cost = self._metric.cost(self._metric(outputs, self._targets))
+        cost = self._metric.cost(self._metric(outputs, self._targets, weights=self._sample_weights))
         return cost if math.isfinite(cost) else math.inf
 
     def _forest(self, expressions: Sequence[Expression], weights: Weights) -> tuple[Forest, Tensor]:

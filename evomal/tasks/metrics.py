@@ -11,15 +11,24 @@ from torch import Tensor
 
 from evomal.checks import finite_number, options_in, whole_number
 from evomal.errors import InputError
-from evomal.tasks import metric_functions as functions
 from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part, place_of
 from evomal.tasks.foreign_metrics import Torchmetrics, is_of_torchmetrics, measured_by, name_of
-from evomal.tasks.labels import Classes, class_name
-from evomal.tasks.named_metrics import METRICS, WORST_CLASS, WORST_GROUP, NamedMetric, metric_names, rows_of, terms_in
+from evomal.tasks.metric_needs import Needs, missing_class
+from evomal.tasks.named_metrics import (
+    METRICS,
+    SAMPLE_WEIGHTED,
+    WORST_CLASS,
+    WORST_GROUP,
+    NamedFunction,
+    NamedMetric,
+    metric_names,
+    rows_of,
+    terms_in,
+)
 from evomal.text import short_repr
 from evomal.users_code import place_of_function, users_code
 
-Measure = Callable[[Tensor, Tensor], Any] | Combined
+Measure = Callable[..., Any] | Combined
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,8 @@ class Metric:
         higher_is_better: True where a search should look for the highest value, False for the lowest.
         needs_every_class: Whether validation and test must hold samples of every class, and for multilabel of every
             label present and absent.
+        takes_weights: Whether it is called as `function(outputs, targets, weights)`, with the sample weight of each
+            row; the task must then have sample weights.
 
     Raises:
         InputError: If `function` cannot be called or `higher_is_better` is not True or False.
@@ -51,17 +62,23 @@ class Metric:
     name: str = ""
     higher_is_better: bool = dataclasses.field(kw_only=True)
     needs_every_class: bool = dataclasses.field(default=False, kw_only=True)
+    takes_weights: bool = dataclasses.field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError(f"a metric must be a function of outputs and targets but got {short_repr(self.function)}")
-        if not isinstance(self.higher_is_better, bool):
-            raise InputError(f"higher_is_better must be True or False but got {short_repr(self.higher_is_better)}")
+        for name in ("higher_is_better", "takes_weights"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False but got {short_repr(value)}")
         if not isinstance(self.name, str):
             raise InputError(f"a metric's name must be a text but got {short_repr(self.name)}")
         if not self.name:
             object.__setattr__(self, "name", name_of(self.function))
         if is_of_torchmetrics(self.function):
+            if self.takes_weights:
+                raise InputError(
+                    f"takes_weights must be False for {self.name}: metrics of torchmetrics take no weights"
+                )
             object.__setattr__(self, "function", Torchmetrics(self.function))
 
     def __call__(
@@ -72,14 +89,16 @@ class Metric:
         Args:
             outputs: One row per sample, or per position of every sample.
             targets: The targets of the rows.
-            weights: The weights of the rows; those of weight 0 are left out, the others count alike.
+            weights: The weights of the rows; those of weight 0 are left out, the others count alike unless the metric
+                takes weights. None: all are 1.
             part: "validation" or "test", for a metric that knows groups of rows.
         """
         with users_code(f"the metric {self.name}"):
             if isinstance(self.function, Combined):
                 value = self.function(outputs, targets, weights=weights, part=part)
             else:
-                value = self.function(*counted(outputs, targets, weights))
+                given = counted(outputs, targets, weights)
+                value = self.function(*given) if self.takes_weights else self.function(*given[:2])
         try:
             if isinstance(value, (str, bytes)):  # which Python would read as a number
                 raise TypeError
@@ -95,28 +114,19 @@ class Metric:
         """The value as something to be minimised, which is what a search does."""
         return -value if self.higher_is_better else value
 
-    def check(
-        self, targets: Tensor, part: str, *, samples: int, kind: str, outputs: int, classes: Classes | None = None
-    ) -> None:
+    def check(self, targets: Tensor, part: str, *, samples: int, needs: Needs) -> None:
         """Raise unless a part of a task holds what the metric needs.
 
         Args:
             targets: The targets of the part: one row per sample, or per position of every sample.
             part: "validation" or "test".
             samples: The number of samples of the part.
-            kind: The kind of task.
-            outputs: The number of classes, labels or regression targets.
-            classes: What classes and labels are called; None: by their numbers.
+            needs: What is known about the task.
         """
-
-        def check(one: Metric, own: Tensor, place: str) -> None:
-            if one.needs_every_class and (missing := missing_class(own, outputs, kind, classes)):
-                raise InputError(f"the metric {one.name} needs every class in {place}, but {missing}")
-
         if isinstance(self.function, Combined):
-            self.function.check(targets, part, samples, check)
+            self.function.check(targets, part, samples, needs.check)
         else:
-            check(self, targets, place_of(part))
+            needs.check(self, targets, place_of(part))
 
     @property
     def is_by_part(self) -> bool:
@@ -135,16 +145,18 @@ class Metric:
         return dict(found)
 
 
-def counted(outputs: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Outputs and targets without the rows of weight 0."""
-    if weights is None or bool((weights > 0).all()):
-        return outputs, targets
-    return outputs[weights > 0], targets[weights > 0]
+def counted(outputs: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs, targets and weights without the rows of weight 0."""
+    if weights is None:
+        weights = torch.ones(len(targets), device=targets.device)
+    if bool((weights > 0).all()):
+        return outputs, targets, weights
+    return outputs[weights > 0], targets[weights > 0], weights[weights > 0]
 
 
 def usual_metrics(kind: str, outputs: Tensor, targets: Tensor, *, weights: Tensor | None = None) -> dict[str, float]:
     """The metrics that every training reports; without those for which classes are missing among the targets."""
-    outputs, targets = counted(outputs, targets, weights)
+    outputs, targets, _ = counted(outputs, targets, weights)
     found: dict[str, float] = {}
     for row in METRICS.values():
         if kind in row.kinds and row.usual:
@@ -154,28 +166,13 @@ def usual_metrics(kind: str, outputs: Tensor, targets: Tensor, *, weights: Tenso
     return found
 
 
-def missing_class(targets: Tensor, outputs: int, kind: str, classes: Classes | None = None) -> str:
-    """Which class has no sample, or which label is always or never there; empty where nothing is missing."""
-    if kind == "multilabel":
-        present = targets.reshape(-1, targets.shape[-1]) > 0.5
-        for label in range(present.shape[1]):
-            if not bool(present[:, label].any()) or bool(present[:, label].all()):
-                how_often = "always" if bool(present[:, label].any()) else "never"
-                return f"label {class_name(label, classes)} is {how_often} present there"
-        return ""
-    # Targets of positions may be ignored, which a negative number says.
-    counts = torch.bincount(targets[targets >= 0], minlength=max(2, outputs))
-    missing = (counts == 0).nonzero().flatten().tolist()
-    return f"class {class_name(missing[0], classes)} has no sample there" if missing else ""
-
-
 def chosen_metric(metric: Any, kind: str) -> Metric:
     """The metric that a user asks for.
 
     Args:
         metric: None for the kind's default; a name such as "auroc" or "pinball:quantile=0.9", a sum of several
-            ("0.7*error_rate+0.3*ece"), or a name after "worst_class:"; a `Metric`; or an object that is called as
-            `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
+            ("0.7*error_rate+0.3*ece"), or a name after "worst_class:" or "sample_weighted:"; a `Metric`; or an object
+            that is called as `metric(outputs, targets)` and has `higher_is_better`, as torchmetrics' classes have.
         kind: The kind of task.
 
     Raises:
@@ -287,6 +284,11 @@ class _Named:
 def _named(text: str, kind: str) -> Metric:
     if text.startswith(WORST_CLASS) or "*" in text or "+" in text:
         return chosen_metric(_unresolved(text), kind)
+    if text.startswith(SAMPLE_WEIGHTED):
+        plain = _named(text.removeprefix(SAMPLE_WEIGHTED), kind)
+        if plain.takes_weights or isinstance(plain.function, Combined):
+            raise InputError(f"{SAMPLE_WEIGHTED} must directly precede the name of a metric but got {text!r}")
+        return dataclasses.replace(plain, name=SAMPLE_WEIGHTED + plain.name, takes_weights=True)
     name = text.partition(":")[0]
     row = METRICS.get(name)
     if row is None or kind not in row.kinds:
@@ -331,9 +333,8 @@ def _with_direction(metric: Any) -> Metric:
 
 
 def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
-    function = functools.partial(row.function, **options) if options else row.function
     return Metric(
-        functools.partial(functions.measured, function, kind), name,
+        NamedFunction(row, kind, options), name,
         higher_is_better=row.higher_is_better, needs_every_class=row.needs_every_class,
     )  # fmt: skip
 

@@ -1,13 +1,18 @@
 """The metrics that have a name: one table, and how names are written and read."""
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from evomal.tasks import metric_functions as functions
 
 WORST_CLASS, WORST_GROUP = "worst_class:", "worst_group:"
 """What precedes the name of a metric whose worst value over classes, or over groups of rows, counts."""
+SAMPLE_WEIGHTED = "sample_weighted:"
+"""What precedes the name of a metric in which samples count by their weights."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,19 @@ class NamedMetric:
     def written(self) -> str:
         """How it is asked for."""
         return f"{self.name}:{self.option}={self.example}" if self.option else self.name
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """What a named metric computes for a kind of task, with its options."""
+
+    row: NamedMetric
+    kind: str
+    options: Mapping[str, float]
+
+    def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
+        function = functools.partial(self.row.function, **self.options)
+        return functions.measured(function, self.kind, outputs, targets, weights)
 
 
 _CLASSES, _VALUES = ("classification",), ("regression",)
@@ -99,7 +117,9 @@ def rows_of(name: str) -> list[NamedMetric]:
     """The rows that a metric's name is made of, as in `0.7*error_rate+0.3*ece`; none if one of them is a user's own."""
     found = []
     for _, member in terms_in(name):
-        row = METRICS.get(member.removeprefix(WORST_CLASS).removeprefix(WORST_GROUP).partition(":")[0])
+        for prefix in (WORST_CLASS, WORST_GROUP, SAMPLE_WEIGHTED):
+            member = member.removeprefix(prefix)
+        row = METRICS.get(member.partition(":")[0])
         if row is None:
             return []
         found.append(row)

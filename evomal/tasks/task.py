@@ -26,6 +26,7 @@ from evomal.tasks.data_checks import (
     target_rows,
 )
 from evomal.tasks.labels import Classes, checked_classes, decoded_labels
+from evomal.tasks.metric_needs import Needs
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
@@ -148,9 +149,8 @@ class Task(TaskBuilders):
                 )
             targets = part.targets
             rows = targets.flatten() if self.kind == "classification" else target_rows(targets, self.kind)
-            self.metric.check(
-                rows, name, samples=len(targets), kind=self.kind, outputs=self.outputs, classes=self.classes
-            )
+            needs = Needs(self.kind, self.outputs, self.classes, has_weights=part.weights is not None)
+            self.metric.check(rows, name, samples=len(targets), needs=needs)
         if self.metric.is_by_part:
             object.__setattr__(self, "exchangeable", False)
 

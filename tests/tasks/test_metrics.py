@@ -1,6 +1,7 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
 import doctest
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,16 @@ import pytest
 import sklearn.metrics
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import evomal
 from evomal.errors import InputError
-from evomal.tasks import loading, metrics
+from evomal.expression import Expression
+from evomal.tasks import loading, metric_display, metrics
 from evomal.tasks.metrics import Metric, chosen_metric, missing_class, usual_metrics
 from evomal.tasks.named_metrics import METRICS
+
+LOG = Expression.parse("mul(y, log(f))")
 
 
 def batch(classes, samples=200, seed=0):
@@ -29,70 +34,89 @@ def labels(samples=200, count=4, seed=0):
     return outputs, (torch.rand(samples, count, generator=rng) < 0.3).float()
 
 
-def measured(name, kind, outputs, targets):
-    return chosen_metric(name, kind)(outputs, targets)
+def measured(name, kind, outputs, targets, weights=None):
+    return chosen_metric(name if weights is None else f"sample_weighted:{name}", kind)(
+        outputs, targets, weights=weights
+    )
 
 
+WEIGHTS = torch.linspace(0.2, 5, 200)[torch.randperm(200, generator=torch.Generator().manual_seed(1))]
+
+
+class Oracle:
+    """The metrics of scikit-learn, with these sample weights or without any."""
+
+    def __init__(self, weights):
+        self._options = {} if weights is None else {"sample_weight": weights}
+
+    def __getattr__(self, name):
+        return functools.partial(getattr(sklearn.metrics, name), **self._options)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
 @pytest.mark.parametrize("classes", [1, 2, 7])
-def test_classification_metrics_are_those_of_scikit_learn(classes):
+def test_classification_metrics_are_those_of_scikit_learn(classes, weights):
+    oracle = Oracle(weights)
     outputs, targets = batch(classes)
     predicted = (outputs[:, 0] > 0).long() if classes == 1 else outputs.argmax(1)
     positive = outputs.double().sigmoid()
     p = torch.cat((1 - positive, positive), 1) if classes == 1 else outputs.double().softmax(1)
     scores = p[:, 1] if classes <= 2 else p
     expected = {
-        "error_rate": 1 - sklearn.metrics.accuracy_score(targets, predicted),
-        "balanced_error": 1 - sklearn.metrics.balanced_accuracy_score(targets, predicted),
-        "nll": sklearn.metrics.log_loss(targets, p),
-        "log_loss": sklearn.metrics.log_loss(targets, p),
-        "brier": sklearn.metrics.brier_score_loss(targets, scores),
-        "accuracy": sklearn.metrics.accuracy_score(targets, predicted),
-        "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
-        "mean_iou": sklearn.metrics.jaccard_score(targets, predicted, average="macro"),
-        "f1:label=1": sklearn.metrics.f1_score(targets == 1, predicted == 1),
-        "precision:label=1": sklearn.metrics.precision_score(targets == 1, predicted == 1),
-        "recall:label=1": sklearn.metrics.recall_score(targets == 1, predicted == 1),
-        "auroc": sklearn.metrics.roc_auc_score(targets, scores, multi_class="ovr"),
-        "average_precision": sklearn.metrics.average_precision_score(targets, scores, average="macro"),
+        "error_rate": 1 - oracle.accuracy_score(targets, predicted),
+        "balanced_error": 1 - oracle.balanced_accuracy_score(targets, predicted),
+        "nll": oracle.log_loss(targets, p),
+        "log_loss": oracle.log_loss(targets, p),
+        "brier": oracle.brier_score_loss(targets, scores),
+        "accuracy": oracle.accuracy_score(targets, predicted),
+        "macro_f1": oracle.f1_score(targets, predicted, average="macro"),
+        "mean_iou": oracle.jaccard_score(targets, predicted, average="macro"),
+        "f1:label=1": oracle.f1_score(targets == 1, predicted == 1),
+        "precision:label=1": oracle.precision_score(targets == 1, predicted == 1),
+        "recall:label=1": oracle.recall_score(targets == 1, predicted == 1),
+        "auroc": oracle.roc_auc_score(targets, scores, multi_class="ovr"),
+        "average_precision": oracle.average_precision_score(targets, scores, average="macro"),
     }
     for name, value in expected.items():
-        assert measured(name, "classification", outputs, targets) == pytest.approx(value, rel=1e-9), name
+        assert measured(name, "classification", outputs, targets, weights) == pytest.approx(value, rel=1e-9), name
 
 
-def test_multilabel_metrics_are_those_of_scikit_learn():
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
+def test_multilabel_metrics_are_those_of_scikit_learn(weights):
+    oracle = Oracle(weights)
     outputs, targets = labels()
     p, predicted = outputs.double().sigmoid(), (outputs > 0).float()
     each = range(targets.shape[1])
     expected = {
-        "error_rate": sklearn.metrics.hamming_loss(targets, predicted),
-        "balanced_error": np.mean(
-            [1 - sklearn.metrics.balanced_accuracy_score(targets[:, k], predicted[:, k]) for k in each]
-        ),
-        "nll": np.mean([sklearn.metrics.log_loss(targets[:, k], p[:, k]) for k in each]),
-        "brier": np.mean([sklearn.metrics.brier_score_loss(targets[:, k], p[:, k]) for k in each]),
-        "macro_f1": sklearn.metrics.f1_score(targets, predicted, average="macro"),
-        "mean_iou": sklearn.metrics.jaccard_score(targets, predicted, average="macro"),
-        "recall:label=2": sklearn.metrics.recall_score(targets[:, 2], predicted[:, 2]),
-        "auroc": sklearn.metrics.roc_auc_score(targets, p, average="macro"),
-        "average_precision": sklearn.metrics.average_precision_score(targets, p, average="macro"),
+        "error_rate": oracle.hamming_loss(targets, predicted),
+        "balanced_error": np.mean([1 - oracle.balanced_accuracy_score(targets[:, k], predicted[:, k]) for k in each]),
+        "nll": np.mean([oracle.log_loss(targets[:, k], p[:, k]) for k in each]),
+        "brier": np.mean([oracle.brier_score_loss(targets[:, k], p[:, k]) for k in each]),
+        "macro_f1": oracle.f1_score(targets, predicted, average="macro"),
+        "mean_iou": oracle.jaccard_score(targets, predicted, average="macro"),
+        "recall:label=2": oracle.recall_score(targets[:, 2], predicted[:, 2]),
+        "auroc": oracle.roc_auc_score(targets, p, average="macro"),
+        "average_precision": oracle.average_precision_score(targets, p, average="macro"),
     }
     for name, value in expected.items():
-        assert measured(name, "multilabel", outputs, targets) == pytest.approx(value, rel=1e-9), name
+        assert measured(name, "multilabel", outputs, targets, weights) == pytest.approx(value, rel=1e-9), name
 
 
+@pytest.mark.parametrize("weights", [None, WEIGHTS[:50]], ids=["alike", "weighted"])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_regression_metrics_are_those_of_scikit_learn(outputs):
+def test_regression_metrics_are_those_of_scikit_learn(outputs, weights):
+    oracle = Oracle(weights)
     rng = torch.Generator().manual_seed(0)
     f, y = torch.randn(50, outputs, generator=rng), torch.randn(50, outputs, generator=rng)
     expected = {
-        "mse": sklearn.metrics.mean_squared_error(y, f),
-        "mae": sklearn.metrics.mean_absolute_error(y, f),
-        "r2": sklearn.metrics.r2_score(y, f),
-        "pinball:quantile=0.9": sklearn.metrics.mean_pinball_loss(y, f, alpha=0.9),
-        "pinball:quantile=0.25": sklearn.metrics.mean_pinball_loss(y, f, alpha=0.25),
+        "mse": oracle.mean_squared_error(y, f),
+        "mae": oracle.mean_absolute_error(y, f),
+        "r2": oracle.r2_score(y, f),
+        "pinball:quantile=0.9": oracle.mean_pinball_loss(y, f, alpha=0.9),
+        "pinball:quantile=0.25": oracle.mean_pinball_loss(y, f, alpha=0.25),
     }
     for name, value in expected.items():
-        assert measured(name, "regression", f, y) == pytest.approx(value, rel=1e-6), name
+        assert measured(name, "regression", f, y, weights) == pytest.approx(value, rel=1e-6), name
     assert measured("r2", "regression", f, torch.ones_like(f)) == 0
 
 
@@ -177,6 +201,73 @@ def test_rows_of_weight_zero_are_left_out():
     assert few["error_rate"] == metric(outputs, targets, weights=weights)
 
 
+def test_a_whole_weight_is_a_number_of_samples():
+    outputs, targets = batch(3)
+    often = torch.arange(200) % 4
+    many = outputs.repeat_interleave(often, 0), targets.repeat_interleave(often)
+    for name in ("ece", "worst_class:sample_weighted:recall:label=1", "0.7*sample_weighted:nll+0.3*brier"):
+        weighted = chosen_metric(name if "sample" in name else f"sample_weighted:{name}", "classification")
+        if "brier" in name:
+            expected = 0.7 * measured("nll", "classification", *many) + 0.3 * measured(
+                "brier", "classification", outputs[often > 0], targets[often > 0]
+            )
+        else:
+            expected = measured(name.replace("sample_weighted:", ""), "classification", *many)
+        assert weighted(outputs, targets, weights=often.float()) == pytest.approx(expected)
+    assert metric_display.shown_in_percent("sample_weighted:error_rate")
+
+
+def test_a_function_that_takes_weights():
+    outputs, targets = batch(3)
+
+    def mass(outputs, targets, weights):
+        assert weights.shape == targets.shape
+        return weights.sum()
+
+    metric = Metric(mass, higher_is_better=True, takes_weights=True)
+    assert metric(outputs, targets) == 200
+    assert metric(outputs, targets, weights=torch.arange(200.0) % 2 * 3) == 300
+
+
+def weighted_task(metric, *, is_weighted=True, classes=3):
+    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % classes
+    weights = 1 + np.arange(60) % 5 if is_weighted else None
+    return evomal.Task.from_arrays(x, y, model=lambda: nn.Linear(4, classes), metric=metric, sample_weight=weights)
+
+
+def test_a_training_is_judged_by_weights():
+    task = weighted_task("sample_weighted:error_rate")
+    score = evomal.train(task, "ce", steps=5, device="cpu", keep_model=True)
+    wrong = (score.model(task.test.inputs).argmax(1) != task.test.targets).float()
+    assert score.test == pytest.approx(((wrong * task.test.weights).sum() / task.test.weights.sum()).item())
+    plain = evomal.train(task.judged_by("error_rate"), "ce", steps=5, device="cpu")
+    assert plain.test == pytest.approx(wrong.mean().item()) != score.test
+    settings = evomal.engine.EngineSettings(device="cpu", filter_steps=5)
+    gains = [
+        evomal.engine.Engine(own, seed=0, settings=settings).gains([LOG], [[-1.0, 1.0, 1.0]])
+        for own in (task.judged_by("sample_weighted:nll"), task.judged_by("nll"))
+    ]
+    assert gains[0] != gains[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "sentence"),
+    [
+        ("f1:label=7", "the label of the metric f1:label=7 must be less than the number of classes, 3, but is 7"),
+        ("0.5*error_rate+0.5*worst_class:recall:label=3", "the label of the metric recall:label=3 must be less than"),
+        (
+            "sample_weighted:nll",
+            "the metric sample_weighted:nll needs sample weights, but the validation split has non",
+        ),
+        ("worst_class:sample_weighted:nll", "the metric sample_weighted:nll needs sample weights, but class 0 of the"),
+    ],
+)
+def test_what_a_metric_lacks_is_said_when_the_task_is_made(metric, sentence):
+    with pytest.raises(InputError) as caught:
+        weighted_task(metric, is_weighted=False)
+    assert str(caught.value).startswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -198,6 +289,8 @@ def test_rows_of_weight_zero_are_left_out():
             "metric must be one of mse, mae, r2, pinball:quantile=0.9 for regression but got 'auroc'",
         ),
         ("0.5*mse+0.5*mine", "metric must be one of error_rate,"),
+        ("sample_weighted:sample_weighted:mse", "sample_weighted: must directly precede the name of a metric but g"),
+        ("sample_weighted:worst_class:mse", "sample_weighted: must directly precede the name of a metric but got"),
     ],
 )
 def test_metrics_that_are_not_there(name, sentence):
