@@ -1,4 +1,4 @@
-"""What a block of samples has for the terminals beyond the paper's, by numba: values, seeds of slopes, gradients.
+"""The terminals of a block of samples, by numba: f by its link, and those beyond the paper's.
 
 The terminals of a sample's outputs depend on each other through softmax and through the largest logit. Trees stay
 elementwise nevertheless: a pass computes the slopes by the terminals of one group, and `through_extras` takes these to
@@ -64,9 +64,10 @@ def log1p(e: Any, one: Any) -> Any:
 
 
 @inner(**LOOPS)
-def _log_softmax(logits: Any, result: Any, probabilities: Any, tops: Any, totals: Any) -> None:
-    """Log-probabilities and probabilities of a block; the result may be the logits' own memory."""
+def _softmax(logits: Any, probabilities: Any, tops: Any, totals: Any) -> None:
+    """Probabilities of a block, the largest logits and the totals of the exponentials."""
     real = logits.dtype.type
+    # A NaN may get lost in the largest logit; it reaches the total through its exponential.
     tops[:] = -np.inf
     for k in range(len(logits)):
         for r in range(len(tops)):
@@ -80,7 +81,42 @@ def _log_softmax(logits: Any, result: Any, probabilities: Any, tops: Any, totals
     for k in range(len(logits)):
         for r in range(len(tops)):
             probabilities[k, r] /= real(totals[r])
-    _shifted_by_total(logits, result, tops, totals)
+
+
+@inner(**LOOPS)
+def predict(link: int, outputs: Any, predictions: Any, tops: Any, totals: Any) -> None:
+    """f of a block of outputs; for softmax also the largest output and the total of the exponentials of each sample."""
+    one = outputs.dtype.type(1)
+    if link == SOFTMAX:
+        _softmax(outputs, predictions, tops, totals)
+    elif link == _SIGMOID:
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                e = exp_nonpositive(-abs(outputs[k, r]))
+                predictions[k, r] = (e if outputs[k, r] < one - one else one) / (one + e)
+    else:
+        for k in range(len(outputs)):
+            for r in range(len(tops)):
+                predictions[k, r] = outputs[k, r]
+
+
+@inner(**LOOPS)
+def through_link(link: int, predictions: Any, directions: Any, totals: Any) -> None:
+    """Multiply by ∂f/∂outputs in place; it is symmetric, so this takes tangents forward and gradients back."""
+    real = predictions.dtype.type
+    if link == SOFTMAX:
+        totals[:] = 0
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                totals[r] += predictions[k, r] * directions[k, r]
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                directions[k, r] = predictions[k, r] * (directions[k, r] - real(totals[r]))
+    elif link == _SIGMOID:
+        one = real(1)
+        for k in range(len(predictions)):
+            for r in range(len(totals)):
+                directions[k, r] *= predictions[k, r] * (one - predictions[k, r])
 
 
 @inner(**LOOPS)
@@ -129,7 +165,8 @@ def extra_terminals(
             for r in range(len(tops)):
                 balanced[k, r] = logits[k, r] + shifts[k]
         if softmax:
-            _log_softmax(balanced, balanced, layers[_BALANCED_F], tops, totals)
+            _softmax(balanced, layers[_BALANCED_F], tops, totals)
+            _shifted_by_total(balanced, balanced, tops, totals)
         else:
             _log_sigmoid(balanced, balanced, layers[_BALANCED_F])
     if uses & _MARGIN:

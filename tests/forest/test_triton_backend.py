@@ -367,3 +367,9 @@ def test_a_captured_launch_serves_other_trees():
     graph.replay()
     for found, expected in zip(captured, asked(), strict=True):
         assert torch.equal(found, expected)
+
+
+def test_without_priors_every_output_has_the_default_one():
+    programs = Programs.of([Expression.parse("mul(t, sub(y, f))")])
+    assert triton_backend._extras(programs, Link.IDENTITY, 3)[:3].tolist() == [1.0, 1.0, 1.0]
+    assert len(triton_backend._extras(programs, Link.IDENTITY, 3)) == 2 * 3 + 1
