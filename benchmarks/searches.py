@@ -10,8 +10,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import measuring
 import numpy as np
@@ -113,12 +114,16 @@ def tested(task: Task, losses: dict[str, nn.Module], device: str) -> dict[str, d
     return {name: {"rate": best[name], "test": [cost(next(scores)[0].test) for _ in TEST_SEEDS]} for name in losses}
 
 
-def searched(name: str, seed: int, preset: str, device: str, changes: dict[str, str]) -> dict[str, object]:
+def settings_of(preset: str, device: str, changes: Mapping[str, str]) -> evomal.SearchSettings:
+    """The settings of a preset with changes as texts."""
+    texts = (f"{key}={value}" for key, value in changes.items())
+    return evomal.SearchSettings.preset(preset, device=device).with_texts(texts)
+
+
+def searched(name: str, seed: int, preset: str, device: str, changes: Mapping[str, str]) -> dict[str, object]:
     """One search, and what it found on the test split."""
     task = TASKS[name]()
-    settings = evomal.SearchSettings.preset(preset, device=device).with_texts(
-        f"{key}={value}" for key, value in changes.items()
-    )
+    settings = settings_of(preset, device, changes)
     begin = time.perf_counter()
     result = evomal.search(task, settings=settings, seed=seed)
     seconds = time.perf_counter() - begin
@@ -127,7 +132,8 @@ def searched(name: str, seed: int, preset: str, device: str, changes: dict[str, 
         losses["best"] = result.best.loss()
     final, advised = result.final, result.recommended
     found = {
-        "task": name, "seed": seed, "preset": preset, "changes": changes, "seconds": round(seconds, 1),
+        "task": name, "seed": seed, "preset": preset, "changes": dict(changes), "seconds": round(seconds, 1),
+        "generations": len(result.history),
         "formula": None if result.best is None else result.best.formula(), "counts": result.counts,
         "recommended": None if advised is None else "best" if advised.learned else advised.name,
         "leads": bool(final and final.leads), "rival": final and final.best_rival[0],
@@ -136,7 +142,7 @@ def searched(name: str, seed: int, preset: str, device: str, changes: dict[str, 
         "headroom": result.headroom and {rival: result.headroom.last(rival).mean for rival in result.headroom.losses},
     }  # fmt: skip
     begin = time.perf_counter()
-    found["test"] = tested(task, losses, device)
+    found["test"] = tested(task, losses, device) if losses else {}
     return {**found, "test_seconds": round(time.perf_counter() - begin, 1)}
 
 
@@ -145,6 +151,18 @@ def rivals(name: str, device: str) -> dict[str, object]:
     task = TASKS[name]()
     losses = {rival: specified_loss(rival, kind=task.kind) for rival in strong_rivals(task)}
     return {"task": name, "rivals": tested(task, losses, device), "hardware": measuring.hardware()}
+
+
+def learned_cost(line: Mapping[str, Any], rivals: Mapping[str, float]) -> float:
+    """The mean test cost of the best loss of a search; the baseline's if it found none."""
+    own = line["test"].get("best")
+    return next(iter(rivals.values())) if own is None else statistics.mean(own["test"])
+
+
+def recommended_cost(line: Mapping[str, Any], rivals: Mapping[str, float]) -> float:
+    """The mean test cost of the loss that a search recommends: without a final, its best loss."""
+    advised = line["recommended"]
+    return learned_cost(line, rivals) if advised in (None, "best") else rivals[advised]
 
 
 def summarise(lines: list[dict[str, object]]) -> None:
@@ -158,11 +176,8 @@ def summarise(lines: list[dict[str, object]]) -> None:
     for (task, preset, changes), found in groups.items():
         means = {rival: statistics.mean(row["test"]) for rival, row in known[task].items()}  # type: ignore[attr-defined]
         baseline, rival = next(iter(means)), min(means, key=lambda name: means[name])
-        own = [statistics.mean(line["test"]["best"]["test"]) for line in found]  # type: ignore[index]
-        used = [
-            value if line["recommended"] == "best" else means[str(line["recommended"])]
-            for value, line in zip(own, found, strict=True)
-        ]
+        own = [learned_cost(line, means) for line in found]
+        used = [recommended_cost(line, means) for line in found]
         seconds = sorted(float(str(line["seconds"])) for line in found)
         learned = sum(line["recommended"] == "best" for line in found)
         print(

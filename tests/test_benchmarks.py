@@ -17,3 +17,35 @@ def test_the_benchmark_of_streaming_measures_both_trainings(monkeypatch: pytest.
     assert [row[:2] for row in found] == [("float32", "0"), ("float32", "1")]
     assert all(0 <= float(share.rstrip("%")) <= 100 for row in found for share in row[5:])
     assert streaming.Stream.at is at
+
+
+def line(variant, seed, cost, advised="best"):
+    return {
+        "variant": variant, "time": 60.0, "task": "outliers", "seed": seed, "preset": "quick", "seconds": 59.0 + seed,
+        "generations": 9, "recommended": advised, "test": {"best": {"rate": 1.0, "test": [cost, cost]}},
+    }  # fmt: skip
+
+
+def test_the_ablation_compares_variants_with_the_whole_search_seed_by_seed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    ablation = importlib.import_module("ablation")
+    lines = [line("full", seed, cost) for seed, cost in enumerate((0.1, 0.2, 0.4))]
+    lines += [line("without rates", seed, 2 * cost, "mae") for seed, cost in enumerate((0.1, 0.2))]
+    lines += [{**line("without diversity", 0, 1.0, None), "test": {}}]
+    lines += [{"task": "outliers", "rivals": {"mse": {"test": [0.8]}, "mae": {"test": [0.3, 0.5]}}}]
+    *_, full, rates, diversity = ablation.summarise(lines).splitlines()
+    assert full == "| outliers, quick, 60 s | full | 3 | 60 | 9 | 0.2, 0.4 |  | 0.2, 0.4 |  |"
+    assert rates.startswith("| outliers, quick, 60 s | without rates | 2 | 60 | 9 | 0.3, 0.4 | 2.000 (2.000 to 2.000),")
+    assert "| 0.4, 0.4 | 2.828 (" in rates
+    assert diversity.endswith("| 0.8, 0.8 | 8.000, n = 1 | 0.8, 0.8 | 8.000, n = 1 |")
+
+
+def test_every_part_of_the_search_can_be_switched_off_by_itself(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    ablation, searches = importlib.import_module("ablation"), importlib.import_module("searches")
+    for preset in ("quick", "thorough"):
+        whole = searches.settings_of(preset, "cpu", {})
+        found = [searches.settings_of(preset, "cpu", changes) for changes in ablation.VARIANTS.values()]
+        assert found[0] == whole
+        assert len({*found}) == len(ablation.VARIANTS)
+    assert not ablation.matters("without resplits", searches.TASKS["outliers"]())
