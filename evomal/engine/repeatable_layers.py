@@ -5,7 +5,8 @@ These layers record what they compute in the first pass and repeat it in the sec
 only. Dropout repeats its masks, so forward mode is possible for models that draw them.
 
 Torch computes the forward-mode derivative of batch norm by a dozen passes over the activations. Its derivative by the
-inputs, γ/σ · (I − mean − x̂ x̂ᵀ mean), is symmetric, so the kernels of the backward pass compute it in two.
+inputs, γ/σ · (I − mean − x̂ x̂ᵀ mean), is symmetric, so the kernels of the backward pass compute it. On a GPU they
+compute only its means, and a kernel of our own the rest in one pass.
 """
 
 import contextlib
@@ -14,6 +15,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from evomal.forest.forest import has_triton
 
 Pass = Literal["only", "first", "second"]
 """Which pass it is; the second has the weights and inputs of the first."""
@@ -77,6 +80,13 @@ class _BatchNorm(torch.autograd.Function):
         ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, *_: None
     ) -> tuple[Tensor, None, None]:
         x, weight, mean, inverse = ctx.saved_tensors
+        if x.is_cuda and dx is not None and dweight is not None and dbias is not None and has_triton():
+            from evomal.engine.batch_norm_triton import along as in_one_pass
+
+            _, products, sums = torch.ops.aten.native_batch_norm_backward(
+                dx, x, weight, None, None, mean, inverse, True, ctx.eps, [False, True, True]
+            )
+            return in_one_pass(dx, x, weight, dweight, dbias, mean, inverse, products, sums), None, None
         if dx is None:
             along = torch.zeros_like(x)
         else:
@@ -158,6 +168,54 @@ class RepeatableConvolution(nn.Module):
         return result
 
 
+class _MaxPool(torch.autograd.Function):
+    """Max pooling; the places of the maxima are a further output."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, options: tuple[Any, ...], recorder: Recorder) -> tuple[Tensor, Tensor]:
+        y, places = recorder.once(lambda: torch.ops.aten.max_pool2d_with_indices(x, *options))
+        return y, places
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, ctx.options, _ = inputs
+        ctx.save_for_backward(x, output[1])
+        ctx.save_for_forward(x, output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None, None]:
+        x, places = ctx.saved_tensors
+        return torch.ops.aten.max_pool2d_with_indices_backward(above[0], x, *ctx.options, places), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, *_: None) -> tuple[Tensor, None]:
+        x, places = ctx.saved_tensors
+        if x.stride(1) != 1:
+            return dx.flatten(2).gather(2, places.flatten(2)).view_as(places), None
+        # Stored channels last, and so is what comes of it; torch's own formula would store it otherwise.
+        last = places.movedim(1, -1)
+        found = dx.movedim(1, -1).flatten(1, 2).gather(1, last.flatten(1, 2))
+        return found.view_as(last).movedim(-1, 1), None
+
+
+class RepeatableMaxPool(nn.Module):
+    """Takes the place of a max pooling."""
+
+    def __init__(self, layer: nn.MaxPool2d) -> None:
+        super().__init__()
+        self.recorder = Recorder()
+        given = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+        pairs = [[value, value] if isinstance(value, int) else [*value] for value in given]
+        self._options = (*pairs, layer.ceil_mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = _MaxPool.apply(x, self._options, self.recorder)[0]  # type: ignore[no-untyped-call]
+        return result
+
+
 class RepeatableDropout(nn.Module):
     """Takes the place of a dropout."""
 
@@ -175,18 +233,21 @@ class RepeatableDropout(nn.Module):
         return x * mask
 
 
-_REPEATABLE = (RepeatableBatchNorm, RepeatableConvolution, RepeatableDropout)
+_REPEATABLE = (RepeatableBatchNorm, RepeatableConvolution, RepeatableDropout, RepeatableMaxPool)
+_STACKED_PARAMETERS = 200_000  # of a convolutional model that may be stacked, see `plans`
 
 
 def replace_layers(module: nn.Module) -> None:
-    """Put the layers of this file into a convolutional model with batch norm or dropout; leave others alone.
+    """Put the layers of this file into a convolutional model; leave others alone.
 
-    Models that can be stacked take another way, so they keep the layers, and the bits, of torch.
+    Models that can be stacked, small ones without batch norm, keep torch's layers except for dropout: stacked, their
+    pass at θ0 is shared by all candidates and costs little.
     """
     layers = [*module.modules()]
     if not any(isinstance(layer, nn.Conv2d) for layer in layers):
         return
     has_statistics = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers)
+    is_large = sum(parameter.numel() for parameter in module.parameters()) > _STACKED_PARAMETERS
     for parent in layers:
         for name, layer in [*parent.named_children()]:
             if not layer.training:
@@ -195,8 +256,10 @@ def replace_layers(module: nn.Module) -> None:
                 setattr(parent, name, RepeatableBatchNorm(layer))
             elif type(layer) is nn.Dropout:
                 setattr(parent, name, RepeatableDropout(layer))
-            elif has_statistics and type(layer) is nn.Conv2d and _pads_with_zeros(layer):
+            elif (has_statistics or is_large) and type(layer) is nn.Conv2d and _pads_with_zeros(layer):
                 setattr(parent, name, RepeatableConvolution(layer))
+            elif (has_statistics or is_large) and type(layer) is nn.MaxPool2d and not layer.return_indices:
+                setattr(parent, name, RepeatableMaxPool(layer))
 
 
 def _pads_with_zeros(layer: nn.Conv2d) -> bool:

@@ -11,6 +11,7 @@ from evomal.engine.repeatable_layers import (
     RepeatableBatchNorm,
     RepeatableConvolution,
     RepeatableDropout,
+    RepeatableMaxPool,
     forget,
     replace_layers,
     running,
@@ -18,17 +19,17 @@ from evomal.engine.repeatable_layers import (
 
 
 class Net(nn.Module):
-    """Convolutions with and without bias, stride and groups, batch norm, dropout, a layer that is called twice."""
+    """Convolutions with and without bias, stride and groups, batch norm, pooling, dropout, a layer called twice."""
 
     def __init__(self, dropout=0.0, **options):
         super().__init__()
         self.first = nn.Conv2d(3, 4, 3, padding=1, stride=2)
         self.again = nn.Conv2d(4, 4, 3, padding=1, bias=False, groups=2)
         self.norm, self.drop = nn.BatchNorm2d(4, track_running_stats=False, **options), nn.Dropout(dropout)
-        self.head = nn.Linear(4, 2)
+        self.pool, self.head = nn.MaxPool2d(3, stride=2, padding=1), nn.Linear(4, 2)
 
     def forward(self, x):
-        x = torch.relu(self.norm(self.first(x)))
+        x = self.pool(torch.relu(self.norm(self.first(x))))
         for _ in range(2):
             x = x + self.drop(torch.tanh(self.again(x)))
         return self.head(x.mean((2, 3)))
@@ -53,13 +54,15 @@ def parameters_of(module):
     return {name: value.detach() for name, value in module.named_parameters()}
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("options", [{}, {"affine": False}, {"momentum": None}])
-def test_values_and_both_derivatives_are_those_of_torch_s_layers(options):
+def test_values_and_both_derivatives_are_those_of_torch_s_layers(options, layout):
     plain, replaced = pair(**options)
     assert isinstance(replaced.norm, RepeatableBatchNorm)
     assert isinstance(replaced.again, RepeatableConvolution)
     assert isinstance(replaced.drop, RepeatableDropout)
-    x, cotangent = torch.randn(5, 3, 8, 8).double(), torch.randn(5, 2).double()
+    assert isinstance(replaced.pool, RepeatableMaxPool)
+    x, cotangent = torch.randn(5, 3, 8, 8).double().contiguous(memory_format=layout), torch.randn(5, 2).double()
     parameters = parameters_of(plain)
     assert list(parameters) == list(parameters_of(replaced))
     direction = {name: torch.randn_like(value) for name, value in parameters.items()}
@@ -112,6 +115,23 @@ def test_models_that_are_stacked_or_have_their_own_statistics_keep_torch_s_layer
     )
     replace_layers(odd)
     assert [type(layer) for layer in odd] == [nn.Conv2d, nn.Conv2d, RepeatableBatchNorm]
+
+
+def test_large_models_repeat_convolutions_and_poolings_also_without_batch_norm():
+    large = nn.Sequential(
+        nn.Conv2d(3, 3, 1), nn.MaxPool2d(2), nn.MaxPool2d(2, return_indices=True), nn.Linear(1000, 201)
+    )
+    replace_layers(large)
+    assert [type(layer) for layer in large] == [RepeatableConvolution, RepeatableMaxPool, nn.MaxPool2d, nn.Linear]
+
+
+def test_pooling_keeps_the_layout_of_images_in_forward_mode():
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.MaxPool2d(2))
+    replace_layers(net)
+    x = torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    parameters = parameters_of(net)
+    along = jvp(function_of(net, x), (parameters,), (parameters,))[1]
+    assert along.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_half_precision_is_cast_as_autocast_would():
