@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from evomal.engine import CurvePoint, Score, train
     from evomal.errors import EvomalError, InputError
     from evomal.expression import Expression
+    from evomal.figures import plot
     from evomal.losses import ExpressionLoss, load_loss, save_loss
     from evomal.losses.exporting import export
     from evomal.runs.measuring import headroom
+    from evomal.runs.reading import Run, load_run
     from evomal.runs.results import SearchResult
     from evomal.runs.run_loop import search
     from evomal.settings import SearchSettings
@@ -34,6 +36,7 @@ __all__ = [
     "InputError",
     "Metric",
     "Recipe",
+    "Run",
     "Score",
     "SearchResult",
     "SearchSettings",
@@ -44,9 +47,11 @@ __all__ = [
     "export",
     "headroom",
     "load_loss",
+    "load_run",
     "load_task",
     "losses",
     "metrics",
+    "plot",
     "save_loss",
     "search",
     "train",
@@ -63,6 +68,7 @@ _MODULES = {
     "InputError": "evomal.errors",
     "Metric": "evomal.tasks",
     "Recipe": "evomal.tasks",
+    "Run": "evomal.runs.reading",
     "Score": "evomal.engine",
     "SearchResult": "evomal.runs.results",
     "SearchSettings": "evomal.settings",
@@ -72,9 +78,11 @@ _MODULES = {
     "export": "evomal.losses.exporting",
     "headroom": "evomal.runs.measuring",
     "load_loss": "evomal.losses",
+    "load_run": "evomal.runs.reading",
     "load_task": "evomal.tasks",
     "losses": "evomal.losses",
     "metrics": "evomal.tasks",
+    "plot": "evomal.figures.plot",
     "save_loss": "evomal.losses",
     "search": "evomal.runs.run_loop",
     "train": "evomal.engine",

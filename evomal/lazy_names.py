@@ -21,7 +21,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(modules[name])
-        found = module if module.__name__ == f"{package}.{name}" else getattr(module, name)
+        found = module if modules[name].endswith(f".{name}") else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found
 

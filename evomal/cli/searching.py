@@ -252,9 +252,9 @@ def resume_search(
     as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted search."""
-    from evomal.runs.reading import read_run
+    from evomal.runs.reading import load_run
 
-    recorded = read_run(folder).settings
+    recorded = load_run(folder).settings
     try:
         given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
         # Another executor has workers of its own.

@@ -93,7 +93,7 @@ def progress_callback(loss: Loss) -> Any:
     Example:
         >>> callbacks = [progress_callback(loss)]  # doctest: +SKIP
     """
-    transformers = optional_library("transformers", "progress_callback", "integrations")
+    transformers = optional_library("transformers", "progress_callback", "transformers")
 
     class Progress(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -1,9 +1,10 @@
 """Runs: the search itself, its record, and runs read from their folders."""
 
 from evomal.runs.canonical import Difference, versions
+from evomal.runs.generations import Generation
 from evomal.runs.lock import FolderLock
-from evomal.runs.reading import Run, Runs, RunState, find_runs, read_run, read_runs
-from evomal.runs.results import Best, Generation, SearchResult
+from evomal.runs.reading import Run, Runs, RunState, find_runs, load_run, read_runs
+from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import Chunk, RunStore
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
     "Runs",
     "SearchResult",
     "find_runs",
-    "read_run",
+    "load_run",
     "read_runs",
     "versions",
 ]

@@ -17,7 +17,8 @@ from evomal.expression import Expression
 from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageBar
 from evomal.runs.finals import Final
-from evomal.runs.results import Generation, final_text, rivals_text
+from evomal.runs.generations import Generation
+from evomal.runs.results import final_text, rivals_text
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import printable
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from evomal.errors import EvomalError, InputError
+from evomal.extras import data_frame
 from evomal.losses.contract import Kind
 from evomal.losses.files import find_loss
 from evomal.losses.loss import Loss
@@ -25,6 +26,7 @@ from evomal.methods.several_tasks import ACROSS
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
 from evomal.runs.finals import Final, Scores, recorded_final
+from evomal.runs.generations import Generation, candidate_columns, summarised
 from evomal.runs.lock import is_held
 from evomal.runs.measured_rivals import Headroom, recorded_headroom, rivals_of
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
@@ -34,6 +36,9 @@ from evomal.tasks.datasets import DATASETS
 from evomal.tasks.metric_display import ShownMetric, is_metric_of, recorded_direction
 from evomal.text import one_line, plural
 from evomal.units import Units
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 UNKNOWN = "unknown"
 """The task, method or metric of a run that does not record it as `search` does."""
@@ -82,6 +87,8 @@ class Run:
     """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
     problem: str = ""
     """Why the run is damaged or unreadable."""
+    own_kind: Kind | None = None
+    """The kind of task of a search that was not recorded; None if the run has a folder, which tells it."""
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.state}, {self.generations} generations, best={self.best!r})"
@@ -116,6 +123,29 @@ class Run:
     def generations(self) -> int:
         """The number of recorded generations."""
         return 1 + max((candidate.generation for candidate in self.candidates), default=-1)
+
+    @cached_property
+    def history(self) -> tuple[Generation, ...]:
+        """What each recorded generation came to."""
+        return summarised(self.candidates)
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return the candidates as a data frame of pandas, in the order of the record.
+
+        Returns:
+            One row per candidate: task, method and seed of the search; generation and index, from 0; origin, state and
+            sentence; the loss as text with its weights and size; fitness, and the value of the metric, NaN where there
+            is none; the number of rungs it was trained on, and its learning rate as a multiple of the task's own;
+            the seconds it took.
+
+        Raises:
+            InputError: Pandas is not installed.
+
+        Example:
+            >>> frame = load_run("runs/diabetes-evomal-0").to_dataframe()  # doctest: +SKIP
+            >>> frame.groupby("generation").fitness.min()  # doctest: +SKIP
+        """
+        return data_frame(candidate_columns(self))
 
     @property
     def is_complete(self) -> bool:
@@ -166,8 +196,8 @@ class Run:
     @cached_property
     def kind(self) -> Kind | None:
         """The kind of task: by its dataset, by the run's loss file, or by a metric that only one kind has."""
-        if self._dataset in DATASETS:
-            return DATASETS[self._dataset].kind
+        if self.own_kind is not None or self._dataset in DATASETS:
+            return self.own_kind or DATASETS[self._dataset].kind
         if (loss := self._best_loss()) is not None:
             return loss.kind
         kinds = [kind for kind in get_args(Kind) if is_metric_of(self.metric, kind)]
@@ -227,6 +257,8 @@ class Run:
         return name if isinstance(name, str) else ""
 
     def _best_loss(self) -> Loss | None:
+        if self.own_kind is not None:
+            return None
         try:
             return find_loss(self.folder / BEST_NAME)
         except EvomalError:
@@ -260,8 +292,10 @@ class Runs:
         return self.runs[0]
 
 
-def read_run(folder: str | os.PathLike[str]) -> Run:
-    """Read the record of a run.
+def load_run(folder: str | os.PathLike[str]) -> Run:
+    """Read the record of a run, complete or not.
+
+    The loss is in `best.json` of the same folder: see `load_loss`.
 
     Args:
         folder: The folder of the run.
@@ -275,7 +309,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         EvomalError: The record cannot be read at the moment.
 
     Example:
-        >>> read_run("runs/diabetes-evomal-0").state  # doctest: +SKIP
+        >>> load_run("runs/diabetes-evomal-0").state  # doctest: +SKIP
         <RunState.COMPLETE: 'complete'>
     """
     path = Path(folder) / RECORD_NAME
@@ -368,7 +402,7 @@ def _require_sense(settings: Mapping[str, Any]) -> None:
 
 def _read_or_problem(folder: Path) -> Run:
     try:
-        return read_run(folder)
+        return load_run(folder)
     except InputError as error:
         return Run(folder, RunState.DAMAGED, problem=str(error))
     except EvomalError as error:

@@ -2,68 +2,31 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.losses.catalogue import specified_loss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 from evomal.methods import learned_loss, readable
-from evomal.methods.candidates import Candidate, Genome, State, best_of
+from evomal.methods.candidates import Candidate, Genome
 from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores, rate_text
+from evomal.runs.generations import Generation
 from evomal.runs.measured_rivals import Headroom
+from evomal.runs.reading import Run
 from evomal.runs.trials_of_tasks import TaskValues
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable, shorten
 from evomal.units import Units
 
-
-@dataclass(frozen=True)
-class Generation:
-    """What a generation came to.
-
-    Elites and migrants count in `best` and `size`. Nothing was computed for them, so they do not count in `counts` and
-    `seconds`.
-    """
-
-    number: int
-    """Counted from 0."""
-    size: int
-    counts: Mapping[State, int]
-    """Number of candidates in each state."""
-    best: Candidate | None
-    """None if no candidate was trained successfully; of equal ones the smaller."""
-    seconds: Mapping[str, float] = field(compare=False)
-    """Time taken by each stage."""
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
-        best = "nothing trained" if self.best is None else f"best={self.best.fitness:.4g}"
-        return f"Generation({self.number}, {best}, {counts or 'nothing computed'})"
-
-
-def summarised(candidates: Iterable[Candidate]) -> tuple[Generation, ...]:
-    """The generations of these candidates, in order."""
-    members: dict[int, list[Candidate]] = {}
-    for candidate in candidates:
-        members.setdefault(candidate.generation, []).append(candidate)
-    return tuple(_summary(number, members[number]) for number in sorted(members))
-
-
-def _summary(number: int, members: list[Candidate]) -> Generation:
-    seconds: dict[str, float] = {}
-    counts: Counter[State] = Counter()
-    for member in members:
-        if member.is_carried or member.state is None:
-            continue
-        counts[member.state] += 1
-        for stage, taken in member.seconds.items():
-            seconds[stage] = seconds.get(stage, 0.0) + taken
-    return Generation(number, len(members), dict(counts), best_of(members), seconds)
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -205,6 +168,8 @@ class SearchResult(Displayed):
     out."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
+    run: Run | None = field(default=None, repr=False, compare=False)
+    """All candidates and settings, as `evomal.load_run` reads them from a recorded search."""
 
     def __repr__(self) -> str:
         rivals = ", ".join(f"{name} {fitness:.4g}" for name, fitness in self.rivals.items())
@@ -242,6 +207,23 @@ class SearchResult(Displayed):
     def shown_metric(self) -> ShownMetric:
         """How fitness is shown to people."""
         return ShownMetric(self.metric, self.higher_is_better)
+
+    def to_dataframe(self) -> "DataFrame":
+        """Returns all candidates of the search as a data frame of pandas: see `Run.to_dataframe`.
+
+        Returns:
+            One row per candidate.
+
+        Raises:
+            InputError: Pandas is not installed, or the result was not returned by a search.
+
+        Example:
+            >>> frame = evomal.search(task).to_dataframe()  # doctest: +SKIP
+            >>> frame[frame.state == "evaluated"].nsmallest(5, "fitness")  # doctest: +SKIP
+        """
+        if self.run is None:
+            raise InputError("this result has no candidates, as it was not returned by a search")
+        return self.run.to_dataframe()
 
     def summary(self) -> str:
         """The best loss, its rivals, the verdict of the final and what became of the candidates.

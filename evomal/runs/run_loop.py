@@ -24,12 +24,14 @@ from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
-from evomal.runs.canonical import Difference, versions
+from evomal.runs.canonical import Difference, canonical, parsed, versions
 from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
+from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
-from evomal.runs.results import Best, Generation, SearchResult, summarised
+from evomal.runs.reading import Run, RunState
+from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import WORKPLACE, SearchSettings
@@ -189,6 +191,21 @@ class _Run:
                 store.finish(ending)
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was run all the same"
+        by_task, headroom = trials.by_task(self._final), trials.headroom
+        forced = () if store is None else tuple(entry.differences for entry in store.forced)
+        run = Run(
+            folder=Path() if store is None else store.path.parent,
+            state=RunState.COMPLETE if self._strategy.finished else RunState.INTERRUPTED,
+            settings=parsed(canonical(self.description())),
+            candidates=tuple(self._candidates),
+            ending=ending if self._strategy.finished else None,
+            forced=forced,
+            rivals=rivals,
+            headroom=headroom,
+            final=self._final,
+            by_task=by_task,
+            own_kind=self._tasks[0].kind if store is None else None,
+        )
         return SearchResult(
             best=self._best(),
             history=self._history(),
@@ -196,14 +213,15 @@ class _Run:
             ending=ending,
             folder=None if store is None else store.path.parent,
             seconds=time.perf_counter() - begin,
-            forced=() if store is None else tuple(entry.differences for entry in store.forced),
+            forced=forced,
             rivals=rivals,
             final=self._final,
             metric=self._shown.name,
             higher_is_better=self._shown.higher_is_better,
-            by_task=trials.by_task(self._final),
+            by_task=by_task,
             failures=_failures(self._candidates),
-            headroom=trials.headroom,
+            headroom=headroom,
+            run=run,
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
         )
 

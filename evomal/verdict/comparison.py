@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,9 +22,13 @@ from pydantic_core import PydanticCustomError
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
+from evomal.extras import data_frame
 from evomal.notebooks import Displayed
 from evomal.verdict.statistics import Paired
 from evomal.verdict.words import Verdict
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Variant = Literal["plain", "tuned", "rescaled"]
 VERSION = 1
@@ -276,6 +280,25 @@ class Comparison(Document, Displayed):
             if (entry.name, entry.variant) == (name, variant):
                 return entry
         raise InputError(f"there is no row {name!r} ({variant}) in this comparison")
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return the trainings as a data frame of pandas.
+
+        Returns:
+            One row per training: name and variant, the number of the search from 0, the formula, the learning rate and
+            the factor of the loss, the seed, whether it was trained, the metric on test and validation, and under
+            `test_…` the usual metrics on test. A search that found no loss is a row without numbers.
+
+        Raises:
+            InputError: If pandas is not installed.
+
+        Example:
+            >>> frame = evomal.compare(task, losses=["huber"], seeds=5).to_dataframe()  # doctest: +SKIP
+            >>> frame.groupby(["name", "variant"]).test.mean()  # doctest: +SKIP
+        """
+        from evomal.verdict.tables import training_columns  # here, as tables are made of comparisons
+
+        return data_frame(training_columns(self))
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {found.kind}" for name, found in self.verdicts.items())

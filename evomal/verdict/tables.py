@@ -1,8 +1,9 @@
-"""The tables of a comparison: Markdown, and text for a terminal of eighty columns."""
+"""The tables of a comparison: Markdown, text for a terminal of eighty columns, and one row per training."""
 
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
 from evomal.text import escape_markdown, plural, printable
@@ -149,3 +150,22 @@ def _end_of_rates(entry: Entry, comparison: Comparison) -> str | None:
         f"{entry.name}, tuned: the best learning rate {which}is at an end of the range that was tried, so that another "
         "may be better"
     )
+
+
+def training_columns(comparison: Comparison) -> dict[str, list[Any]]:
+    """The columns of `Comparison.to_dataframe`."""
+    rows: list[dict[str, Any]] = []
+    for entry in comparison.entries:
+        for number, loss in enumerate(entry.losses):
+            of_loss: dict[str, Any] = {"name": entry.name, "variant": entry.variant, "search": number}
+            if loss is None:
+                rows.append({**of_loss, "outcome": "nothing found"})
+                continue
+            of_loss |= {"formula": loss.formula, "lr": loss.lr, "factor": loss.factor}
+            for score in loss.scores:
+                values = {"test": score.test, "validation": score.validation}
+                values |= {f"test_{name}": value for name, value in score.metrics.items()}
+                values = {name: math.nan if score.diverged else value for name, value in values.items()}
+                rows.append({**of_loss, "seed": score.seed, "outcome": score.outcome, **values})
+    names = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

@@ -9,8 +9,8 @@ import pytest
 from evomal.methods.candidates import best_of
 from evomal.runs import RunStore
 from evomal.runs.finals import recorded_final
+from evomal.runs.generations import summarised
 from evomal.runs.measured_rivals import rivals_of
-from evomal.runs.results import summarised
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.figures.records import record, row
 from tests.searches import commanded, search_arguments

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from evomal.runs.reading import read_run
+from evomal.runs.reading import load_run
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.protocols import OPTIONS
 
@@ -72,7 +72,7 @@ def test_the_default_folder_is_one_folder_of_runs(run, tmp_path, monkeypatch, na
     code, _, err = run("search", "own.py:task", "--method", "random", *SMALL)
     assert code == 0, err
     assert os.listdir(tmp_path / "runs") == [folder]
-    assert read_run(tmp_path / "runs" / folder).settings["task"]["0"]["name"] == name
+    assert load_run(tmp_path / "runs" / folder).settings["task"]["0"]["name"] == name
 
 
 def test_names_of_files_that_are_not_utf8(run, tmp_path, monkeypatch):  # noqa: F811

@@ -11,6 +11,7 @@ from tests.integrations import library
 PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE))
 LIBRARIES = {
+    "pandas and matplotlib": ("pandas",),
     "scikit-learn": ("sklearn",),
     "skorch": ("skorch",),
     "Hugging Face Trainer": ("transformers", "accelerate"),

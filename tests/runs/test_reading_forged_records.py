@@ -9,7 +9,7 @@ from evomal.methods.candidates import genome_from
 from evomal.report.run_report import run_report
 from evomal.runs import RunState, RunStore
 from evomal.runs import reading as module
-from evomal.runs.reading import read_run, read_runs
+from evomal.runs.reading import load_run, read_runs
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.report.reports import ROWS, written_run
 from tests.runs.forgeries import RECORD, with_candidates, with_setting
@@ -42,7 +42,7 @@ NO_GENOMES = [
 
 def refusal(folder):
     with pytest.raises(InputError) as caught:
-        read_run(folder)
+        load_run(folder)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert len(sentence) < 1000
@@ -58,7 +58,7 @@ def test_senseless_settings_are_one_sentence(tmp_path, key, value, sentence):
 @pytest.mark.parametrize("genome", NO_GENOMES, ids=lambda text: text[:20])
 def test_a_text_that_is_no_genome_has_no_size_and_hides_nothing(run, tmp_path, genome):  # noqa: F811
     with_candidates(tmp_path, genome=genome)
-    assert read_run(tmp_path).candidates[-1].size is None
+    assert load_run(tmp_path).candidates[-1].size is None
     with pytest.raises(InputError):
         genome_from(genome)
     assert run("runs", tmp_path)[1].splitlines()[0] == f"{tmp_path}: complete, 2 generations, best 0.25"
@@ -86,20 +86,20 @@ def test_what_the_machine_refuses_is_not_called_damaged(tmp_path, monkeypatch):
 
     monkeypatch.setattr("evomal.runs.database.require_regular", refusing)
     with pytest.raises(EvomalError) as caught:
-        read_run(tmp_path)
+        load_run(tmp_path)
     assert not isinstance(caught.value, InputError)
 
 
 def test_all_that_is_recorded_is_read(tmp_path):
     written(tmp_path, 3)
-    found = read_run(str(tmp_path))
+    found = load_run(str(tmp_path))
     assert (found.folder, found.state, found.settings) == (tmp_path, RunState.INTERRUPTED, SETTINGS)
     assert (len(found.candidates), found.ending, found.forced) == (15, None, ())
     assert found.created <= found.written
     with RunStore.open(tmp_path) as store:
-        assert read_run(tmp_path).state is RunState.RUNNING
+        assert load_run(tmp_path).state is RunState.RUNNING
         store.finish("done")
-    assert (read_run(tmp_path).state, read_run(tmp_path).ending) == (RunState.COMPLETE, "done")
+    assert (load_run(tmp_path).state, load_run(tmp_path).ending) == (RunState.COMPLETE, "done")
 
 
 def test_a_run_that_is_being_written_is_read_at_one_moment(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_run_that_is_being_written_is_read_at_one_moment(tmp_path, monkeypatch
     monkeypatch.setattr("evomal.runs.database.PATIENCE_SECONDS", 0.1)
     with monkeypatch.context() as patch:
         patch.setattr(RunStore, "candidates", ended_meanwhile)
-        assert len(read_run(tmp_path).candidates) == 5
+        assert len(load_run(tmp_path).candidates) == 5
 
 
 @pytest.fixture
@@ -188,5 +188,5 @@ def test_texts_of_a_stranger_do_nothing_to_the_terminal(run, tmp_path):  # noqa:
 def test_the_sound_run_stays_readable(tmp_path):
     """The rules above do not refuse what a search writes."""
     written_run(tmp_path)
-    assert [row.genome for row in read_run(tmp_path).candidates] == [row.genome for row in ROWS]
+    assert [row.genome for row in load_run(tmp_path).candidates] == [row.genome for row in ROWS]
     assert read_runs([tmp_path]).runs[0].task == "planted, linear"

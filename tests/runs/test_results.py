@@ -10,7 +10,8 @@ from evomal.expression import Expression
 from evomal.methods.candidates import State
 from evomal.runs import RunStore, find_runs
 from evomal.runs.finals import Final, Scores
-from evomal.runs.results import Best, Generation, SearchResult, summary_lines
+from evomal.runs.generations import Generation
+from evomal.runs.results import Best, SearchResult, summary_lines
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
 from tests.figures.records import row

@@ -12,7 +12,7 @@ from evomal.losses import load_loss
 from evomal.report.best_losses import best_losses
 from evomal.report.loss_table import shown_formula
 from evomal.runs import RunStore, run_loop
-from evomal.runs.reading import read_run, read_runs
+from evomal.runs.reading import load_run, read_runs
 from evomal.runs.run_loop import search
 from evomal.runs.trials_of_tasks import combined
 from tests.protocols import ON_RUNGS, ONE_TRAINING
@@ -85,7 +85,7 @@ def test_it_is_shown_and_read_in_its_own_units(finished):
     assert "task         table: error_rate" in shown
     assert "task         images: auroc" in shown
     assert result.best.lr is None  # the tasks differ in theirs
-    run = read_run(folder / "whole")
+    run = load_run(folder / "whole")
     assert (run.metric, run.higher_is_better) == ("worst_change", False)
     assert run.rivals == result.rivals
     assert run.final.verdict(run.metric) == result.final.verdict(result.metric)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import Candidate, State
 from evomal.runs import Difference, RunStore, versions
-from evomal.runs.results import summarised
+from evomal.runs.generations import summarised
 from evomal.runs.rows import candidate_row
 
 SETTINGS = {

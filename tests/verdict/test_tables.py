@@ -1,5 +1,7 @@
 """The tables of a comparison: no name and no sentence acts on a terminal, forges a line or becomes a link."""
 
+import dataclasses
+
 from markdown_it import MarkdownIt
 
 from evomal.verdict.tables import comparison_markdown, comparison_text
@@ -30,3 +32,22 @@ def test_markdown_shows_every_name_in_its_own_cell():
     assert page.count("<tr>") == 3
     assert page.count("<td") == 2 * 7
     assert page.count("<li>") == 2
+
+
+def test_the_frame_has_a_row_for_each_training():
+    rows = (entry("mse", "plain", 0.1, [0.5, 0.25]), entry("mine", "tuned", 0.3, [0.125, None]))
+    frame = comparison(*rows).to_dataframe()
+    assert list(zip(frame.name, frame.variant, frame.lr, strict=True)) == [
+        ("mse", "plain", 0.1), ("mse", "plain", 0.1), ("mine", "tuned", 0.3), ("mine", "tuned", 0.3),
+    ]  # fmt: skip
+    assert frame.test.tolist()[:3] == [0.5, 0.25, 0.125]
+    assert frame.outcome.tolist() == ["trained", "trained", "trained", "diverged"]
+    assert frame.test.isna().tolist() == [False, False, False, True]
+
+
+def test_a_search_that_found_nothing_is_a_row_without_numbers():
+    found = entry("evomal", "plain", 0.1, [0.5])
+    frame = comparison(dataclasses.replace(found, losses=(None, *found.losses))).to_dataframe()
+    assert frame.outcome.tolist() == ["nothing found", "trained"]
+    assert frame.search.tolist() == [0, 1]
+    assert frame.test.isna().tolist() == [True, False]

@@ -51,7 +51,7 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
     """
     for needed in ("onnx", "onnxscript"):
-        optional_library(needed, "export to onnx", "onnx")
+        optional_library(needed, "export to onnx", "'evomal[onnx]'")
     if (tree := loss.tree()) is not None and tree.expression.size > MAX_ONNX_NODES:
         raise InputError(
             f"an expression of at most {MAX_ONNX_NODES:,} nodes can be exported to onnx but this one has "

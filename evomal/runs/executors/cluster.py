@@ -83,7 +83,7 @@ class _Connection:
         """A context in which the program is connected to the cluster of the settings; gives the module `ray`."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SAID_BY_THE_POOL)
-        ray = optional_library("ray", "executor ray", "ray")
+        ray = optional_library("ray", "executor ray", "'evomal[ray]'")
         with self._lock:
             if ray.is_initialized():
                 self._require_same(settings.address, ray.get_runtime_context().gcs_address)

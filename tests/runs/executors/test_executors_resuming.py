@@ -56,7 +56,7 @@ def test_workers_are_kept_only_where_the_executor_is(run, begun, typed, workers)
         "workplace": {**recorded["workplace"], "executor": "ray", "workers": 3},
     }
     with (
-        mock.patch("evomal.runs.reading.read_run", return_value=SimpleNamespace(settings=of_cluster)),
+        mock.patch("evomal.runs.reading.load_run", return_value=SimpleNamespace(settings=of_cluster)),
         mock.patch("evomal.cli.searching._run") as gone_on,
     ):
         assert run("resume", begun, *typed)[0] == 0
