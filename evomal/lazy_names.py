@@ -1,6 +1,7 @@
 """Names of a package that are imported when they are first used: importing torch takes seconds."""
 
 import importlib
+import random
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +21,11 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
     def imported(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(modules[name])
+        state = random.getstate()
+        try:
+            module = importlib.import_module(modules[name])
+        finally:
+            random.setstate(state)  # rich draws from it when it is imported
         found = module if modules[name].endswith(f".{name}") else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found

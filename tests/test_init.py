@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import evomal
+from evomal.lazy_names import lazy_names
 
 
 def is_for_type_checkers(node):
@@ -53,3 +55,13 @@ def test_names_that_need_no_torch_do_not_import_it(name):
     code = f"import sys; from evomal import {name}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_callers_random_state_survives_the_first_use_of_a_name(tmp_path, monkeypatch):
+    (tmp_path / "drawing_module.py").write_text("import random\nnumber = random.random()\n")  # as rich does
+    monkeypatch.syspath_prepend(tmp_path)
+    before = random.getstate()
+    found = lazy_names("tests", {"number": "drawing_module"})("number")
+    assert 0 <= found < 1
+    assert random.getstate() == before
+    del sys.modules["drawing_module"], sys.modules["tests"].number

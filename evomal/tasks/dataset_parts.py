@@ -54,6 +54,8 @@ def dataset_fields(
             reasons[place] = reason
             parts.append(dataclasses.replace(_sample(source), source=source))
         else:
+            if isinstance(source, DatasetSource) and source.gives_batches:
+                source.is_read_in_batches = _is_fixed(source)
             parts.append(_whole(source))
     return _fields(parts, reasons, options, model)
 
@@ -169,6 +171,14 @@ def _drawn_anew(source: DatasetSource) -> str:
             if first.content != second.content or any(after not in (before, other) for before, after, other in states):
                 return f"item {index} is drawn anew whenever it is read"
     return ""
+
+
+def _is_fixed(source: DatasetSource) -> bool:
+    """Return whether items are the same whenever they are read, and draw nothing."""
+    try:
+        return not _drawn_anew(source)
+    except InputError:
+        return False
 
 
 class _Reading(NamedTuple):

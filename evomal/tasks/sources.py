@@ -91,6 +91,10 @@ class DatasetSource(Source):
         self._dataset, self.columns = dataset, columns or Columns()
         self.rows = dataset_length(dataset, place)
         self._orders = _Orders(self.rows)
+        self.gives_batches = hasattr(dataset, "__getitems__")
+        """Whether the dataset has a method to read several items at once, as torch and Hugging Face call it."""
+        self.is_read_in_batches = False
+        """Whether all samples are read so in their order: for items that draw nothing, as no item has its own seed."""
 
     @functools.cached_property
     def _draws(self) -> Draws:
@@ -113,11 +117,24 @@ class DatasetSource(Source):
 
     def read(self, request: Request) -> Part:
         seed, purpose, keys = request
-        items, places = [], []
-        for epoch, index in keys:
-            places.append(f"item {index} of the {self.place} dataset")
-            items.append(self.item(index, item_seed(seed, purpose, epoch, index)))
+        places = [f"item {index} of the {self.place} dataset" for _, index in keys]
+        if purpose == WHOLE and self.is_read_in_batches:
+            items = self._items([index for _, index in keys])
+        else:
+            items = [self.item(index, item_seed(seed, purpose, epoch, index)) for epoch, index in keys]
         return stacked_items(items, self.columns, places)
+
+    def _items(self, indices: list[int]) -> list[Any]:
+        """Returns several items at once."""
+        self.seed(item_seed(0, WHOLE, 0, indices[0]))
+        with users_code(f"items {indices[0]} to {indices[-1]} of the {self.place} dataset"):
+            found = list(self._dataset.__getitems__(indices))
+        if len(found) != len(indices):
+            raise InputError(
+                f"__getitems__ of the {self.place} dataset must return an item for each of {len(indices)} numbers but "
+                f"returned {len(found)}"
+            )
+        return found
 
     def seed(self, start: int) -> None:
         """Seed everything that an item may draw from."""

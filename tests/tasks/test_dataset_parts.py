@@ -199,6 +199,27 @@ def test_columns_of_hugging_face_datasets(make):
         Task.from_datasets(dataset, dataset, dataset, model=Bag)
 
 
+class Together(Changed):
+    """A dataset that gives several items at once, as those of Hugging Face do."""
+
+    batches = 0
+
+    def __getitems__(self, indices):
+        self.batches += 1
+        items = [super(Together, self).__getitem__(index) for index in indices]
+        return items if self.batches <= 2 else items[1:]
+
+
+def test_several_items_are_read_at_once_if_they_draw_nothing():
+    plain, together, random_one = Changed(), Together(), Together(noisy)
+    task, expected = (Task.from_datasets(own, own, random_one, model=net) for own in (together, plain))
+    assert (together.batches, random_one.batches) == (2, 0)
+    for name in ("train", "validation", "test"):
+        assert torch.equal(getattr(task, name).inputs, getattr(expected, name).inputs)
+    with pytest.raises(InputError, match="__getitems__ of the training dataset must return an item for each of 40 num"):
+        task_of(together)
+
+
 class Words(Dataset):
     """Sequences of several lengths; the class is whether the first word is large."""
 

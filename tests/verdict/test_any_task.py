@@ -2,8 +2,10 @@
 
 import functools
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import evomal
 from evomal.runs import RunStore
@@ -34,8 +36,35 @@ def of_torch_alone(loss):
     return names["LearnedLoss"]()
 
 
+class Bag(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def forward(self, input_ids, attention_mask):
+        mask = attention_mask.unsqueeze(-1).to(self.head.weight.dtype)
+        return self.head((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
+
+
+def of_hugging_face(*, cached):
+    datasets = pytest.importorskip("datasets")
+    own = np.random.default_rng(0)
+    ids = own.integers(1, 9, (80, 5))
+    mask = np.arange(5) < own.integers(1, 6, (80, 1))
+    columns = {
+        "input_ids": ids.tolist(),
+        "attention_mask": mask.astype(int).tolist(),
+        "label": (ids[:, 0] > 4).tolist(),
+    }
+    whole = datasets.Dataset.from_dict(columns).with_format("torch")
+    parts = [whole.select(range(*ends)) for ends in ((0, 40), (40, 60), (60, 80))]
+    return evomal.Task.from_datasets(*parts, model=Bag, cached=cached, recipe=evomal.Recipe(batch_size=8))
+
+
 TASKS = {
     **ALL,
+    "a dataset of Hugging Face": functools.partial(of_hugging_face, cached=None),
+    "a dataset of Hugging Face, read anew": functools.partial(of_hugging_face, cached=False),
     **{f"{name}, read anew": make for name, make in STREAMED.items()},
     **{f"the example {name}": functools.partial(small_task, name) for name in SMALL},
 }
