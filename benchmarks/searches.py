@@ -15,67 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import measuring
-import numpy as np
 import torch
 from torch import nn
+
+sys.path.append(str(Path(__file__).parents[1] / "campaigns"))
+from planted_tasks import noisy_mnist, planted_labels, planted_outliers
 
 import evomal
 from evomal.engine import Engine, EngineSettings, Trial
 from evomal.losses.catalogue import specified_loss
 from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import spaced_rates
-from evomal.randomness import generator
 from evomal.tasks.task import Task
 
 TUNING_SEEDS, TEST_SEEDS, STEPS = (900_001, 900_002), (900_011, 900_012, 900_013, 900_014, 900_015), 2000
-
-
-def table(kind: str, *, seed: int = 0, rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
-    """A table with a smooth relation, for planted hardships."""
-    draws = generator(seed, "planted", kind)
-    features = draws.normal(size=(rows, 8)).astype(np.float32)
-    signal = np.sin(features[:, 0]) + features[:, 1] * features[:, 2] / 2 + features[:, 3] / 2
-    if kind == "regression":
-        return features, (signal + draws.normal(size=rows) / 10).astype(np.float32)
-    edges = np.quantile(signal, [0.25, 0.5, 0.75])
-    return features, np.digitize(signal, edges)
-
-
-def mlp(inputs: int, outputs: int, width: int = 64) -> Callable[[], nn.Module]:
-    return lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
-    )
-
-
-def planted_outliers() -> Task:
-    x, y = table("regression")
-    return Task.from_arrays(
-        x, y, model=mlp(8, 1), kind="regression", hardships=evomal.Hardships(outliers=0.3), name="planted outliers"
-    )
-
-
-def planted_labels() -> Task:
-    x, y = table("classification")
-    return Task.from_arrays(
-        x, y, model=mlp(8, 4), hardships=evomal.Hardships(label_noise=0.4), name="planted wrong labels"
-    )
-
-
-def noisy_mnist() -> Task:
-    """20 000 training rows and the validation rows with 40 % wrong labels, the test rows with the right ones."""
-    task = evomal.load_task("mnist", "mlp:hidden=128")
-    draws = generator(0, "noisy mnist")
-    parts = []
-    for part, rows in ((task.train, 20_000), (task.validation, 5_000)):
-        targets = part.targets[:rows].clone()
-        wrong = torch.from_numpy(draws.random(rows) < 0.4)
-        shift = torch.from_numpy(draws.integers(1, 10, size=rows))
-        targets[wrong] = (targets[wrong] + shift[wrong]) % 10
-        parts.append(type(part)(part.inputs[:rows], targets))
-    return Task(
-        "classification", *parts, task.test, task.model, task.metric, 10, "mnist, 40 % wrong labels",
-        recipe=task.recipe, exchangeable=True,
-    )  # fmt: skip
 
 
 TASKS: dict[str, Callable[[], Task]] = {

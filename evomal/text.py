@@ -18,6 +18,14 @@ def plural(number: float, noun: str) -> str:
     return f"{number:{',' if isinstance(number, int) else 'g'}} {noun}{ending}"
 
 
+def time_text(seconds: float) -> str:
+    """Returns a time in its largest fitting unit: `12.0 s`, `1.5 min`, `2.3 h`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
+
+
 def shorten(text: str, length: int) -> str:
     """Returns the text, or its beginning with an ellipsis if it has more characters than `length`."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

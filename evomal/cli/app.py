@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evomal.cli import analysing, analysing_trainings, comparing, listing, reporting, searching, training
+from evomal.cli import analysing, analysing_trainings, campaigning, comparing, listing, reporting, searching, training
 from evomal.cli.options import echo, settings_help
 from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
@@ -120,6 +120,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "train": training.train_models,
     "compare": comparing.compare_losses,
     "transfer": comparing.transfer_losses,
+    "campaign": campaigning.run_campaign_file,
     "card": reporting.show_card,
     "report": reporting.write_report,
     "export": reporting.export_loss,

@@ -44,7 +44,7 @@ from evomal.cli.task_specs import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.settings import SearchSettings
-from evomal.text import file_name, plural
+from evomal.text import file_name, plural, time_text
 
 if TYPE_CHECKING:
     from evomal.runs.estimates import Estimate
@@ -75,8 +75,8 @@ def show_estimate(
     _row("method", f"{method}, seed {seed}: {expected.generations} generations of {expected.population}")
     _row("settings", ", ".join(f"{key}={value}" for key, value in settings.as_texts().items() if value != "none"))
     _row("device", f"{expected.device}; {expected.plan}")
-    parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in expected.stages.items())
-    _row("time", f"about {_duration(expected.seconds)} ({parts}); budgets may end it sooner")
+    parts = ", ".join(f"{stage} {time_text(seconds)}" for stage, seconds in expected.stages.items())
+    _row("time", f"about {time_text(expected.seconds)} ({parts}); budgets may end it sooner")
     _row("memory", f"about {expected.memory / _MEBIBYTE:,.0f} MiB")
     _row("folder", str(folder))
 
@@ -94,13 +94,6 @@ def _row(label: str, text: str) -> None:
     )
     first, *others = lines or [""]
     echo(f"{label:<{_LABEL}}{first}", *others)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
 @with_hardships
@@ -167,7 +160,7 @@ def _within(
     repeated = sum(expected.stages.get(stage, 0.0) for stage in ("filter", "optimise", "evaluate"))
     once, each = expected.seconds - repeated, repeated / settings.generations
     count = max(1, min(MOST_GENERATIONS, int((allowed - once) / each) if each > 0 else MOST_GENERATIONS))
-    seconds = _duration(once + count * each)
+    seconds = time_text(once + count * each)
     about = f"about {plural(count, 'generation')} of {settings.population} candidates fit into {duration}"
     short = "" if once + each <= allowed else f", which is too short for a search: it will take about {seconds}"
     echo(f"evomal: {about}{short}", err=True)

@@ -103,13 +103,17 @@ def input_error(error: ValidationError, known: Iterable[str]) -> InputError:
     key = str(first["loc"][0])
     if kind == "extra_forbidden":
         return unknown_name("setting", key, known)
+    return InputError(f"{key} must be {rule_of(first)} but got {short_repr(first['input'])}")
+
+
+def rule_of(first: Any) -> str:
+    """One of pydantic's errors as the end of a sentence that begins with "must be"."""
+    kind, context = first["type"], first.get("ctx", {})
     if kind == "literal_error":
-        rule = _choice(context["expected"], several=len(first["loc"]) > 1)
-    elif kind in _RULES:
-        rule = _RULES[kind].format(**context)
-    else:
-        rule = first["msg"].removeprefix("Input should be ")
-    return InputError(f"{key} must be {rule} but got {short_repr(first['input'])}")
+        return _choice(context["expected"], several=len(first["loc"]) > 1)
+    if kind in _RULES:
+        return _RULES[kind].format(**context)
+    return str(first["msg"]).removeprefix("Input should be ")
 
 
 def _choice(expected: str, *, several: bool) -> str:

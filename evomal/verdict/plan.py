@@ -77,11 +77,12 @@ class Plan:
         with (
             with_display(self.progress, self.listener) as listener,
             thread_count(self.settings.threads),
-            self._workers(listener) as pool,
+            self.workers(listener) as pool,
         ):
             yield replace(self, listener=listener, pool=pool)
 
-    def _workers(self, listener: SearchListener | None) -> contextlib.AbstractContextManager[WorkerPool | None]:
+    def workers(self, listener: SearchListener | None) -> contextlib.AbstractContextManager[WorkerPool | None]:
+        """The workers that the jobs or the executor ask for; None if this process does all the work."""
         if self.jobs == 1:
             return worker_pool(self.settings, listener)
         threads = self.settings.threads or max(1, torch.get_num_threads() // self.jobs)

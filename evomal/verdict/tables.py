@@ -15,8 +15,8 @@ _WIDTH = 80
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 
-def comparison_markdown(comparison: Comparison, *, verdicts: bool = True) -> str:
-    """A table with every seed, what else is to be said, and the sentences of the verdicts unless left out."""
+def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, divergences: bool = True) -> str:
+    """A table with every seed, what else is to be said, and unless left out the verdicts and every divergence."""
     schedule = _schedule(comparison)
     head = (
         f"Test {comparison.metric} after {schedule} on {comparison.task}, {plural(len(comparison.seeds), 'seed')} "
@@ -39,7 +39,8 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True) -> str
     for entry in comparison.entries:
         cells = map(escape_markdown, (*_cells(entry, comparison), _all_seeds(entry, comparison)))
         lines.append(f"| {' | '.join(cells)} |")
-    sentences = [*_verdict_sentences(comparison), *_notes(comparison)] if verdicts else _notes(comparison)
+    sentences = [*(_verdict_sentences(comparison) if verdicts else []), *_notes(comparison)]
+    sentences += _divergences(comparison) if divergences else []
     return "\n".join([*lines, "", *(f"- {escape_markdown(sentence)}" for sentence in sentences)]) + "\n"
 
 
@@ -60,7 +61,7 @@ def comparison_text(comparison: Comparison) -> str:
     about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}"
     wrapped = [
         textwrap.fill(printable(sentence), _WIDTH, initial_indent="- ", subsequent_indent="  ")
-        for sentence in [*_verdict_sentences(comparison), *_notes(comparison)]
+        for sentence in [*_verdict_sentences(comparison), *_notes(comparison), *_divergences(comparison)]
     ]
     return "\n".join([textwrap.fill(printable(about), _WIDTH), *lines, "", *wrapped]) + "\n"
 
@@ -120,12 +121,18 @@ def _verdict_sentences(comparison: Comparison) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """Learning rates at an end of those tried, misleading validation, every divergence, and searches without result."""
+    """Learning rates at an end of those tried, and misleading validation."""
     notes = [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
     if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
         found = difference_words(f"tuned {name}", f"untuned {name}", comparison.tuning, unit=unit)
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
+    return notes
+
+
+def _divergences(comparison: Comparison) -> list[str]:
+    """Every divergence, and searches without result."""
+    notes = []
     for entry in comparison.entries:
         for number, loss in enumerate(entry.losses):
             place = f"{entry.name}, {entry.variant}" + (f", search {number}" if len(entry.losses) > 1 else "")

@@ -1,0 +1,306 @@
+"""The cells of a campaign: one search each, and one comparison for each task. A finished cell is never run again.
+
+Each cell has a folder, in which the search or the comparison records itself and is resumed from, and a file
+`cell.json`, which is written when the cell is finished: what was planned, and what came of it.
+"""
+
+import contextlib
+import json
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evomal import __version__
+from evomal.campaigns.declaration import CampaignTask
+from evomal.campaigns.record import LEARNED, ComparisonCell, Made, SearchCell, compact
+from evomal.engine.resolve import resolve_loss
+from evomal.errors import EvomalError, InputError
+from evomal.files import create_folder, find_foreign, write_atomically
+from evomal.losses.files import find_loss
+from evomal.methods.rivals import strong_rivals
+from evomal.paper.smoothing_cost import hardware
+from evomal.runs.canonical import canonical, parsed
+from evomal.runs.display import SearchListener
+from evomal.runs.results import SearchResult
+from evomal.runs.run_loop import search
+from evomal.runs.store import BEST_NAME
+from evomal.settings import WORKPLACE, SearchSettings
+from evomal.tasks.task import Task
+from evomal.threads import thread_count
+from evomal.verdict.comparing import compare_contestants
+from evomal.verdict.contestants import ComparedLoss, Contestant, baseline_contestant, given_contestants
+from evomal.verdict.folder import write_result
+from evomal.verdict.plan import Plan
+
+CELL_NAME, TIMES_NAME = "cell.json", "times.json"
+_LONGEST = 64_000_000  # bytes
+_GIT_SECONDS = 10
+
+
+def commit() -> str:
+    """The commit of evomal's source, with `+` if files of it were changed; its version outside a repository."""
+    folder = Path(__file__).parents[2]
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        ).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != folder.resolve():
+            return f"version {__version__}"  # installed inside a repository of something else
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "evomal")
+        return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return f"version {__version__}"
+
+
+@dataclass(frozen=True)
+class CellFolder:
+    """The folder of one cell."""
+
+    path: Path
+
+    def result(self, planned: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What came of the cell, if it is finished and nothing else is planned now."""
+        content = find_foreign(self.path / CELL_NAME, limit=_LONGEST)
+        if content is None:
+            return None
+        try:
+            found = parsed(content.decode())
+            is_same = canonical(found["planned"]) == canonical(dict(planned))
+            return dict(found["result"]) if is_same else None
+        except (ValueError, TypeError, KeyError):  # also an InputError
+            raise InputError(f"{self.path / CELL_NAME}: is not what evomal writes: remove it to run the cell") from None
+
+    def finish(self, planned: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Write what came of the cell."""
+        content = json.dumps({"planned": dict(planned), "result": dict(result)}, indent=1, allow_nan=False)
+        write_atomically(self.path / CELL_NAME, f"{content}\n".encode())
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[list[float]]:
+        """A context whose time is added to that of earlier calls; the list then holds the sum so far."""
+        path, begin, seconds = create_folder(self.path) / TIMES_NAME, time.perf_counter(), [0.0]
+        content = find_foreign(path, limit=1_000)
+        with contextlib.suppress(ValueError):
+            before = float(content or 0)
+            seconds[0] = before if math.isfinite(before) else 0.0
+        earlier = seconds[0]
+        try:
+            yield seconds
+        finally:
+            seconds[0] = earlier + time.perf_counter() - begin
+            write_atomically(path, f"{seconds[0]:.3f}\n".encode())
+
+
+@dataclass(frozen=True)
+class PlannedSearch:
+    """One search of a campaign."""
+
+    task: str
+    method: str
+    preset: str
+    seed: int
+    settings: SearchSettings
+    changes: dict[str, Any]
+    """What the campaign changes of the preset."""
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.task}/{self.preset}-{self.method}-{self.seed}"
+
+    @property
+    def planned(self) -> dict[str, Any]:
+        """Everything that can change the result."""
+        settings = self.settings.model_dump(mode="json", exclude={*WORKPLACE})
+        return {"method": self.method, "preset": self.preset, "seed": self.seed, "settings": settings}
+
+    @property
+    def cell(self) -> SearchCell | None:
+        """What came of it, if it is finished."""
+        found = CellFolder(self.folder).result(self.planned)
+        return None if found is None else SearchCell.model_validate(found)
+
+    def run(self, task: Task, listener: SearchListener | None = None) -> SearchCell:
+        """Search, or resume the search; whatever stops it leaves a record that is resumed next time."""
+        place = CellFolder(create_folder(self.folder))
+        options: dict[str, Any] = {"method": self.method, "seed": self.seed, "settings": self.settings}
+        with place.timed() as seconds:
+            result = search(task, folder=self.folder, listener=listener, **options)
+        found = self._described(result, seconds[0])
+        place.finish(self.planned, found.model_dump(mode="json"))
+        return found
+
+    def _described(self, result: SearchResult, seconds: float) -> SearchCell:
+        best, final, advised = result.best, result.final, result.recommended
+        stages = sum(sum(entry.seconds.values()) for entry in result.history)
+        lead = None if final is None or not all(map(math.isfinite, final.lead)) else final.lead
+        return SearchCell(
+            method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
+            # A call that was killed left no time, but the times of its stages are recorded.
+            made=Made(commit=commit(), hardware=_hardware(self.settings), seconds=max(seconds, stages)),
+            generations=len(result.history), counts=result.counts,
+            formula=None if best is None else best.formula(), fitness=None if best is None else _finite(best.value),
+            lr=None if best is None else best.lr,
+            recommended=None if advised is None else LEARNED if advised.learned else advised.name,
+            rival=None if final is None else final.best_rival[0], lead=lead,
+            headroom={} if result.headroom is None else {
+                name: _finite(result.headroom.last(name).mean) for name in result.headroom.losses
+            },
+            history=tuple(
+                None if entry.best is None else _finite(result.value(entry.best.fitness)) for entry in result.history
+            ),
+        )  # fmt: skip
+
+
+class CellRunner:
+    """Runs searches of one task in a worker process, until a moment at which it stops them."""
+
+    def __init__(self, task: Task, *, until: float | None) -> None:
+        self._task, self._until = task, until
+
+    def describe(self) -> dict[str, Any]:
+        """Nothing: the records of the searches say what they were run with."""
+        return {}
+
+    def run(self, jobs: Sequence[PlannedSearch]) -> list[SearchCell | EvomalError | None]:
+        """What each search came to: its cell, the error that ended it, or None if there was not enough time."""
+        return [run_until(TimeLimit(self._until), job, self._task) for job in jobs]
+
+
+def run_until(
+    limit: "TimeLimit", job: PlannedSearch, task: Task, listener: SearchListener | None = None
+) -> SearchCell | EvomalError | None:
+    """Run one search until the time is used up; InputError is raised, since it concerns every search alike."""
+    try:
+        limit.check()
+        return job.run(task, limit.listener(listener))
+    except OutOfTimeError:
+        return None
+    except InputError:
+        raise
+    except EvomalError as error:
+        return EvomalError(f"{job}: {error}")
+
+
+@dataclass(frozen=True)
+class PlannedComparison:
+    """The comparison of a task, when all its searches are finished."""
+
+    task: CampaignTask
+    searches: tuple[PlannedSearch, ...]
+    """Also those of other tasks whose losses are compared here."""
+    settings: SearchSettings
+    changes: dict[str, Any]
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.task.name}/comparison"
+
+    @property
+    def planned(self) -> dict[str, Any]:
+        """Everything that can change the result; losses are known by the searches that found them."""
+        task = self.task
+        searches = [[str(one), canonical(one.planned)] for one in self.searches]
+        settings = self.settings.model_dump(mode="json", exclude={*WORKPLACE})
+        return {
+            "losses": list(task.losses), "seeds": task.seeds, "tune_lr": task.tune_lr, "rescale": task.rescale,
+            "searches": searches, "settings": settings,
+        }  # fmt: skip
+
+    @property
+    def cell(self) -> ComparisonCell | None:
+        """What came of it, if it is finished."""
+        found = CellFolder(self.folder).result(self.planned)
+        return None if found is None else ComparisonCell.model_validate(found)
+
+    def run(self, task: Task, plan: Plan) -> ComparisonCell:
+        """Train with every loss, or continue where an earlier call was stopped."""
+        place = CellFolder(create_folder(self.folder))
+        base = baseline_contestant(task)
+        names = [
+            name for text in self.task.losses for name in (strong_rivals(task)[1:] if text == "strong" else [text])
+        ]
+        learned = self._learned(task)
+        given = given_contestants(list(dict.fromkeys(names)), task, beside=base, taken=[one.name for one in learned])
+        with place.timed() as seconds:
+            found = compare_contestants(task, base, [*given, *learned], replace(plan, folder=self.folder))
+            write_result(found, self.folder)
+        cell = ComparisonCell(
+            made=Made(commit=commit(), hardware=_hardware(self.settings), seconds=seconds[0]),
+            steps=found.steps, milestones=found.milestones, seeds=found.seeds, tune_lr=found.tune_lr,
+            rates=found.rates, baseline=found.baseline, settings=self.changes, rows=compact(found),
+            verdicts={name: (one.kind, one.sentence) for name, one in found.verdicts.items()},
+        )  # fmt: skip
+        place.finish(self.planned, cell.model_dump(mode="json"))
+        return cell
+
+    def _learned(self, task: Task) -> list[Contestant]:
+        """What the searches found: one contestant for each method, preset and task that was searched on."""
+        groups: dict[str, list[ComparedLoss | None]] = {}
+        for one in self.searches:
+            name = one.method if len(self.task.presets) == 1 else f"{one.method} ({one.preset})"
+            if one.task != self.task.name:
+                name = f"{one.method} ({one.preset}) from {one.task}"
+            groups.setdefault(name, []).append(_found_loss(one, task))
+        return [Contestant(name, tuple(losses)) for name, losses in groups.items()]
+
+
+def _found_loss(one: PlannedSearch, task: Task) -> ComparedLoss | None:
+    loss = find_loss(one.folder / BEST_NAME)
+    if loss is None:
+        return None
+    cell = one.cell
+    return ComparedLoss.of(resolve_loss(loss, task), None if cell is None else cell.formula)
+
+
+class OutOfTimeError(Exception):
+    """The time of the campaign is used up."""
+
+
+class TimeLimit:
+    """The moment at which a campaign stops, by `time.time`, which all processes of a machine share; None: never."""
+
+    def __init__(self, until: float | None) -> None:
+        self.until = until
+
+    def check(self) -> None:
+        """Raise OutOfTimeError if the time is used up."""
+        if self.until is not None and time.time() >= self.until:
+            raise OutOfTimeError
+
+    def listener(self, inner: SearchListener | None) -> SearchListener:
+        """Passes everything on to a listener, if there is one, and stops the work when the time is used up."""
+        return cast("SearchListener", _Limited(inner, self.check))
+
+
+class _Limited:
+    """What `TimeLimit.listener` returns: every method checks the time, then calls that of the inner listener."""
+
+    def __init__(self, inner: SearchListener | None, check: Callable[[], None]) -> None:
+        self._inner, self._check = inner, check
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if not hasattr(SearchListener, name):
+            raise AttributeError(name)
+
+        def passed_on(*arguments: Any, **options: Any) -> None:
+            self._check()
+            if self._inner is not None:
+                getattr(self._inner, name)(*arguments, **options)
+
+        return passed_on
+
+
+def _hardware(settings: SearchSettings) -> str:
+    with thread_count(settings.threads):
+        return hardware()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,256 @@
+"""What a campaign measures: a TOML file with tasks, methods, presets, losses and seeds, read strictly."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from evomal.checks import path_to, suggestion, unknown_name
+from evomal.errors import InputError
+from evomal.methods import method_named
+from evomal.settings import SearchSettings
+from evomal.settings.presets import PRESETS
+from evomal.settings.texts import document, rule_of
+from evomal.tasks import TASKS, Hardships, Task, load_task, task_from_file
+from evomal.text import short_repr
+
+_MOST_TASKS, _MOST_NAMES, _MOST_SEEDS = 100, 100, 1_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
+_HARDSHIPS = ("label_noise", "asymmetric", "outliers", "imbalance", "fraction")
+
+_Names = Annotated[tuple[str, ...], Field(strict=False, max_length=_MOST_NAMES)]
+_Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class TaskProtocol(BaseModel):
+    """How the losses of a task are searched for and compared; what a task leaves out is the campaign's."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    presets: _Names = ("quick",)
+    """Presets of the searches; every method searches with each of them."""
+    methods: _Names = ()
+    """Methods that search; the baseline takes part anyway."""
+    losses: _Names = ("strong",)
+    """Known losses; `strong` stands for those that fit the task."""
+    learned_on: _Names = ()
+    """Other tasks of the campaign whose learned losses are compared here, too."""
+    search_seeds: Annotated[int, Field(ge=1, le=_MOST_SEEDS)] = 1
+    """The number of searches of each method and preset; seeds count from 0."""
+    seeds: Annotated[int, Field(ge=1, le=_MOST_SEEDS)] = 5
+    """The number of evaluation seeds, which no search uses."""
+    tune_lr: Annotated[int, Field(ge=0, le=_MOST_SEEDS)] = 9
+    """The number of learning rates that are tried for every loss; 0 for the task's own only."""
+    rescale: bool = True
+    """Whether every loss is also trained with the baseline's gradient at the start."""
+    settings: dict[str, Any] = {}
+    """Settings of searches and final trainings that differ from the preset."""
+    evaluation: dict[str, Any] = {}
+    """Settings of the final trainings alone, such as `final_steps`."""
+
+    @field_validator("presets", "methods", "losses", "learned_on")
+    @classmethod
+    def _are_known(cls, names: tuple[str, ...], about: ValidationInfo) -> tuple[str, ...]:
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise InputError(f"names must be different but {name!r} is given twice")
+            if about.field_name == "methods":
+                method_named(name)
+            elif about.field_name == "presets" and name not in PRESETS:
+                raise unknown_name("preset", name, PRESETS)
+        return names
+
+    @model_validator(mode="after")
+    def _settings_are_known(self) -> Self:
+        for name in (*self.settings, *self.evaluation):
+            if name not in SearchSettings.model_fields:
+                raise unknown_name("setting", name, SearchSettings.model_fields)
+        for preset in self.presets:
+            SearchSettings.preset(preset, **self.settings).with_changes(**self.evaluation)
+        return self
+
+
+class CampaignTask(TaskProtocol):
+    """One task of a campaign."""
+
+    name: str
+    """The name of its folder and of its cells."""
+    title: _Text | None = None
+    """What tables call it; its name by default."""
+    task: _Text
+    """A built-in task, or `file.py:function`, where the file lies beside the campaign."""
+    model: _Text | None = None
+    metric: _Text | None = None
+    label_noise: float = 0.0
+    asymmetric: bool = False
+    outliers: float = 0.0
+    imbalance: float = 1.0
+    fraction: float = 1.0
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_file_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            rule = "must be lower-case letters, digits, dots and dashes, at most 60"
+            raise InputError(f"name {rule} but got {short_repr(name)}")
+        return name
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        hardships = self.hardships
+        if not self.names_python_file:
+            if self.task not in TASKS:
+                raise unknown_name("task", self.task, TASKS)
+        elif self.model is not None or hardships != Hardships():
+            raise InputError(f"{self.task} brings its own model and data: model and hardships are for built-in tasks")
+        return self
+
+    @property
+    def hardships(self) -> Hardships:
+        """What is done to the training data."""
+        return Hardships(**{name: getattr(self, name) for name in _HARDSHIPS})
+
+    @property
+    def names_python_file(self) -> bool:
+        """Whether a Python file is run to make the task."""
+        return ":" in self.task
+
+    def load(self, folder: Path, data: Path | None = None) -> Task:
+        """The task itself.
+
+        Args:
+            folder: The folder of the campaign's file, where Python files lie.
+            data: The folder of the datasets.
+        """
+        if self.names_python_file:
+            path, _, function = self.task.rpartition(":")
+            found = task_from_file(f"{folder / path}:{function}")
+            return found if self.metric is None else found.judged_by(self.metric)
+        return load_task(self.task, self.model, data=data, metric=self.metric, hardships=self.hardships)
+
+
+class Campaign(TaskProtocol):
+    """A table that is to be measured.
+
+    Example:
+        >>> Campaign(title="Two losses", tasks=[{"name": "small", "task": "diabetes"}], losses=["huber"]).tasks[0].seeds
+        5
+    """
+
+    title: _Text
+    about: _Text = ""
+    """What the table is to settle, in a sentence or two."""
+    hardware: _Text = "any"
+    """The machine that it is planned for."""
+    tasks: Annotated[tuple[CampaignTask, ...], Field(strict=False, min_length=1, max_length=_MOST_TASKS)]
+    _file: Path = PrivateAttr(default=Path("campaign.toml"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tasks_take_what_they_leave_out(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(values.get("tasks"), list | tuple):
+            return values
+        common = {name: value for name, value in values.items() if name in TaskProtocol.model_fields}
+        tasks = [_completed(task, common) if isinstance(task, dict) else task for task in values["tasks"]]
+        return {**values, "tasks": tasks}
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [task.name for task in self.tasks]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise InputError(f"tasks must have different names but {name!r} is the name of two")
+        for task in self.tasks:
+            for other in task.learned_on:
+                if other not in names:
+                    raise InputError(f"{task.name}: learned_on: there is no task {other!r}: {suggestion(other, names)}")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        return self._file.stem
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its file, where Python files of tasks lie."""
+        return self._file.parent
+
+    @property
+    def python_files(self) -> list[str]:
+        """The tasks that Python files make."""
+        return [task.task for task in self.tasks if task.names_python_file]
+
+    def only(self, names: list[str]) -> "Campaign":
+        """The campaign with some of its tasks, and those that their losses are learned on."""
+        known = [task.name for task in self.tasks]
+        for name in names:
+            if name not in known:
+                raise unknown_name("task", name, known)
+        wanted = {*names, *(other for task in self.tasks if task.name in names for other in task.learned_on)}
+        return self.model_copy(update={"tasks": tuple(task for task in self.tasks if task.name in wanted)})
+
+
+def _completed(task: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+    """The task with what the campaign says for all; settings are added up, everything else is replaced."""
+    whole = {**common, **task}
+    for name in ("settings", "evaluation"):
+        first, own = common.get(name, {}), task.get(name, {})
+        if isinstance(first, dict) and isinstance(own, dict):
+            whole[name] = {**first, **own}
+    return whole
+
+
+def read_campaign(path: str | os.PathLike[str]) -> Campaign:
+    """Read a campaign from its TOML file.
+
+    Args:
+        path: The file; see docs/campaigns.md for its keys.
+
+    Returns:
+        The campaign, named after the file, every task with all its settings.
+
+    Raises:
+        InputError: The file cannot be read, or something in it breaks a rule.
+
+    Example:
+        >>> read_campaign("campaigns/paper.toml").tasks[0].name  # doctest: +SKIP
+        'diabetes'
+    """
+    file = path_to("path", path)
+    values = document(file)
+    try:
+        found = Campaign.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{file}: {_sentence(error)}") from None
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    found._file = file
+    return found
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first thing that is wrong: the place, the rule, the value received."""
+    first = error.errors(include_url=False)[0]
+    place, kind = ".".join(map(str, first["loc"])), first["type"]
+    if kind == "value_error":
+        return f"{place}: {first['ctx']['error']}" if place else str(first["ctx"]["error"])
+    if kind == "missing":
+        return f"{place} is missing"
+    if kind == "extra_forbidden":
+        known = CampaignTask if place.startswith("tasks.") else Campaign
+        return f"there is no key {place!r}: {suggestion(str(first['loc'][-1]), known.model_fields, 'keys')}"
+    if kind in ("too_short", "too_long"):
+        return f"{place} must have {'at least 1 entry' if kind == 'too_short' else f'at most {_MOST_TASKS} entries'}"
+    return f"{place} must be {rule_of(first)} but got {short_repr(first['input'])}"

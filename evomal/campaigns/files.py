@@ -1,0 +1,40 @@
+"""The files of a campaign: its result as JSON, its page, and its figures."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evomal.campaigns.drawing import draw_gains, gains
+from evomal.campaigns.record import FILE_NAME, LONGEST, CampaignResult
+from evomal.campaigns.tables import campaign_markdown
+from evomal.figures.filter_shares import draw_filter_shares, filter_shares
+from evomal.figures.run_times import draw_run_times, run_times
+from evomal.figures.search_curves import draw_search_curves, search_curves
+from evomal.figures.style import Figure, save_figure
+from evomal.files import create_folder, find_foreign, write_atomically
+from evomal.runs.reading import Runs, read_runs
+
+PAGE_NAME, FIGURES = "campaign.md", "figures"
+_OF_SEARCHES: dict[str, tuple[Callable[[Runs], Any], Callable[[Any], Figure]]] = {
+    "curves": (search_curves, draw_search_curves),
+    "filters": (filter_shares, draw_filter_shares),
+    "times": (run_times, draw_run_times),
+}
+
+
+def write_files(result: CampaignResult, out: Path) -> None:
+    """Write what is measured so far, unless it is there; the figures of the searches when the last cell is done."""
+    if find_foreign(out / FILE_NAME, limit=LONGEST) == result.text().encode():
+        return
+    write_atomically(out / PAGE_NAME, campaign_markdown(result).encode())
+    compared = gains([task for task in result.tasks if task.comparison is not None])
+    figures = create_folder(out / FIGURES)
+    if compared.points:
+        save_figure(draw_gains(compared), figures / "gains", compared.columns())
+    for task in () if result.left else result.tasks:
+        if task.searches:
+            runs = read_runs([out / task.name / "searches"])
+            for name, (make, draw) in _OF_SEARCHES.items():
+                data = make(runs)
+                save_figure(draw(data), figures / f"{task.name}-{name}", data.columns())
+    result.write(out / FILE_NAME)  # last, as it says that all others are there

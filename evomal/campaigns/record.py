@@ -1,0 +1,342 @@
+"""The result of a campaign as data: every table, page and figure of it is rendered from these classes.
+
+`campaign.json` holds every score of every seed, and for every cell its settings, commit, hardware and time, but no
+curves: those are in the folders of the cells.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from evomal.engine import Score
+from evomal.errors import InputError
+from evomal.files import read_foreign, write_atomically
+from evomal.runs.canonical import parsed
+from evomal.verdict.comparison import Comparison, Entry, Trained, Variant, cost_of
+from evomal.verdict.statistics import Paired, paired_searches
+from evomal.verdict.words import Verdict
+
+FILE_NAME = "campaign.json"
+LEARNED = "learned"
+"""What `recommended` of a search is where its own loss leads."""
+LONGEST = 64_000_000
+"""Bytes of the file of a result."""
+_DIGITS = 7  # significant, of what is written
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Made(_Document):
+    """Where, when and how long something was computed."""
+
+    commit: str
+    """The commit of evomal's source, with `+` if files were changed; its version outside a repository."""
+    hardware: str
+    seconds: FiniteFloat
+    """Wall-clock time, over all calls that it took."""
+
+
+class SearchCell(_Document):
+    """One search and what came of it."""
+
+    method: str
+    preset: str
+    seed: int
+    settings: dict[str, Any] = {}
+    """Settings that differ from the preset."""
+    made: Made
+    generations: int | None = None
+    counts: dict[str, int] = {}
+    """The number of candidates in each state."""
+    formula: str | None = None
+    """Of the best loss; None if nothing survived."""
+    fitness: FiniteFloat | None = None
+    """The value of the metric in its training in the search."""
+    lr: FiniteFloat | None = None
+    recommended: str | None = None
+    """`learned`, or the name of the known loss that the search recommends; None without a final."""
+    rival: str | None = None
+    """The best known loss in the final."""
+    lead: tuple[FiniteFloat, FiniteFloat] | None = None
+    """The lead over that rival on validation, and half its interval; None if a training diverged."""
+    headroom: dict[str, FiniteFloat | None] = {}
+    """The validation cost of each known loss by the search's own protocol."""
+    history: tuple[FiniteFloat | None, ...] = ()
+    """The best value of each generation."""
+
+    @property
+    def contestant(self) -> str:
+        """The name under which the losses of such searches are compared, where a task has several presets."""
+        return f"{self.method} ({self.preset})"
+
+
+class TrainedLoss(_Document):
+    """One loss in one variant: its learning rate and its test metric with every seed."""
+
+    formula: str
+    lr: FiniteFloat
+    factor: FiniteFloat = 1.0
+    test: tuple[FiniteFloat | None, ...]
+    """None where the training diverged."""
+
+
+class ComparedRow(_Document):
+    """The losses of one contestant in one variant."""
+
+    name: str
+    variant: Variant
+    losses: tuple[TrainedLoss | None, ...]
+    """One loss that was given, or one for each search; None where a search found none."""
+
+
+class ComparisonCell(_Document):
+    """The final trainings of a task."""
+
+    made: Made
+    steps: int
+    milestones: tuple[int, ...] = ()
+    seeds: tuple[int, ...]
+    tune_lr: int
+    rates: tuple[FiniteFloat, ...] = ()
+    baseline: str
+    settings: dict[str, Any] = {}
+    rows: tuple[ComparedRow, ...]
+    verdicts: dict[str, tuple[str, str]] = {}
+    """Kind and sentence by contestant."""
+
+    @property
+    def trainings(self) -> int:
+        """The number of final trainings, without those of tuning."""
+        return sum(len(loss.test) for row in self.rows for loss in row.losses if loss is not None)
+
+
+class MeasuredTask(_Document):
+    """What was measured on one task."""
+
+    name: str
+    title: str
+    task: str
+    model: str = ""
+    metric: str
+    higher_is_better: bool = False
+    rows: dict[str, int] = {}
+    """The numbers of training, validation and test rows."""
+    searches: tuple[SearchCell, ...] = ()
+    comparison: ComparisonCell | None = None
+
+    def row(self, name: str, variant: Variant) -> ComparedRow | None:
+        """The row of a contestant, if it was compared in that variant."""
+        rows = () if self.comparison is None else self.comparison.rows
+        return next((row for row in rows if (row.name, row.variant) == (name, variant)), None)
+
+    def costs(self, name: str, variant: Variant) -> list[list[float]]:
+        """The test cost of each loss with each seed; inf where a training diverged or a search found nothing."""
+        row = self.row(name, variant)
+        if row is None:
+            raise InputError(f"{self.name}: there is no row {name!r} ({variant})")
+        sign = -1.0 if self.higher_is_better else 1.0
+        return [
+            [math.inf] if loss is None else [math.inf if value is None else sign * value for value in loss.test]
+            for loss in row.losses
+        ]
+
+    @property
+    def variant(self) -> Variant:
+        """The variant that decides: tuned where it was measured."""
+        assert self.comparison is not None
+        return "tuned" if self.comparison.tune_lr else "plain"
+
+    @property
+    def contestants(self) -> list[str]:
+        """The names of what searches found."""
+        if self.comparison is None:
+            return []
+        known = {cell.method for cell in self.searches} | {cell.contestant for cell in self.searches}
+        names = dict.fromkeys(row.name for row in self.comparison.rows)
+        return [name for name in names if name in known or " from " in name]
+
+    @property
+    def known_losses(self) -> list[str]:
+        """The names of the known losses, the baseline first."""
+        if self.comparison is None:
+            return []
+        learned = self.contestants
+        return [name for name in dict.fromkeys(row.name for row in self.comparison.rows) if name not in learned]
+
+    def searches_of(self, contestant: str) -> list[SearchCell]:
+        """The searches of a contestant, by seed."""
+        found = [cell for cell in self.searches if contestant in (cell.method, cell.contestant)]
+        return sorted(found, key=lambda cell: cell.seed)
+
+    def mean(self, name: str) -> float:
+        """The mean test cost of a known loss in the variant that decides; inf if a training diverged."""
+        (costs,) = self.costs(name, self.variant)
+        return statistics.fmean(costs)
+
+    @property
+    def best_known(self) -> str:
+        """The known loss of lowest mean test cost: chosen on the test split, which favours it over learned losses."""
+        return min(self.known_losses, key=lambda name: (self.mean(name), name))
+
+    def search_means(self, contestant: str) -> list[float]:
+        """The mean test cost of the loss of each search."""
+        return [statistics.fmean(costs) for costs in self.costs(contestant, self.variant)]
+
+    def recommended_means(self, contestant: str) -> list[float] | None:
+        """The mean test cost of what each search recommends; None where searches recommend nothing."""
+        cells = self.searches_of(contestant)
+        if not cells or any(cell.recommended is None for cell in cells):
+            return None
+        own = self.search_means(contestant)
+        return [
+            mean if cell.recommended == LEARNED else self.mean(str(cell.recommended))
+            for mean, cell in zip(own, cells, strict=True)
+        ]
+
+    def difference(self, contestant: str, other: str, variant: Variant | None = None) -> Paired:
+        """A contestant against a known loss in the same variant: negative is better."""
+        chosen = variant or self.variant
+        (against,) = self.costs(other, "plain" if chosen == "rescaled" else chosen)
+        return paired_searches(self.costs(contestant, chosen), against)
+
+    def as_comparison(self) -> Comparison:
+        """The comparison with its differences, as `evomal compare` returns it; scores have no curves."""
+        found = self.comparison
+        assert found is not None
+        entries = tuple(
+            Entry(
+                row.name,
+                row.variant,
+                tuple(None if loss is None else _trained(loss, found) for loss in row.losses),
+                None if row.name == found.baseline else self.difference(row.name, found.baseline, row.variant),
+            )
+            for row in found.rows
+        )
+        verdicts = {name: Verdict(kind, sentence) for name, (kind, sentence) in found.verdicts.items()}  # type: ignore[arg-type]
+        return Comparison(
+            task=self.title, record={}, metric=self.metric, higher_is_better=self.higher_is_better, steps=found.steps,
+            milestones=found.milestones, seeds=found.seeds, search_seeds=(), tune_lr=found.tune_lr, rates=found.rates,
+            baseline=found.baseline, entries=entries, verdicts=verdicts,
+        )  # fmt: skip
+
+
+class CampaignResult(_Document):
+    """What a campaign measured so far."""
+
+    format: Literal["evomal-campaign"] = "evomal-campaign"
+    version: Literal[1] = 1
+    name: str
+    title: str
+    about: str = ""
+    command: str
+    note: str = ""
+    """What a reader must know of these numbers, such as that they are of older code."""
+    tasks: tuple[MeasuredTask, ...]
+    left: tuple[str, ...] = ()
+    """The cells that are not done yet."""
+
+    def task(self, name: str) -> MeasuredTask:
+        """The task of that name."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise InputError(f"{self.name} has no task {name!r}")
+
+    def write(self, path: Path) -> None:
+        """Write the result as JSON, one line for each cell and row."""
+        write_atomically(path, self.text().encode())
+
+    def text(self) -> str:
+        """The result as JSON text, one line for each search and row, with seven significant digits."""
+        content = _rounded(self.model_dump(mode="json", exclude_defaults=True))
+        return _laid_out({"format": self.format, "version": self.version, **content}) + "\n"
+
+
+def read_result(path: Path) -> CampaignResult:
+    """Read what `CampaignResult.write` wrote.
+
+    Raises:
+        InputError: The file cannot be read, or is not the result of a campaign.
+    """
+    content = read_foreign(path, limit=LONGEST, follow_links=True)
+    try:
+        return CampaignResult.model_validate(parsed(content.decode()))
+    except (ValidationError, RecursionError) as error:
+        place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else "its nesting"
+        raise InputError(f"{path}: is not the result of a campaign: {place:.80} is not what evomal writes") from None
+    except ValueError as error:  # also an InputError
+        raise InputError(f"{path}: {error}") from None
+
+
+def compact(comparison: Comparison) -> tuple[ComparedRow, ...]:
+    """The rows of a comparison without their curves."""
+
+    def shortened(loss: Trained) -> TrainedLoss:
+        higher = comparison.higher_is_better
+        tests = (
+            None if math.isinf(cost_of(score, score.test, higher_is_better=higher)) else score.test
+            for score in loss.scores
+        )
+        return TrainedLoss(formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests))
+
+    return tuple(
+        ComparedRow(
+            name=entry.name,
+            variant=entry.variant,
+            losses=tuple(None if loss is None else shortened(loss) for loss in entry.losses),
+        )
+        for entry in comparison.entries
+    )
+
+
+def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
+    scores = tuple(
+        Score(
+            test=math.nan if value is None else value, validation=math.nan, metrics={}, curve=[], seed=seed,
+            steps=cell.steps, outcome="diverged" if value is None else "trained",
+            sentence="the training diverged" if value is None else "", milestones=cell.milestones,
+        )
+        for seed, value in zip(cell.seeds, loss.test, strict=True)
+    )  # fmt: skip
+    return Trained(loss.formula, loss.lr, loss.factor, scores)
+
+
+def _rounded(value: Any) -> Any:
+    """The value with its numbers rounded: more digits are noise, and differ from machine to machine."""
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+_LONG_LISTS = ("tasks", "searches", "rows")
+
+
+def _laid_out(value: dict[str, Any], indent: str = "") -> str:
+    """JSON with one line for each entry of the lists that grow, so that a difference of two files can be read."""
+    inner = indent + " "
+    parts = []
+    for key, entry in value.items():
+        if key in _LONG_LISTS and isinstance(entry, list) and entry and isinstance(entry[0], dict):
+            whole = key == "tasks"
+            lines = [_laid_out(one, inner + " ") if whole else json.dumps(one, ensure_ascii=False) for one in entry]
+            shown = ("[\n" + ",\n".join(f"{inner} {line}" for line in lines)) + f"\n{inner}]"
+        elif key == "comparison" and isinstance(entry, dict):
+            shown = _laid_out(entry, inner)
+        else:
+            shown = json.dumps(entry, ensure_ascii=False)
+        parts.append(f"{inner}{json.dumps(key)}: {shown}")
+    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
+
+
+def distinct(values: Sequence[str]) -> list[str]:
+    """The values, each once, in order."""
+    return list(dict.fromkeys(values))

@@ -1,0 +1,204 @@
+"""The tables of a campaign as Markdown, all rendered from its result."""
+
+import math
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from evomal.campaigns.record import LEARNED, CampaignResult, Made, MeasuredTask
+from evomal.tasks.metric_display import metric_label, metric_number
+from evomal.text import escape_markdown, plural, shorten
+from evomal.verdict.statistics import Direction, Paired, direction
+from evomal.verdict.tables import comparison_markdown
+
+_LONGEST_FORMULA = 160
+_SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "median",
+            "recommended: median, worst", "to the baseline", "to the best known loss")  # fmt: skip
+
+
+def campaign_markdown(result: CampaignResult) -> str:
+    """The page of a campaign: where its numbers come from, one table, then every training of each task."""
+    lines = [f"# {escape_markdown(result.title)}", ""]
+    lines += [*_paragraph(result.about), *_paragraph(result.note), *_provenance(result), ""]
+    compared = [task for task in result.tasks if task.comparison is not None]
+    if compared:
+        lines += [*summary_table(compared), "", *_legend(compared), ""]
+    if result.left:
+        names = ", ".join(f"`{name}`" for name in result.left)
+        lines += [f"**Not finished**: {plural(len(result.left), 'cell')} of this campaign, {names}.", ""]
+    for task in result.tasks:
+        lines += [f"## {escape_markdown(task.title)}", "", *_task(task)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def task_lines(task: MeasuredTask) -> Iterator[str]:
+    """One line for each contestant of a task, for a terminal."""
+    if task.comparison is None:
+        yield f"{task.title}: {plural(len(task.searches), 'search')} done, not compared yet"
+        return
+    for _, baseline, best, name, count, _, median, advised, difference, to_best in _summary_cells(task):
+        found = f"{name}: median {median} over {count} searches" if median else name
+        also = f"; recommended {advised}" if advised else ""
+        yield f"{task.title}: {found}{also}; {difference} to {baseline}{f'; {to_best} to {best}' if to_best else ''}"
+
+
+def summary_table(tasks: Sequence[MeasuredTask]) -> list[str]:
+    """One row for each task and contestant."""
+    lines = [f"| {' | '.join(_SUMMARY)} |", "|---" * len(_SUMMARY) + "|"]
+    for task in tasks:
+        for place, cells in enumerate(_summary_cells(task)):
+            shown = cells if not place else ("", "", "", *cells[3:])
+            lines.append(f"| {' | '.join(escape_markdown(cell) for cell in shown)} |")
+    return lines
+
+
+def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
+    assert task.comparison is not None
+    baseline, best = task.comparison.baseline, task.best_known
+    first = (
+        f"{task.title}: {metric_label(task.metric)}",
+        f"{baseline} {value_text(task.mean(baseline), task)}",
+        f"{best} {value_text(task.mean(best), task)}",
+    )
+    names = task.contestants
+    for name in names:
+        means, advised = task.search_means(name), task.recommended_means(name)
+        learned = sum(cell.recommended == LEARNED for cell in task.searches_of(name))
+        used = (
+            "" if advised is None else f"{_median(advised, task)}, {value_text(max(advised), task)} ({learned} learned)"
+        )
+        to_best = "the same" if best == baseline else difference_text(task.difference(name, best), task)
+        to_baseline = difference_text(task.difference(name, baseline), task)
+        each = " ".join(_each_search(name, task))
+        yield (*first, name, str(len(means)), each, _median(means, task), used, to_baseline, to_best)
+    if not names:
+        difference = difference_text(task.difference(best, baseline), task) if best != baseline else "the same"
+        yield (*first, "no search", "0", "", "", "", f"{best}: {difference}", "")
+
+
+def _median(costs: Sequence[float], task: MeasuredTask) -> str:
+    return value_text(statistics.median(costs), task)
+
+
+def _each_search(name: str, task: MeasuredTask) -> list[str]:
+    """The mean of each search's loss, best first; `none` where a search found nothing."""
+    row = task.row(name, task.variant)
+    found = sorted(zip(task.search_means(name), row.losses if row else (), strict=True), key=lambda pair: pair[0])
+    return ["none" if loss is None else value_text(mean, task) for mean, loss in found]
+
+
+def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
+    seeds = sorted({len(task.comparison.seeds) for task in tasks if task.comparison is not None})
+    rates = sorted(
+        {len(task.comparison.rates) for task in tasks if task.comparison is not None and task.variant == "tuned"}
+    )
+    counted = " or ".join(map(str, seeds))
+    tuned = f", each loss at its best of {' or '.join(map(str, rates))} learning rates on validation" if rates else ""
+    return _wrapped(
+        f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
+        "metric says otherwise. n: searches. Differences are mean differences of costs with their 95 % intervals over "
+        'searches and seeds, the wider end of each; less than 0 is better, and "better" or "worse" follows where at '
+        "least five pairs confirm it. The best known loss is the one of lowest test mean, which favours it. "
+        "Recommended: what a search advises to use, its own loss or a known one."
+    )
+
+
+def difference_text(found: Paired, task: MeasuredTask) -> str:
+    """A difference with its interval; marked if it is confirmed."""
+    if found.difference is None:
+        return f"{found.diverged} of {found.n} diverged"
+    shown = _signed(found.difference, task.metric)
+    if found.low is None or found.high is None:
+        return f"{shown} ({found.diverged} of {found.n} diverged)" if found.diverged else shown
+    text = f"{shown} ({_signed(found.low, task.metric)} to {_signed(found.high, task.metric)})"
+    words = {Direction.BETTER: ", better", Direction.WORSE: ", worse"}
+    return text + words.get(direction(found), "")
+
+
+def value_text(cost: float, task: MeasuredTask) -> str:
+    """A cost as the metric's value, without its unit."""
+    if not math.isfinite(cost):
+        return "diverged"
+    return metric_number(-cost if task.higher_is_better else cost, task.metric, digits=3)
+
+
+def _signed(value: float, metric: str) -> str:
+    return f"{'−' if value < 0 else '+'}{metric_number(abs(value), metric, digits=2)}"
+
+
+def _provenance(result: CampaignResult) -> list[str]:
+    """Command, commits, hardware, times and numbers of the page."""
+    searches = [cell.made for task in result.tasks for cell in task.searches]
+    comparisons = [task.comparison for task in result.tasks if task.comparison is not None]
+    everything = [*searches, *(cell.made for cell in comparisons)]
+    trained = sum(cell.trainings for cell in comparisons)
+    lines = [f"- command: `{result.command}`"]
+    for label, values in (
+        ("commit", [one.commit for one in everything]),
+        ("hardware", [one.hardware for one in everything]),
+    ):
+        lines.append(f"- {label}: {'; '.join(_counted(values))}")
+    lines.append(
+        f"- {plural(len(searches), 'search')} in {_time(searches)}; {plural(trained, 'final training')}, those of "
+        f"tuning not counted, in {_time([cell.made for cell in comparisons])}"
+    )
+    return lines
+
+
+def _counted(values: Sequence[str]) -> list[str]:
+    names = list(dict.fromkeys(values))
+    if len(names) == 1:
+        return [escape_markdown(names[0])]
+    return [f"{escape_markdown(name)} ({plural(values.count(name), 'cell')})" for name in names]
+
+
+def _time(made: Sequence[Made]) -> str:
+    seconds = [one.seconds for one in made]
+    if not seconds:
+        return "no time"
+    total, each = sum(seconds), f"{min(seconds):.0f} to {max(seconds):.0f} s each"
+    return f"{total / 60:.0f} min ({each})" if total >= 60 else f"{total:.0f} s ({each})"
+
+
+def _task(task: MeasuredTask) -> Iterator[str]:
+    rows = ", ".join(f"{count:,} {part}" for part, count in task.rows.items())
+    model = f", model {task.model}" if task.model else ""
+    yield from _wrapped(f"`{task.task}`{model}{f'; {rows} rows' if rows else ''}.")
+    yield ""
+    if task.comparison is not None:
+        yield from comparison_markdown(task.as_comparison(), divergences=False).rstrip("\n").split("\n")
+        yield ""
+    if task.searches:
+        yield from _search_table(task)
+        yield ""
+
+
+def _search_table(task: MeasuredTask) -> Iterator[str]:
+    columns = ("searched by", "seed", "validation", "lr", "recommended", "lead over", "seconds", "loss")
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for cell in task.searches:
+        lead = "" if cell.rival is None else cell.rival
+        if cell.lead is not None:
+            size = metric_number(abs(cell.lead[0]), task.metric, digits=2)
+            half = metric_number(cell.lead[1], task.metric, digits=2)
+            lead = f"{cell.rival}: {'−' if cell.lead[0] < 0 else ''}{size} ± {half}"
+        cells = (
+            cell.contestant,
+            str(cell.seed),
+            "" if cell.fitness is None else metric_number(cell.fitness, task.metric, digits=3),
+            "" if cell.lr is None else f"{cell.lr:.3g}",
+            cell.recommended or "",
+            lead,
+            f"{cell.made.seconds:.0f}",
+            "nothing survived" if cell.formula is None else shorten(cell.formula, _LONGEST_FORMULA),
+        )
+        yield f"| {' | '.join(escape_markdown(text) for text in cells)} |"
+
+
+def _paragraph(text: str) -> list[str]:
+    return [*_wrapped(escape_markdown(text)), ""] if text else []
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False)

@@ -1,0 +1,132 @@
+"""`evomal campaign`."""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evomal.cli.options import (
+    WIDTH,
+    Address,
+    AsJson,
+    DataFolder,
+    Executor,
+    GpusPerWorker,
+    SearchDevice,
+    Workers,
+    echo,
+    echo_json,
+    executor_settings,
+)
+from evomal.cli.task_specs import given_command
+from evomal.errors import InputError, StoppedError
+from evomal.settings import SearchSettings
+from evomal.text import plural, time_text
+
+if TYPE_CHECKING:
+    from evomal.campaigns import Campaign, CampaignResult
+    from evomal.campaigns.estimating import CellEstimate
+
+_SHOWN = 6  # names of cells that are left
+
+
+def run_campaign_file(
+    file: Annotated[Path, typer.Argument(help="The TOML file of a campaign.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Folder of the campaign; the same command resumes from it.", show_default=False)
+    ],
+    jobs: Annotated[
+        int, typer.Option(help="Number of processes on this machine that cells are divided among.", min=1)
+    ] = 1,
+    duration: Annotated[
+        str | None, typer.Option("--time", help="Time after which to stop, such as 9m; the same command continues.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Tasks of the campaign to run, comma-separated.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells and an estimate of their time, and exit.")
+    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the Python files that the campaign names.")] = False,
+    device: SearchDevice = None,
+    executor: Executor = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a table that a file declares: searches, then comparisons; resumed and spread over processes."""
+    from evomal.campaigns import read_campaign
+    from evomal.campaigns.running import planned, run_campaign
+    from evomal.cli.display import TerminalDisplay
+
+    campaign = read_campaign(file)
+    if campaign.python_files and not trust:
+        raise InputError(
+            f"{file}: names the Python file of {campaign.python_files[0]}, which this command does not run unless told "
+            "to: add --trust if the campaign is your own"
+        )
+    if only is not None:
+        campaign = campaign.only([name.strip() for name in only.split(",")])
+    changes = executor_settings(executor, address, workers, gpus_per_worker)
+    changes += [] if device is None else [f"device={device}"]
+    seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time
+    if dry_run:
+        from evomal.campaigns.estimating import estimates
+
+        _show_estimates(campaign, estimates(planned(campaign, out, changes=changes, data=data)), jobs, as_json=as_json)
+        return
+    try:
+        with TerminalDisplay() as listener:
+            result = run_campaign(
+                campaign, out, jobs=jobs, seconds=seconds, changes=changes, data=data, listener=listener,
+                command=given_command().words,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted; give the same command again to resume in {out}") from None
+    _show(result, out, as_json=as_json)
+
+
+def _show_estimates(campaign: "Campaign", found: "list[CellEstimate]", jobs: int, *, as_json: bool) -> None:
+    """Print the cells with the time that each kind of them is expected to take."""
+    total = sum(one.left for one in found)
+    if as_json:
+        rows = [
+            {"name": one.name, "cells": one.cells, "done": one.done, "seconds_each": one.seconds, "why": one.why}
+            for one in found
+        ]
+        echo_json({"campaign": campaign.name, "hardware": campaign.hardware, "cells": rows, "seconds": total})
+        return
+    echo(campaign.title, f"planned for: {campaign.hardware}")
+    width = max(len(one.name) for one in found)
+    for one in found:
+        done = f", {one.done} done" if one.done else ""
+        each = (
+            ""
+            if one.done == one.cells
+            else f"about {time_text(one.seconds)} each"
+            if one.seconds is not None
+            else one.why
+        )
+        echo(f"{one.name:<{width}}  {plural(one.cells, 'cell')}{done}{f': {each}' if each else ''}")
+    unknown = " for what is known" if any(one.seconds is None for one in found) else ""
+    spread = f", {time_text(total / jobs)} in {jobs} processes if they do not slow each other" if jobs > 1 else ""
+    echo(f"left: about {time_text(total)}{unknown} one after the other{spread}")
+
+
+def _show(result: "CampaignResult", out: Path, *, as_json: bool) -> None:
+    """Print what each contestant came to, what is left, and where everything is."""
+    from evomal.campaigns.record import FILE_NAME
+    from evomal.campaigns.tables import task_lines
+
+    if as_json:
+        echo_json(result.model_dump(mode="json"))
+        return
+    for task in result.tasks:
+        for line in task_lines(task):
+            echo(*textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    if result.left:
+        names = ", ".join(result.left[:_SHOWN]) + (", …" if len(result.left) > _SHOWN else "")
+        sentence = f"{plural(len(result.left), 'cell')} left: {names}; the same command continues"
+        echo(*textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    echo(f"files: {out / FILE_NAME}, {out / 'campaign.md'}")

@@ -1,0 +1,84 @@
+"""Files of campaigns: what they say, and one sentence for what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from evomal.campaigns import read_campaign
+from evomal.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+CAMPAIGNS = sorted((ROOT / "campaigns").glob("*.toml"))
+TASK = '[[tasks]]\nname = "a"\ntask = "diabetes"\n'
+
+
+def written(folder, text):
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", CAMPAIGNS, ids=lambda path: path.stem)
+def test_the_campaigns_of_the_repository_can_be_read(path):
+    campaign = read_campaign(path)
+    assert campaign.name == path.stem
+    assert campaign.about
+    for spec in campaign.python_files:
+        file, _, function = spec.rpartition(":")
+        assert f"def {function}(" in (path.parent / file).read_text()
+
+
+def test_there_is_one_campaign_for_each_table():
+    names = ["calibration", "cifar10", "cifar100", "imbalance", "noise", "outliers", "paper", "searches", "svhn"]
+    assert [path.stem for path in CAMPAIGNS] == names
+
+
+def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
+    text = 'title = "t"\nseeds = 7\nmethods = ["evomal"]\n[settings]\npopulation = 9\ngenerations = 3\n'
+    other = '[[tasks]]\nname = "b"\ntask = "diabetes"\nseeds = 2\nsettings = { generations = 4 }\n'
+    first, second = read_campaign(written(tmp_path, text + TASK + other)).tasks
+    assert (first.seeds, first.methods, first.settings) == (7, ("evomal",), {"population": 9, "generations": 3})
+    assert (second.seeds, second.methods, second.settings) == (2, ("evomal",), {"population": 9, "generations": 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("title = 1\n" + TASK, "title must be a text but got 1"),
+        ('title = "t"', "tasks is missing"),
+        ('title = "t"\ntasks = []', "tasks must have at least 1 entry"),
+        ('title = "t"\nseds = 3\n' + TASK, "there is no key 'seds': did you mean 'seeds'?"),
+        ('title = "t"\nseeds = 0\n' + TASK, "seeds must be at least 1 but got 0"),
+        ('title = "t"\nseeds = "5"\n' + TASK, "seeds must be a whole number but got '5'"),
+        ('title = "t"\nmethods = ["evo"]\n' + TASK, "methods: there is no method named 'evo': did you mean 'evomal'?"),
+        ('title = "t"\nlosses = ["mae", "mae"]\n' + TASK, "losses: names must be different but 'mae' is given twice"),
+        ('title = "t"\npresets = ["quik"]\n' + TASK, "presets: there is no preset named 'quik': did you mean 'quick'?"),
+        (
+            'title = "t"\n[settings]\ngenerations = -3\n' + TASK,
+            "tasks.0: generations must be at least 1 but got -3",
+        ),
+        (
+            'title = "t"\n[settings]\ngeneration = 3\n' + TASK,
+            "tasks.0: there is no setting named 'generation': did you mean 'generations'?",
+        ),
+        ('title = "t"\n' + TASK + "outliers = 3.0\n", "tasks.0: outliers must be a share of 0 to 1 but got 3.0"),
+        ('title = "t"\n' + TASK.replace("diabetes", "diabetis"), "tasks.0: there is no task named 'diabetis'"),
+        ('title = "t"\n' + TASK.replace('"a"', '"A b"'), "tasks.0.name: name must be lower-case letters"),
+        ('title = "t"\n' + TASK + TASK, "tasks must have different names but 'a' is the name of two"),
+        ('title = "t"\n' + TASK + 'learned_on = ["b"]\n', "a: learned_on: there is no task 'b'"),
+        ("title = ", "is not a TOML file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path, text, sentence):
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_campaign(path)
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+
+
+def test_some_tasks_can_be_chosen_with_those_they_learn_on(tmp_path):
+    text = "".join(f'[[tasks]]\nname = "{name}"\ntask = "diabetes"\n' for name in "abc")
+    campaign = read_campaign(written(tmp_path, f'title = "t"\n{text}learned_on = ["a"]\n'))
+    assert [task.name for task in campaign.only(["c"]).tasks] == ["a", "c"]
+    with pytest.raises(InputError, match="there is no task named 'd'"):
+        campaign.only(["d"])

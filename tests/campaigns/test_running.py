@@ -1,0 +1,219 @@
+"""Campaigns end to end: stopped, killed and resumed to the same result, in one process or several."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from evomal.campaigns import cells, files, read_campaign, read_result, run_campaign
+from evomal.campaigns.cells import OutOfTimeError, PlannedSearch, TimeLimit
+from evomal.errors import EvomalError, InputError
+from evomal.verdict.plan import Plan
+from tests.campaigns.tiny import TINY, without_times
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("declared") / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(file, tmp_path_factory):
+    """The campaign, run without interruption."""
+    out = tmp_path_factory.mktemp("whole")
+    run_campaign(read_campaign(file), out, command=["repeat"])
+    return out
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    monkeypatch.setattr(files, "save_figure", lambda *_: None)
+
+
+def content(out):
+    return without_times(json.loads((out / "campaign.json").read_text()))
+
+
+def test_every_cell_is_measured_and_written(whole):
+    result = read_result(whole / "campaign.json")
+    clean, outliers = result.tasks
+    assert result.left == ()
+    assert [(cell.method, cell.seed) for cell in clean.searches] == [
+        ("taylorglo", 0), ("taylorglo", 1), ("evomal", 0), ("evomal", 1),
+    ]  # fmt: skip
+    assert outliers.rows == {"training": 266, "validation": 88, "test": 88}
+    assert clean.known_losses == outliers.known_losses == ["mse", "huber"]
+    assert clean.contestants == ["taylorglo", "evomal"]
+    assert outliers.contestants == ["taylorglo", "taylorglo (paper) from clean", "evomal (paper) from clean"]
+    assert len(outliers.costs("taylorglo (paper) from clean", "tuned")) == 2
+    assert {row.variant for row in clean.comparison.rows} == {"plain", "tuned", "rescaled"}
+    assert {row.variant for row in outliers.comparison.rows} == {"plain", "tuned"}
+    assert all(len(loss.test) == 2 for row in clean.comparison.rows for loss in row.losses if loss is not None)
+    made = clean.comparison.made
+    assert made.commit
+    assert "torch" in made.hardware
+    assert made.seconds > 0
+
+
+def test_the_files_hold_the_same_numbers_as_the_comparison(whole):
+    task = read_result(whole / "campaign.json").task("clean")
+    recorded = json.loads((whole / "clean" / "comparison" / "comparison.json").read_text())
+    assert "curve" not in (whole / "campaign.json").read_text()
+    for row, entry in zip(task.comparison.rows, recorded["entries"], strict=True):
+        assert (row.name, row.variant) == (entry["name"], entry["variant"])
+        for loss, full in zip(row.losses, entry["losses"], strict=True):
+            if loss is not None:
+                assert loss.test == pytest.approx([score["test"] for score in full["scores"]], rel=1e-6)
+    page = (whole / "campaign.md").read_text()
+    assert "# A tiny campaign" in page
+    assert "- command: `repeat`" in page
+    assert "## Diabetes with outliers" in page
+    assert (whole / "figures" / "gains.svg").exists()
+
+
+def test_a_finished_cell_is_never_run_again(file, whole, monkeypatch):
+    def refused(*_, **__):
+        raise AssertionError("nothing is to be computed")
+
+    monkeypatch.setattr(cells, "search", refused)
+    monkeypatch.setattr(cells, "compare_contestants", refused)
+    before = (whole / "campaign.json").read_bytes()
+    assert run_campaign(read_campaign(file), whole, command=["repeat"]).left == ()
+    assert (whole / "campaign.json").read_bytes() == before
+
+
+def test_a_campaign_stops_anywhere_and_is_resumed_to_the_same_result(
+    file, whole, tmp_path, monkeypatch, without_figures
+):
+    checked, check = [0], TimeLimit.check
+
+    def stops_now_and_then(limit):
+        check(limit)
+        checked[0] += 1
+        if checked[0] % 31 == 0:
+            raise OutOfTimeError
+
+    monkeypatch.setattr(TimeLimit, "check", stops_now_and_then)
+    left = []
+    for _ in range(60):
+        left.append(len(run_campaign(read_campaign(file), tmp_path, command=["repeat"]).left))
+        if not left[-1]:
+            break
+    assert len(left) > 3
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+    assert content(tmp_path) == content(whole)
+
+
+def test_a_killed_campaign_is_resumed_to_the_same_result(file, whole, tmp_path, without_figures):
+    child = os.fork()
+    if not child:
+        run_campaign(read_campaign(file), tmp_path)
+        os._exit(0)
+    while not list(tmp_path.glob("clean/searches/*/cell.json")):
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "campaign.json").exists()
+    run_campaign(read_campaign(file), tmp_path, command=["repeat"])
+    assert content(tmp_path) == content(whole)
+
+
+class OneProcess:
+    """A pool whose only worker is this process."""
+
+    size = 1
+
+    def prepare(self, build, *data, **options):
+        self.runner = build(*data, **options)
+        return self.runner.describe()
+
+    def run(self, jobs, *, chunk=1):
+        for index in reversed(range(len(jobs))):  # results come in any order
+            yield index, self.runner.run(jobs[index : index + 1])[0]
+
+
+def test_workers_give_the_same_result(file, whole, tmp_path, monkeypatch, without_figures):
+    monkeypatch.setattr(
+        Plan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
+    )
+    run_campaign(read_campaign(file).only(["clean"]), tmp_path, jobs=2, command=["repeat"])
+    assert content(tmp_path)["tasks"] == content(whole)["tasks"][:1]
+
+
+@pytest.mark.long
+def test_several_processes_give_the_same_result(file, whole, tmp_path, without_figures):
+    words = [sys.executable, "-m", "evomal", "campaign", str(file), "--out", str(tmp_path), "--jobs", "2"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(tmp_path.glob("clean/searches/*/cell.json")):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    run_campaign(read_campaign(file), tmp_path, jobs=2, command=["repeat"])
+    assert content(tmp_path) == content(whole)
+
+
+def test_no_time_is_said_in_words(run, file, tmp_path):  # noqa: F811
+    code, out, _ = run("campaign", file, "--out", tmp_path, "--time", "0.001")
+    assert code == 0
+    assert "8 cells left: clean/paper-taylorglo-0," in out
+    assert "the same command continues" in " ".join(out.split())
+
+
+def test_the_dry_run_lists_the_cells_with_times(run, file, whole, tmp_path, rough_estimates):  # noqa: F811
+    code, out, _ = run("campaign", file, "--out", whole, "--dry-run")
+    assert code == 0
+    assert "clean/paper-evomal" in out
+    assert "2 cells, 2 done" in out
+    assert "left: about 0.0 s" in out
+    code, out, _ = run("campaign", file, "--out", tmp_path, "--dry-run", "--only", "outliers", "--json")
+    (searches,) = [row for row in json.loads(out)["cells"] if row["name"] == "outliers/paper-taylorglo"]
+    assert (searches["cells"], searches["done"]) == (2, 0)
+    assert searches["seconds_each"] > 0
+    assert not any(tmp_path.iterdir())
+
+
+def test_bad_input_ends_with_2(run, file, tmp_path):  # noqa: F811
+    assert run("campaign", tmp_path / "none.toml", "--out", tmp_path)[0] == 2
+    code, _, err = run("campaign", file, "--out", tmp_path, "--only", "claen")
+    assert (code, err) == (2, "evomal: there is no task named 'claen': did you mean 'clean'?\n")
+    assert run("campaign", file, "--out", tmp_path, "--time", "soon")[0] == 2
+    named = tmp_path / "named.toml"
+    named.write_text('title = "t"\n[[tasks]]\nname = "a"\ntask = "tasks.py:make"\n')
+    (tmp_path / "tasks.py").write_text("raise SystemExit('was run')\n")
+    code, _, err = run("campaign", named, "--out", tmp_path / "out")
+    assert code == 2
+    assert "does not run unless told to: add --trust" in err
+
+
+def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatch):
+    search = PlannedSearch.run
+
+    def fails(one, task, listener=None):
+        if one.seed == 1:
+            raise EvomalError("the device is lost")
+        return search(one, task, listener)
+
+    monkeypatch.setattr(PlannedSearch, "run", fails)
+    campaign = read_campaign(file).only(["clean"])
+    with pytest.raises(EvomalError, match="2 cells failed: clean/paper-taylorglo-1: the device is lost; clean/paper-e"):
+        run_campaign(campaign, tmp_path)
+    result = read_result(tmp_path / "campaign.json")
+    assert result.left == ("clean/paper-taylorglo-1", "clean/paper-evomal-1", "clean/comparison")
+    assert result.tasks[0].comparison is None
+
+
+def test_a_damaged_cell_is_said_and_not_overwritten(file, whole, tmp_path):
+    place = tmp_path / "clean" / "searches" / "paper-taylorglo-0"
+    place.mkdir(parents=True)
+    (place / "cell.json").write_text("{}")
+    with pytest.raises(InputError, match=r"cell\.json: is not what evomal writes: remove it to run the cell"):
+        run_campaign(read_campaign(file), tmp_path)
