@@ -51,7 +51,7 @@ class Group:
     seed: int
     members: tuple[Member, ...]
     rows: tuple[Tensor, Tensor] | None = None
-    """The rows to train on and to judge on in another split, among those of all parts; None: the task's own split."""
+    """The rows to train on and to judge on in another split, among those of both parts; None: the task's own split."""
 
 
 class TrialStack:
@@ -78,7 +78,7 @@ class TrialStack:
         self._evaluated_rows, self._is_random = evaluated_rows, is_random
         self._module = initial_model(task, setup.seed).to(device, dtype)
         check_model(self._module, task)
-        self._train, self._validation = setup.data[0], setup.data[-1]
+        self._train, self._validation = setup.data
         self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None
         self._groups: Sequence[Group] = ()

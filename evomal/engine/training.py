@@ -60,22 +60,19 @@ class TrainingSetup:
     channels_last: bool = False
     graphs: bool = True
     dtype: torch.dtype = torch.float32
-    parts: tuple[Part, ...] | None = None
-    """Training and validation data that are on the device already, and in a final its own rows where the task has
-    some; None: the task's training and validation data are copied there."""
+    parts: tuple[Part, Part] | None = None
+    """Data to train on and to judge on that are on the device already; None: the task's training and validation data
+    are copied there."""
 
     @functools.cached_property
-    def data(self) -> tuple[Part, ...]:
-        """The parts on the device: models are trained on the first, and judged on the last."""
-        if self.parts is not None:
-            return self.parts
-        return tuple(part.to(self.device, self.dtype) for part in (self.task.train, self.task.validation))
+    def data(self) -> tuple[Part, Part]:
+        """The parts on the device: models are trained on the first, and judged on the second."""
+        train, validation = self.task.train, self.task.validation
+        return self.parts or (train.to(self.device, self.dtype), validation.to(self.device, self.dtype))
 
     def resplit(self, number: int) -> tuple[Tensor, Tensor]:
-        """Returns the rows to train on and to judge on in another split, as numbers among the rows of all parts."""
+        """Returns the rows to train on and to judge on in another split, as numbers among the rows of both parts."""
         train, judged = self.task.resplit(number)
-        if len(self.data) > 2:  # in a final only training rows are drawn anew
-            judged = torch.arange(len(self.data[-1])) + len(train) + len(judged)
         return train.to(self.device), judged.to(self.device)
 
 
@@ -92,7 +89,7 @@ class Training:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         check_model(model, task)
         self.setup, self.model, self.criterion = setup, model, criterion
-        self._data, self._validation = setup.data[0], setup.data[-1]
+        self._data, self._validation = setup.data
         size = setup.recipe.batch_size
         self._feed = BatchFeed(self._data, count=1, size=size, device=device, dtype=dtype)
         self._feed.open([(setup.seed, "training")])

@@ -97,7 +97,7 @@ class Workspace:
             )  # fmt: skip
             setup = self._training_setup(index)
             if final is not None:
-                setup = dataclasses.replace(setup, parts=(data.train, data.validation, final))
+                setup = dataclasses.replace(setup, parts=(data.train, final))
             if milestones is not None:
                 setup = dataclasses.replace(setup, recipe=dataclasses.replace(setup.recipe, milestones=milestones))
             self._runners[key] = TrialRunner(setup, trial_plan, data.forest)

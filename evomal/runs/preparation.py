@@ -77,11 +77,12 @@ def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
 
 
 def _judged(tasks: Task | Sequence[Task], settings: SearchSettings, seed: int) -> list[Task]:
-    """The tasks with the metric of the settings, and with rows for the final if there is one."""
+    """The tasks with the metric of the settings, and with rows for a final that does not draw splits of its own."""
     several = task_list("task", tasks)
     if settings.metric is not None:
         several = [task.judged_by(settings.metric) for task in several]
-    if not settings.finalists:
+    is_resplit = settings.resplit and all(task.exchangeable for task in several)
+    if not settings.finalists or is_resplit:  # fresh splits of a final are other rows, and vary as new rows would
         return several
     return [
         with_final_rows(task, settings.final_share, generator=generator(seed, "final rows", number))

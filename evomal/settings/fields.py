@@ -223,7 +223,8 @@ class SettingFields(BaseModel):
     final_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0,
         description="Share of the validation rows that only the final is judged on: the search itself never sees them. "
-        "It is taken from tasks with at least 2000 validation rows in memory. 0: none, as in the paper.",
+        "It is taken from tasks with at least 2000 validation rows in memory, unless splits are drawn anew (resplit). "
+        "0: none, as in the paper.",
     )
     milestones: Annotated[tuple[_Count, ...], BeforeValidator(_tuple_of_list)] | None = Field(
         None,

@@ -8,7 +8,6 @@ import torch
 from evomal.engine import Engine, EngineSettings, Rung
 from evomal.expression import Expression
 from evomal.losses.loss import WeightedTree
-from evomal.tasks.parts import joined_parts
 from tests.engine.populations import regression
 
 TREE = Expression.parse("abs(sub(y, f))")
@@ -29,27 +28,13 @@ def costs(task, rung, mode):
 
 
 @pytest.mark.parametrize("mode", ["stacked", "looped"])
-@pytest.mark.parametrize("splits", [(), (3, 4)], ids=["own split", "resplit"])
-def test_only_the_final_sees_its_rows(mode, splits):
-    task, rung = with_final(regression()), dataclasses.replace(RUNG, splits=splits)
+def test_only_the_final_sees_its_rows(mode):
+    task, rung = with_final(regression()), RUNG
     without = dataclasses.replace(task, final=None)
     assert costs(task, rung, mode) == costs(without, rung, mode)
     final = dataclasses.replace(rung, is_final=True)
     assert min(costs(task, final, mode)) > 1000
     assert costs(without, final, mode) == costs(without, rung, mode)
-
-
-@pytest.mark.parametrize("mode", ["stacked", "looped"])
-def test_in_another_split_of_a_final_only_training_rows_are_drawn_anew(mode):
-    task = with_final(regression())
-    pool = joined_parts((task.train, task.validation))
-    expected = []
-    for seed, split in ((1, 3), (2, 4)):
-        train = pool.select(task.resplit(split)[0])
-        other = dataclasses.replace(task, train=train, validation=task.final, final=None)
-        expected += costs(other, dataclasses.replace(RUNG, seeds=(seed,)), mode)
-    found = costs(task, dataclasses.replace(RUNG, splits=(3, 4), is_final=True), mode)
-    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_training_from_another_seed_is_one_of_a_final():

@@ -13,7 +13,7 @@ from tests.protocols import ON_RUNGS, ONE_TRAINING
 
 SHORT = {
     "population": 4, "generations": 1, "training_steps": 10, "filter_steps": 10, "meta_steps": 2, "finalists": 2,
-    "final_seeds": 2, "device": "cpu", "seed_with": ("mse", "mae"),
+    "final_seeds": 2, "device": "cpu", "seed_with": ("mse", "mae"), "resplit": False,
 }  # fmt: skip
 PROTOCOLS = pytest.mark.parametrize("protocol", [ON_RUNGS, ONE_TRAINING], ids=["on rungs", "one training"])
 
@@ -100,6 +100,10 @@ def test_a_record_from_before_is_resumed_without_such_rows(few_rows, tmp_path):
 
 def test_a_search_without_a_final_keeps_no_rows(few_rows):
     assert run(finalists=0).final_rows == {}
+
+
+def test_a_final_that_draws_splits_keeps_no_rows(few_rows):
+    assert run(resplit=True).final_rows == {}
 
 
 def test_few_rows_are_not_divided():
