@@ -10,28 +10,20 @@ import typer
 
 from evomal.cli.options import (
     TRAININGS,
-    Address,
     AsJson,
-    Changes,
-    Config,
     DataFolder,
-    Executor,
-    GpusPerWorker,
     Losses,
     Model,
-    Preset,
-    SearchDevice,
     Seeds,
+    SettingsOptions,
     TaskName,
-    Workers,
     echo,
     echo_json,
     executor_settings,
-    preset_from_options,
-    settings_from_options,
+    hardship_options,
     split_losses,
     split_rates,
-    with_hardships,
+    with_options,
 )
 from evomal.cli.task_specs import given_command, task_from_spec
 from evomal.errors import InputError, StoppedError
@@ -67,9 +59,10 @@ Out = Annotated[
 ]
 
 
-@with_hardships
+@with_options(options=SettingsOptions, place=executor_settings, hardships=hardship_options)
 def compare_losses(
     task: TaskName,
+    *,
     model: Model = None,
     methods: Methods = None,
     losses: Losses = None,
@@ -83,31 +76,23 @@ def compare_losses(
     search_each: Annotated[
         bool, typer.Option("--search-each", help="Repeat the searches at each of the --rates.")
     ] = False,
-    preset: Preset = None,
-    config: Config = None,
-    changes: Changes = None,
-    device: SearchDevice = None,
+    options: SettingsOptions,
     jobs: Jobs = 1,
-    executor: Executor = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = None,
+    place: list[str],
     out: Out = None,
     data: DataFolder = None,
     as_json: AsJson = False,
-    *,
     hardships: "Hardships",
 ) -> None:
     """Compare losses, given or found by searches, with the task's own loss over the same seeds."""
     from evomal.verdict.comparing import compare, rate_curve
 
-    place = executor_settings(executor, address, workers, gpus_per_worker)
-    settings = settings_from_options(config, preset, [*(changes or []), *place], device)
+    settings = options.settings(*place)
     if search_each and rates is None:
         raise InputError("--search-each needs --rates: it searches at each of them")
     if rates is not None and tune_lr:
         raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
-    chosen = task_from_spec(task, model, data, hardships, preset=preset_from_options(config, preset))
+    chosen = task_from_spec(task, model, data, hardships, preset=options.preset_name)
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": split_losses(losses or "", chosen), "seeds": seeds,
         "search_seeds": search_seeds, "settings": settings, "folder": out, "jobs": jobs,
@@ -122,7 +107,9 @@ def compare_losses(
     _show(found, out, as_json=as_json)
 
 
+@with_options(options=SettingsOptions, place=executor_settings)
 def transfer_losses(
+    *,
     to: Annotated[str, typer.Option("--to", help="The task to compare on: built-in, or file.py:function.")],
     loss: Losses = None,
     source: Annotated[
@@ -135,15 +122,9 @@ def transfer_losses(
     search_seeds: SearchSeeds = 5,
     tune_lr: TuneRates = 0,
     rescale: Rescale = True,
-    preset: Preset = None,
-    config: Config = None,
-    changes: Changes = None,
-    device: SearchDevice = None,
+    options: SettingsOptions,
     jobs: Jobs = 1,
-    executor: Executor = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = None,
+    place: list[str],
     out: Out = None,
     data: DataFolder = None,
     as_json: AsJson = False,
@@ -151,13 +132,11 @@ def transfer_losses(
     """Compare losses that were learned on another task with the task's own loss."""
     from evomal.verdict.comparing import transfer
 
-    place = executor_settings(executor, address, workers, gpus_per_worker)
-    settings = settings_from_options(config, preset, [*(changes or []), *place], device)
+    settings = options.settings(*place)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
-    named = preset_from_options(config, preset)
-    target = task_from_spec(to, model, data, preset=named)
-    learned_on = None if source is None else task_from_spec(source, source_model, data, preset=named)
+    target = task_from_spec(to, model, data, preset=options.preset_name)
+    learned_on = None if source is None else task_from_spec(source, source_model, data, preset=options.preset_name)
     with _stoppable(out) as listener:
         found = transfer(
             target, losses=split_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,

@@ -4,7 +4,8 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from evomal.settings import SearchSettings, describe, preset_of_file, setting_te
 from evomal.text import printable
 
 if TYPE_CHECKING:
-    from evomal.tasks import Task
+    from evomal.tasks import Hardships, Task
 
 WIDTH = 80
 """Columns of the terminal that everything printed is made for."""
@@ -62,23 +63,57 @@ Losses = Annotated[
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, at any depth.", show_default=False)]
 
+
 # Searches
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        help="quick (the default), thorough for a GPU, or paper for the paper's settings and its model of the task."
-    ),
-]
-Config = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (see evomal search --help); may be repeated."),
-]
-SearchDevice = Annotated[str | None, typer.Option(help=setting_help("device"))]
-Executor = Annotated[str | None, typer.Option(help=setting_help("executor"), rich_help_panel=_RAY)]
-Address = Annotated[str | None, typer.Option(help=setting_help("address"), rich_help_panel=_RAY)]
-Workers = Annotated[int | None, typer.Option(help=setting_help("workers"), rich_help_panel=_RAY)]
-GpusPerWorker = Annotated[float | None, typer.Option(help=setting_help("gpus_per_worker"), rich_help_panel=_RAY)]
+@dataclass(frozen=True)
+class SettingsOptions:
+    """The settings of searches, as the command line gives them."""
+
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="quick (the default), thorough for a GPU, or paper for the paper's settings and its model of the task."
+        ),
+    ] = None
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting (see evomal search --help); may be repeated."
+        ),
+    ] = None
+    device: Annotated[str | None, typer.Option(help=setting_help("device"))] = None
+
+    def settings(self, *texts: str) -> SearchSettings:
+        """Returns the settings of the file or the preset, with the changes of `--set` and these texts, `key=value`."""
+        chosen = (
+            SearchSettings.from_file(self.config, preset=self.preset)
+            if self.config
+            else SearchSettings.preset(self.preset or "quick")
+        )
+        device = [] if self.device is None else [f"device={self.device}"]
+        return chosen.with_texts([*(self.changes or []), *texts, *device])
+
+    @property
+    def preset_name(self) -> str:
+        """The preset of the command line, or else of the settings file."""
+        return self.preset or (preset_of_file(self.config) if self.config else "quick")
+
+
+def _ray(name: str) -> Any:
+    return typer.Option(help=setting_help(name), rich_help_panel=_RAY)
+
+
+def executor_settings(
+    executor: Annotated[str | None, _ray("executor")] = None,
+    address: Annotated[str | None, _ray("address")] = None,
+    workers: Annotated[int | None, _ray("workers")] = None,
+    gpus_per_worker: Annotated[float | None, _ray("gpus_per_worker")] = None,
+) -> list[str]:
+    """Returns the options of the executor as settings, `key=value`."""
+    given = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
+    return [f"{key}={value}" for key, value in given.items() if value is not None]
+
 
 # Trainings
 Device = Annotated[str, typer.Option(help=setting_help("device"))]
@@ -112,26 +147,57 @@ FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PD
 Classes = Annotated[int, typer.Option(help="Number of classes.")]
 
 
-def with_hardships(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command one option for each hardship; it receives them together, as its keyword `hardships`."""
+def hardship_options(**given: Any) -> "Hardships":
+    """Returns the hardships of the command line."""
+    from evomal.tasks import Hardships
 
-    @functools.wraps(command)
-    def called(**given: Any) -> None:
-        from evomal.tasks import Hardships
+    return Hardships(**given)
 
-        hardships = Hardships(**{name: given.pop(name) for name in _HARDSHIPS})
-        command(**given, hardships=hardships)
 
-    signature = inspect.signature(command)  # from which Typer reads the options
-    kept = [parameter for name, parameter in signature.parameters.items() if name != "hardships"]
-    added = []
-    for name, (default, text) in _HARDSHIPS.items():
-        option = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=_DATA)
-        kind: Any = Annotated[type(default), option]
-        added.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
-    called.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
-    return called
+def options_from(rows: Iterable[tuple[str, Any, Any, dict[str, Any]]]) -> inspect.Signature:
+    """Returns the signature of a function with an option for each name, type, default and arguments of its option."""
+    parameters = []
+    for name, kind, default, arguments in rows:
+        flag = [f"--{name.replace('_', '-')}"] if kind is bool else []  # without it, there would be a --no- as well
+        annotation: Any = Annotated[kind, typer.Option(*flag, **arguments)]
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
+    return inspect.Signature(parameters)
+
+
+hardship_options.__signature__ = options_from(  # type: ignore[attr-defined]
+    (name, type(default), default, {"help": text, "rich_help_panel": _DATA})
+    for name, (default, text) in _HARDSHIPS.items()
+)
+
+
+def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command all options of some groups: the parameters of functions.
+
+    The options stand in the place of the command's parameter with the name of the group, as which it receives what the
+    function returns.
+    """
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            for name, group in groups.items():
+                given[name] = group(**{option: given.pop(option) for option in options[name]})
+            command(**given)
+
+        signature = inspect.signature(command)  # from which Typer reads the options
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, own in signature.parameters.items()
+            for parameter in (options[name].values() if name in options else (own,))
+        ]
+        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorate
 
 
 def given_options(context: typer.Context, *parameters: str) -> str:
@@ -168,27 +234,6 @@ def split_rates(text: str) -> list[float]:
         return [float(rate) for rate in text.split(",")]
     except ValueError:
         raise InputError(f"rates must be comma-separated numbers but got {text!r}") from None
-
-
-def settings_from_options(
-    config: Path | None, preset: str | None, changes: list[str] | None, device: str | None
-) -> SearchSettings:
-    """Returns the settings of a file or a preset, with the changes of the command line."""
-    settings = SearchSettings.from_file(config, preset=preset) if config else SearchSettings.preset(preset or "quick")
-    return settings.with_texts([*(changes or []), *([] if device is None else [f"device={device}"])])
-
-
-def preset_from_options(config: Path | None, preset: str | None) -> str:
-    """Returns the preset of the command line, or else of the settings file."""
-    return preset or (preset_of_file(config) if config else "quick")
-
-
-def executor_settings(
-    executor: str | None, address: str | None, workers: int | None, gpus_per_worker: float | None
-) -> list[str]:
-    """Returns the options of the executor as settings, `key=value`."""
-    given = {"executor": executor, "address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
-    return [f"{key}={value}" for key, value in given.items() if value is not None]
 
 
 def echo(*lines: object, err: bool = False) -> None:

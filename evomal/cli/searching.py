@@ -12,26 +12,18 @@ import typer
 
 from evomal.checks import LARGEST_SEED
 from evomal.cli.options import (
-    Address,
     AsJson,
-    Changes,
-    Config,
     DataFolder,
-    Executor,
-    GpusPerWorker,
     Model,
-    Preset,
     RunFolder,
-    SearchDevice,
+    SettingsOptions,
     TaskNames,
-    Workers,
     echo,
     echo_json,
     executor_settings,
-    preset_from_options,
+    hardship_options,
     setting_help,
-    settings_from_options,
-    with_hardships,
+    with_options,
 )
 from evomal.cli.task_specs import (
     absolute_file,
@@ -96,24 +88,17 @@ def _row(label: str, text: str) -> None:
     echo(f"{label:<{_LABEL}}{first}", *others)
 
 
-@with_hardships
+@with_options(options=SettingsOptions, place=executor_settings, hardships=hardship_options)
 def search_losses(
     tasks: TaskNames,
+    *,
     model: Model = None,
     method: Annotated[str, typer.Option(help="The search method (see evomal methods).")] = "evomal",
-    preset: Preset = None,
+    options: SettingsOptions,
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=LARGEST_SEED)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
-    config: Config = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
-    ] = None,
     seed_with: Annotated[str | None, typer.Option(help=setting_help("seed_with"))] = None,
-    device: SearchDevice = None,
-    executor: Executor = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = None,
+    place: list[str],
     duration: Annotated[
         str | None,
         typer.Option("--time", help="Choose the number of generations for a search of about that time, such as 2m."),
@@ -123,20 +108,17 @@ def search_losses(
     ] = False,
     data: DataFolder = None,
     as_json: AsJson = False,
-    *,
     hardships: "Hardships",
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
     from evomal.runs.store import RECORD_NAME
 
-    given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
-    given += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
-    settings = settings_from_options(config, preset, given, device)
-    named = preset_from_options(config, preset)
-    chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
+    place += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
+    settings = options.settings(*place)
+    chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
     if duration is not None:
-        settings = _within(duration, chosen, method, settings, seed, given)
+        settings = _within(duration, chosen, method, settings, seed, options.changes or [])
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
@@ -167,18 +149,15 @@ def _within(
     return settings.with_changes(generations=count)
 
 
-@with_hardships
+@with_options(options=SettingsOptions, hardships=hardship_options)
 def show_headroom(
     tasks: TaskNames,
+    *,
     model: Model = None,
-    preset: Preset = None,
+    options: SettingsOptions,
     seed: Annotated[int, typer.Option(help="Seed of the trainings.", min=0, max=LARGEST_SEED)] = 0,
-    config: Config = None,
-    changes: Changes = None,
-    device: SearchDevice = None,
     data: DataFolder = None,
     as_json: AsJson = False,
-    *,
     hardships: "Hardships",
 ) -> None:
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
@@ -186,8 +165,8 @@ def show_headroom(
     from evomal.runs.finals import rate_text
     from evomal.runs.measuring import headroom
 
-    settings, named = settings_from_options(config, preset, changes or [], device), preset_from_options(config, preset)
-    chosen = [task_from_spec(spec, model, data, hardships, preset=named) for spec in tasks]
+    settings = options.settings()
+    chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     if settings.metric is not None:
         chosen = [task.judged_by(settings.metric) for task in chosen]
     found = headroom(chosen, settings=settings, seed=seed, progress=True)
@@ -210,8 +189,10 @@ def show_headroom(
     echo(*textwrap.wrap(found.sentence(metric, lr), _WIDTH, break_on_hyphens=False))
 
 
+@with_options(place=executor_settings)
 def resume_search(
     folder: RunFolder,
+    *,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -220,10 +201,7 @@ def resume_search(
             help="Change a budget: generations, max_time, max_evaluations or patience; may be repeated.",
         ),
     ] = None,
-    executor: Executor = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = None,
+    place: list[str],
     data: DataFolder = None,
     tasks: Annotated[
         list[str] | None,
@@ -249,12 +227,11 @@ def resume_search(
 
     recorded = load_run(folder).settings
     try:
-        given = [*(changes or []), *executor_settings(executor, address, workers, gpus_per_worker)]
+        given = [*(changes or []), *place]
         # Another executor has workers of its own.
-        place = (
-            recorded["workplace"] if _last_named("executor", given) in (None, recorded["workplace"]["executor"]) else {}
-        )
-        settings = SearchSettings(**{**recorded["settings"], **recorded["budgets"], **place}).with_texts(given)
+        is_same = _last_named("executor", given) in (None, recorded["workplace"]["executor"])
+        before = {**recorded["settings"], **recorded["budgets"], **(recorded["workplace"] if is_same else {})}
+        settings = SearchSettings(**before).with_texts(given)
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
         if settings.executor != recorded["workplace"]["executor"] and not force:
             _require_as_many_threads(settings, recorded["threads"], folder)

@@ -1,6 +1,7 @@
 """`evomal train`: a task's model trained with a loss, over several seeds."""
 
 import statistics
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,9 @@ from evomal.cli.options import (
     TaskNames,
     echo,
     echo_json,
-    with_hardships,
+    hardship_options,
+    options_from,
+    with_options,
 )
 from evomal.cli.task_specs import task_from_spec
 from evomal.text import plural
@@ -27,9 +30,34 @@ if TYPE_CHECKING:
     from evomal.tasks import Hardships, Task
 
 
-@with_hardships
+_RECIPE: Mapping[str, tuple[Any, str]] = {
+    "optimizer": (str, "The optimizer, such as sgd or adamw"),
+    "schedule": (str, "Schedule of the learning rate: step, constant, linear, cosine, one-cycle"),
+    "warmup": (float, "Share of the steps in which the learning rate rises"),
+    "clip": (float, "Norm to which gradients are clipped"),
+    "lr": (float, "Learning rate"),
+    "momentum": (float, "Momentum of SGD"),
+    "nesterov": (bool, "Use Nesterov momentum"),
+    "weight_decay": (float, "Weight decay"),
+    "batch_size": (int, "Number of samples per step"),
+}
+"""Type and help text of the options by which a training differs from the task's recipe."""
+
+
+def _recipe_options(**given: Any) -> dict[str, Any]:
+    return given
+
+
+_recipe_options.__signature__ = options_from(  # type: ignore[attr-defined]
+    (name, kind | None, None, {"help": f"{text} (default: the task's).", "rich_help_panel": TRAININGS})
+    for name, (kind, text) in _RECIPE.items()
+)
+
+
+@with_options(changes=_recipe_options, hardships=hardship_options)
 def train_models(
     tasks: TaskNames,
+    *,
     loss: Annotated[str, typer.Option(help="The name of a loss (see evomal losses), or a loss file.")],
     model: Model = None,
     seeds: Annotated[
@@ -37,42 +65,7 @@ def train_models(
         typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1, max=MOST_SEEDS),
     ] = 5,
     steps: Steps = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option(help="The optimizer, such as sgd or adamw (default: the task's).", rich_help_panel=TRAININGS),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="Schedule of the learning rate: step, constant, linear, cosine, one-cycle (default: the task's).",
-            rich_help_panel=TRAININGS,
-        ),
-    ] = None,
-    warmup: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the steps in which the learning rate rises (default: the task's).", rich_help_panel=TRAININGS
-        ),
-    ] = None,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Norm to which gradients are clipped (default: the task's).", rich_help_panel=TRAININGS),
-    ] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="Learning rate (default: the task's).", rich_help_panel=TRAININGS)
-    ] = None,
-    momentum: Annotated[
-        float | None, typer.Option(help="Momentum of SGD (default: the task's).", rich_help_panel=TRAININGS)
-    ] = None,
-    nesterov: Annotated[
-        bool | None, typer.Option(help="Use Nesterov momentum (default: the task's).", rich_help_panel=TRAININGS)
-    ] = None,
-    weight_decay: Annotated[
-        float | None, typer.Option(help="Weight decay (default: the task's).", rich_help_panel=TRAININGS)
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Number of samples per step (default: the task's).", rich_help_panel=TRAININGS)
-    ] = None,
+    changes: dict[str, Any],
     milestone: Milestones = None,
     device: Device = "auto",
     precision: Annotated[
@@ -86,7 +79,6 @@ def train_models(
     ] = False,
     data: DataFolder = None,
     as_json: AsJson = False,
-    *,
     hardships: "Hardships",
 ) -> None:
     """Train a task's model with a loss over several seeds, and evaluate it on the test split."""
@@ -94,19 +86,11 @@ def train_models(
 
     chosen = [task_from_spec(task, model, data, hardships) for task in tasks]
     settings = TrainingSettings(
+        **changes,  # type: ignore[typeddict-item]  # validated by train(), as for every other caller
         steps=steps,
-        optimizer=optimizer,
-        schedule=schedule,
-        warmup=warmup,
-        clip=clip,
-        lr=lr,
-        momentum=momentum,
-        nesterov=nesterov,
-        weight_decay=weight_decay,
-        batch_size=batch_size,
         milestones=tuple(milestone) if milestone else None,
         device=device,
-        precision=precision,  # type: ignore[typeddict-item]  # validated by train(), as for every other caller
+        precision=precision,
         channels_last=channels_last,
         progress=True,
     )
