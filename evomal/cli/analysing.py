@@ -1,5 +1,7 @@
 """`evomal analyse`: the figures of losses and of recorded runs, and how every figure is saved and summarised."""
 
+import functools
+import inspect
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +21,7 @@ from evomal.cli.options import (
     echo,
     echo_json,
     given_options,
+    with_parameters,
 )
 from evomal.errors import InputError
 from evomal.files import create_folder
@@ -49,7 +52,30 @@ class FigureData(Protocol):
         """Return the data as a table."""
 
 
-def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], *, out: Path, as_json: bool) -> None:
+Drawn = tuple[str, FigureData, "Figure", Iterable[str]]
+"""The name of a figure, its data, the figure and the lines that sum it up."""
+
+
+def draws(command: Callable[..., Drawn]) -> Callable[..., None]:
+    """Makes a function that draws a figure a command with `--out` and `--json`, which saves it and sums it up."""
+
+    @functools.wraps(command)
+    def called(*, out: Path, as_json: bool, **given: Any) -> None:
+        _show(*command(**given), out=out, as_json=as_json)
+
+    saving = inspect.signature(_show).parameters
+    return with_parameters(called, [*inspect.signature(command).parameters.values(), saving["out"], saving["as_json"]])
+
+
+def _show(
+    name: str,
+    data: FigureData,
+    figure: "Figure",
+    summary: Iterable[str],
+    *,
+    out: FigureFolder = FIGURES,
+    as_json: AsJson = False,
+) -> None:
     """Save a figure and its data as `out/name.*`, then print the summary, or everything as JSON."""
     from evomal.figures.style import save_figure
 
@@ -65,6 +91,7 @@ def show(name: str, data: FigureData, figure: "Figure", summary: Iterable[str], 
         echo(f"wrote {path}")
 
 
+@draws
 def show_shapes(
     context: typer.Context,
     losses: LossNames = None,
@@ -77,9 +104,7 @@ def show_shapes(
     ] = None,
     surface: Annotated[bool, typer.Option("--surface", help="Draw regression losses over target and output.")] = False,
     classes: Classes = 10,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+) -> Drawn:
     """Draw losses and their gradients over the output or the error; by default all families."""
     from evomal.cli import summaries
     from evomal.figures.shape_panels import FAMILIES, draw_shape_panels, draw_surfaces, loss_surfaces, shape_panels
@@ -90,28 +115,27 @@ def show_shapes(
             rule = "needs the names or files of regression losses, and takes neither --family nor --classes"
             raise InputError(f"--surface {rule}")
         surfaces = loss_surfaces(chosen)
-        show("surfaces", surfaces, draw_surfaces(surfaces), summaries.surface_lines(surfaces), out=out, as_json=as_json)
-        return
+        return "surfaces", surfaces, draw_surfaces(surfaces), summaries.surface_lines(surfaces)
     if family and len(set(family)) < len(family):
         raise InputError(f"{next(name for name in family if family.count(name) > 1)} is given twice")
     for name, loss in chosen.items():
         if loss.kind == "regression" and given_options(context, "classes"):
             raise InputError(f"--classes is for classification losses, but {name} is for regression")
     shapes = shape_panels(chosen, family or (() if chosen else tuple(FAMILIES)), classes=classes)
-    show("shapes", shapes, draw_shape_panels(shapes), summaries.shape_lines(shapes), out=out, as_json=as_json)
+    return "shapes", shapes, draw_shape_panels(shapes), summaries.shape_lines(shapes)
 
 
-def show_behaviour(
-    losses: LossNames = None, classes: Classes = 10, out: FigureFolder = FIGURES, as_json: AsJson = False
-) -> None:
+@draws
+def show_behaviour(losses: LossNames = None, classes: Classes = 10) -> Drawn:
     """Draw how losses push outputs at the beginning and at the end of training, derived symbolically."""
     from evomal.cli.summaries import behaviour_lines
     from evomal.paper.behaviour import behaviours, draw_behaviour
 
     found = behaviours(_losses(losses or list(_ANALYSED)), classes=classes)
-    show("behaviour", found, draw_behaviour(found), behaviour_lines(found), out=out, as_json=as_json)
+    return "behaviour", found, draw_behaviour(found), behaviour_lines(found)
 
 
+@draws
 def show_smoothing_cost(
     device: Device = "auto",
     classes: Annotated[
@@ -119,9 +143,7 @@ def show_smoothing_cost(
     ] = None,
     rounds: Annotated[int, typer.Option(help="Number of rounds; the result is their median.")] = 15,
     threads: Annotated[int | None, typer.Option(help="Number of CPU threads (default: all).")] = None,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+) -> Drawn:
     """Draw the run time of label smoothing and of sparse label smoothing over the number of classes."""
     from evomal.cli.summaries import cost_lines
     from evomal.paper.smoothing_cost import CLASSES, draw_smoothing_cost, smoothing_cost
@@ -131,77 +153,82 @@ def show_smoothing_cost(
     except ValueError:
         raise InputError(f"classes must be whole numbers, comma-separated, but got {classes!r}") from None
     cost = smoothing_cost(counts, device=device, rounds=rounds, threads=threads, progress=True)
-    show("smoothing-cost", cost, draw_smoothing_cost(cost), cost_lines(cost), out=out, as_json=as_json)
+    return "smoothing-cost", cost, draw_smoothing_cost(cost), cost_lines(cost)
 
 
-def show_curves(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_curves(folders: RunFolders) -> Drawn:
     """Draw the best value so far over generations and evaluations, one line per method."""
     from evomal.cli.summaries import curve_lines
     from evomal.figures.search_curves import draw_search_curves, search_curves
 
     data = search_curves(_runs(folders))
-    show("curves", data, draw_search_curves(data), curve_lines(data), out=out, as_json=as_json)
+    return "curves", data, draw_search_curves(data), curve_lines(data)
 
 
+@draws
 def show_filters(
     folders: RunFolders,
     across_tasks: Annotated[
         bool, typer.Option("--across-tasks", help="Average over all tasks, as in the paper.")
     ] = False,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+) -> Drawn:
     """Draw what became of the candidates of each generation."""
     from evomal.cli.summaries import filter_lines
     from evomal.figures.filter_shares import draw_filter_shares, filter_shares
 
     data = filter_shares(_runs(folders), across_tasks=across_tasks)
-    show("filters", data, draw_filter_shares(data), filter_lines(data), out=out, as_json=as_json)
+    return "filters", data, draw_filter_shares(data), filter_lines(data)
 
 
-def show_runtime(folders: RunFolders, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_runtime(folders: RunFolders) -> Drawn:
     """Draw the time that searches took, by method and stage."""
     from evomal.cli.summaries import time_lines
     from evomal.figures.run_times import draw_run_times, run_times
 
     data = run_times(_runs(folders))
-    show("runtime", data, draw_run_times(data), time_lines(data), out=out, as_json=as_json)
+    return "runtime", data, draw_run_times(data), time_lines(data)
 
 
-def show_front(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_front(folder: RunFolder) -> Drawn:
     """Draw fitness over size for every loss that a run trained."""
     from evomal.cli.summaries import front_lines
     from evomal.figures.front import draw_front, front
 
     data = front(_runs([folder]))
-    show("front", data, draw_front(data), front_lines(data), out=out, as_json=as_json)
+    return "front", data, draw_front(data), front_lines(data)
 
 
-def show_rungs(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_rungs(folder: RunFolder) -> Drawn:
     """Draw whether the candidates of a run that led on a rung lead on the next."""
     from evomal.cli.summaries import rung_lines
     from evomal.figures.rungs import draw_rungs, rung_steps
 
     data = rung_steps(_runs([folder]))
-    show("rungs", data, draw_rungs(data), rung_lines(data), out=out, as_json=as_json)
+    return "rungs", data, draw_rungs(data), rung_lines(data)
 
 
-def show_headroom(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_headroom(folder: RunFolder) -> Drawn:
     """Draw the known losses that a run began with, beside the noise between seeds."""
     from evomal.cli.summaries import headroom_lines
     from evomal.figures.known_losses import draw_headroom, run_headroom
 
     data = run_headroom(_runs([folder]))
-    show("headroom", data, draw_headroom(data), headroom_lines(data), out=out, as_json=as_json)
+    return "headroom", data, draw_headroom(data), headroom_lines(data)
 
 
-def show_ancestry(folder: RunFolder, out: FigureFolder = FIGURES, as_json: AsJson = False) -> None:
+@draws
+def show_ancestry(folder: RunFolder) -> Drawn:
     """Draw the ancestors of the best loss of a run."""
     from evomal.cli.summaries import ancestry_lines
     from evomal.figures.ancestry import ancestry, draw_ancestry
 
     data = ancestry(_runs([folder]))
-    show("ancestry", data, draw_ancestry(data), ancestry_lines(data), out=out, as_json=as_json)
+    return "ancestry", data, draw_ancestry(data), ancestry_lines(data)
 
 
 KINDS: dict[str, Callable[..., None]] = {

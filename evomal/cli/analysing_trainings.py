@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evomal.cli.analysing import FIGURES, show
+from evomal.cli.analysing import Drawn, draws
 from evomal.cli.options import (
     TRAININGS,
-    AsJson,
     DataFolder,
     Device,
-    FigureFolder,
     Milestones,
     Model,
     Seeds,
@@ -23,6 +21,7 @@ from evomal.cli.options import (
     given_options,
     split_losses,
     split_rates,
+    with_options,
 )
 from evomal.cli.task_specs import task_from_spec
 from evomal.errors import InputError
@@ -45,14 +44,44 @@ FirstSeed = Annotated[
 ]
 
 
-def show_landscape(
-    task: TaskName,
-    losses: LossNames = None,
-    model: Model = None,
+Trained = tuple["Task", list[str]]
+"""A task, and the losses that its model is trained with."""
+
+
+def _trained(task: TaskName, losses: LossNames = None, model: Model = None, data: DataFolder = None) -> Trained:
+    chosen = task_from_spec(task, model, data)
+    return chosen, _losses(losses, chosen)
+
+
+def _losses(names: str | None, task: "Task") -> list[str]:
+    from evomal.figures.data import usual_losses
+
+    return usual_losses(task) if names is None else split_losses(names, task)
+
+
+def _options(
     seeds: Seeds = 5,
     seed: FirstSeed = None,
     steps: Steps = None,
     milestones: Milestones = None,
+    device: Device = "auto",
+) -> "TrainingOptions":
+    # Typer gives an empty list for an option that was not given.
+    return {
+        "seeds": seeds,
+        "seed": seed,
+        "steps": steps,
+        "milestones": tuple(milestones) if milestones else None,
+        "device": device,
+        "announce": lambda sentence: echo(sentence, err=True),
+    }
+
+
+@draws
+@with_options(trained=_trained, options=_options)
+def show_landscape(
+    *,
+    trained: Trained,
     two_d: Annotated[bool, typer.Option("--two-d", help="Go along two directions, and draw contours.")] = False,
     points: Annotated[int, typer.Option(help="Number of points along a direction; must be odd.")] = 41,
     radius: Annotated[float, typer.Option(help="Distance to go, relative to the norm of each filter.")] = 1.0,
@@ -60,52 +89,41 @@ def show_landscape(
         str, typer.Option(help="What to draw: task (the task's loss) or training (the loss of the training).")
     ] = "task",
     samples: Annotated[int, typer.Option(help="Number of training samples to average over.")] = 1000,
-    device: Device = "auto",
-    data: DataFolder = None,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+    options: "TrainingOptions",
+) -> Drawn:
     """Draw loss landscapes around trained weights, along random filter-normalised directions (Li et al., 2018)."""
     from evomal.cli.summaries import landscape_lines
     from evomal.figures.landscape import draw_landscapes, landscapes
 
-    chosen = task_from_spec(task, model, data)
     found = landscapes(
-        chosen, _losses(losses, chosen), two_d=two_d, points=points, radius=radius, samples=samples,
-        of=of, **_options(seeds, seed, steps, milestones, device),  # type: ignore[arg-type]  # checked by landscapes
+        *trained, two_d=two_d, points=points, radius=radius, samples=samples,
+        of=of, **options,  # type: ignore[arg-type]  # checked by landscapes
     )  # fmt: skip
     name = "landscape-2d" if two_d else "landscape"
-    show(name, found, draw_landscapes(found), landscape_lines(found), out=out, as_json=as_json)
+    return name, found, draw_landscapes(found), landscape_lines(found)
 
 
+@draws
+@with_options(trained=_trained, options=_options)
 def show_training(
-    task: TaskName,
-    losses: LossNames = None,
-    model: Model = None,
-    seeds: Seeds = 5,
-    seed: FirstSeed = None,
-    steps: Steps = None,
-    milestones: Milestones = None,
+    *,
+    trained: Trained,
     points: Annotated[int, typer.Option(help="Number of points on a curve.", min=1)] = 50,
-    device: Device = "auto",
-    data: DataFolder = None,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+    options: "TrainingOptions",
+) -> Drawn:
     """Draw training curves of several losses: the validation metric and the training loss over steps."""
     from evomal.cli.summaries import training_lines
     from evomal.figures.training_curves import draw_training_curves, training_curves
 
-    chosen = task_from_spec(task, model, data)
-    options = _options(seeds, seed, steps, milestones, device)
-    found = training_curves(chosen, _losses(losses, chosen), points=points, **options)
-    show("training", found, draw_training_curves(found), training_lines(found), out=out, as_json=as_json)
+    found = training_curves(*trained, points=points, **options)
+    return "training", found, draw_training_curves(found), training_lines(found)
 
 
+@draws
+@with_options(trained=_trained)
 def show_representation(
-    task: TaskName,
-    losses: LossNames = None,
-    model: Model = None,
+    *,
+    trained: Trained,
     samples: Annotated[int, typer.Option(help="Number of test samples to draw.")] = 1000,
     seed: Annotated[
         int | None,
@@ -116,20 +134,17 @@ def show_representation(
     steps: Steps = None,
     milestones: Milestones = None,
     device: Device = "auto",
-    data: DataFolder = None,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+) -> Drawn:
     """Draw the inputs of the last layer for test samples, arranged by t-SNE, with one panel per loss."""
     from evomal.cli.summaries import representation_lines
     from evomal.paper.representations import draw_representations, representations
 
-    chosen = task_from_spec(task, model, data)
     options = _options(1, seed, steps, milestones, device)
-    found = representations(chosen, _losses(losses, chosen), samples=samples, **options)
-    show("representation", found, draw_representations(found), representation_lines(found), out=out, as_json=as_json)
+    found = representations(*trained, samples=samples, **options)
+    return "representation", found, draw_representations(found), representation_lines(found)
 
 
+@draws
 def show_learning_rate(
     context: typer.Context,
     source: Annotated[
@@ -149,9 +164,7 @@ def show_learning_rate(
     milestones: Milestones = None,
     device: Device = "auto",
     data: DataFolder = None,
-    out: FigureFolder = FIGURES,
-    as_json: AsJson = False,
-) -> None:
+) -> Drawn:
     """Draw the test metric over learning rates, for the task's own loss and others."""
     from evomal.cli.summaries import rate_lines
     from evomal.figures.learning_rate import draw_rate_curves, rate_curves, recorded_rate_curves
@@ -171,7 +184,7 @@ def show_learning_rate(
         named = _losses(losses, chosen)
         computed = rate_curve(chosen, rates=split_rates(rates), losses=named, seeds=seeds, progress=True, **settings)
         found = rate_curves(computed)
-    show("learning-rate", found, draw_rate_curves(found), rate_lines(found), out=out, as_json=as_json)
+    return "learning-rate", found, draw_rate_curves(found), rate_lines(found)
 
 
 KINDS: dict[str, Callable[..., None]] = {
@@ -180,23 +193,3 @@ KINDS: dict[str, Callable[..., None]] = {
     "representation": show_representation,
     "learning-rate": show_learning_rate,
 }
-
-
-def _options(
-    seeds: int, seed: int | None, steps: int | None, milestones: list[int] | None, device: str
-) -> "TrainingOptions":
-    # Typer gives an empty list for an option that was not given.
-    return {
-        "seeds": seeds,
-        "seed": seed,
-        "steps": steps,
-        "milestones": tuple(milestones) if milestones else None,
-        "device": device,
-        "announce": lambda sentence: echo(sentence, err=True),
-    }
-
-
-def _losses(names: str | None, task: "Task") -> list[str]:
-    from evomal.figures.data import usual_losses
-
-    return usual_losses(task) if names is None else split_losses(names, task)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,8 @@ from evomal.text import printable
 
 if TYPE_CHECKING:
     from evomal.tasks import Hardships, Task
+
+R = TypeVar("R")
 
 WIDTH = 80
 """Columns of the terminal that everything printed is made for."""
@@ -172,7 +174,7 @@ hardship_options.__signature__ = options_from(  # type: ignore[attr-defined]
 )
 
 
-def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Gives a command all options of some groups: the parameters of functions.
 
     The options stand in the place of the command's parameter with the name of the group, as which it receives what the
@@ -180,24 +182,27 @@ def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]]
     """
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
-        def called(**given: Any) -> None:
+        def called(**given: Any) -> R:
             for name, group in groups.items():
                 given[name] = group(**{option: given.pop(option) for option in options[name]})
-            command(**given)
+            return command(**given)
 
-        signature = inspect.signature(command)  # from which Typer reads the options
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, own in signature.parameters.items()
-            for parameter in (options[name].values() if name in options else (own,))
-        ]
-        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return called
+        parameters = inspect.signature(command).parameters.items()
+        return with_parameters(
+            called, [one for name, own in parameters for one in (options[name].values() if name in options else (own,))]
+        )
 
     return decorate
+
+
+def with_parameters(command: Callable[..., R], parameters: Iterable[inspect.Parameter]) -> Callable[..., R]:
+    """Gives a command these parameters, from which Typer makes options."""
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
+    return command
 
 
 def given_options(context: typer.Context, *parameters: str) -> str:

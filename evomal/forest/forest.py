@@ -124,11 +124,7 @@ class Forest:
         self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None = None
     ) -> Tensor:
         """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs, zero where there is no edge."""
-        dense = self._checked(outputs, targets, weights)
-        self._check_tangents(tangents, outputs)
-        scale = mean_scale(self.kind, outputs)
-        if row_weights is not None:
-            outputs, tangents, scale = *self._weighted(outputs, tangents, row_weights), 1.0
+        dense, outputs, tangents, scale = self._along(outputs, targets, tangents, weights, row_weights)
         softplus = self.activation == "softplus"
         backend = self._backend_for(outputs)
         gradients: Tensor = backend.mixed(
@@ -144,11 +140,7 @@ class Forest:
         Always by torch operations: only training through several inner steps asks for it, and there the network's own
         second derivatives cost far more.
         """
-        dense = self._checked(outputs, targets, weights)
-        self._check_tangents(tangents, outputs)
-        scale = mean_scale(self.kind, outputs)
-        if row_weights is not None:
-            outputs, tangents, scale = *self._weighted(outputs, tangents, row_weights), 1.0
+        dense, outputs, tangents, scale = self._along(outputs, targets, tangents, weights, row_weights)
         softplus = self.activation == "softplus"
         found = torch_backend.curvatures(self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus)
         return found.mul_(scale)
@@ -221,27 +213,28 @@ class Forest:
         shares = row_shares(self.kind, outputs, groups)
         return shares.repeat_interleave(self.count // len(groups), 0) if len(groups) > 1 else shares
 
-    def _weighted(self, outputs: Tensor, tangents: Tensor, row_weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and tangents for which derivatives of the sum over the rows are those of the weighted mean.
-
-        Rows do not depend on each other, so a row's weight may as well be on its tangent. Rows that do not count have
-        ordinary outputs, as their derivatives may be infinite.
-        """
-        shares = self._shares(outputs, row_weights).unsqueeze(-1)
-        counted = shares if outputs.dim() == 3 else shares.squeeze(0)
-        return torch.where(counted > 0, outputs, 0), tangents * shares
-
-    def _check_tokens(self, expressions: Sequence[Expression]) -> None:
-        for expression in expressions:
-            check_terminals(expression, self.kind)
-
-    def _check_tangents(self, tangents: Tensor, outputs: Tensor) -> None:
+    def _along(
+        self, outputs: Tensor, targets: Tensor, tangents: Tensor, weights: Tensor, row_weights: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, float]:
+        """Dense targets, outputs, tangents, and the factor that turns derivatives of the sum into those of the loss."""
+        dense = self._checked(outputs, targets, weights)
         expected = (self.count, *outputs.shape[-2:])
         if tuple(tangents.shape) != expected or tangents.dtype != outputs.dtype:
             raise InputError(
                 f"tangents must be {outputs.dtype} of shape {list(expected)} "
                 f"but got {tangents.dtype} of shape {list(tangents.shape)}"
             )
+        if row_weights is None:
+            return dense, outputs, tangents, mean_scale(self.kind, outputs)
+        # Rows do not depend on each other, so a row's weight may as well be on its tangent. Rows that do not count have
+        # ordinary outputs, as their derivatives may be infinite.
+        shares = self._shares(outputs, row_weights).unsqueeze(-1)
+        counted = shares if outputs.dim() == 3 else shares.squeeze(0)
+        return dense, torch.where(counted > 0, outputs, 0), tangents * shares, 1.0
+
+    def _check_tokens(self, expressions: Sequence[Expression]) -> None:
+        for expression in expressions:
+            check_terminals(expression, self.kind)
 
     def _backend_for(self, outputs: Tensor) -> ModuleType:
         name = self.backend

@@ -6,9 +6,6 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis.strategies import SearchStrategy
 
 from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
@@ -16,8 +13,7 @@ from evomal.expression.operators import Space
 from evomal.forest import Forest, Link, Programs, numba_backend, torch_backend
 from evomal.forest.programs import FILLER, Use
 from evomal.randomness import generator
-from tests.forest.agreement import KINDS, Case, assert_agrees, case, small_cases
-from tests.strategies import extended_losses
+from tests.forest.agreement import KINDS, Case, assert_agrees, case
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 LINKS = [(Link.IDENTITY, 1), (Link.SIGMOID, 3), (Link.SOFTMAX, 10)]
@@ -34,28 +30,6 @@ def known(link: Link) -> list[Expression]:
             "add(mul(f, logp), mul(y, add(blogp, mul(t, margin))))",
         )  # fmt: skip
     return [Expression.parse(text) for text in (*texts, "square(sub(y, f))")]
-
-
-def cases() -> SearchStrategy[Case]:
-    return small_cases(lambda link: extended_losses(KINDS[link]), is_extended=True)
-
-
-@settings(max_examples=80)
-@drawn(cases())
-def test_plain_operations_are_expression_losses(found):
-    assert_agrees(found, torch_backend, torch.float64)
-
-
-@settings(max_examples=150)
-@drawn(cases())
-def test_kernels_in_double_precision(found):
-    assert_agrees(found, numba_backend, torch.float64)
-
-
-@settings(max_examples=100)
-@drawn(cases())
-def test_kernels_in_single_precision(found):
-    assert_agrees(found, numba_backend, torch.float32)
 
 
 @pytest.mark.parametrize("backend", [torch_backend, numba_backend], ids=["torch", "numba"])

@@ -14,8 +14,8 @@ from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
 from evomal.forest import Link, Programs, numba_backend, torch_backend
 from evomal.randomness import generator
-from tests.forest.agreement import Case, assert_agrees, case, reference, small_cases
-from tests.strategies import losses
+from tests.forest.agreement import KINDS, Case, assert_agrees, case, reference, small_cases
+from tests.strategies import extended_losses, losses
 
 PLAIN = st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.0])
 TREES = ramped_half_and_half(25, heights=(2, 5), generator=generator(0, "forest"))
@@ -33,20 +33,23 @@ def cases(draw) -> Case:
     return found
 
 
-@settings(max_examples=100)
-@drawn(cases())
+ANY_TREES = cases() | small_cases(lambda link: extended_losses(KINDS[link]), is_extended=True)
+
+
+@settings(max_examples=150)
+@drawn(ANY_TREES)
 def test_plain_operations_are_expression_losses(found):
     assert_agrees(found, torch_backend, torch.float64)
 
 
-@settings(max_examples=150)
-@drawn(cases())
+@settings(max_examples=250)
+@drawn(ANY_TREES)
 def test_kernels_in_double_precision(found):
     assert_agrees(found, numba_backend, torch.float64)
 
 
-@settings(max_examples=150)
-@drawn(cases())
+@settings(max_examples=250)
+@drawn(ANY_TREES)
 def test_kernels_in_single_precision(found):
     assert_agrees(found, numba_backend, torch.float32)
 
