@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from evomal.losses import ExpressionLoss, load_loss, save_loss
     from evomal.losses.exporting import export
     from evomal.runs.measuring import headroom
-    from evomal.runs.reading import Run, load_run
+    from evomal.runs.reading import load_run
+    from evomal.runs.recorded_run import Run
     from evomal.runs.results import SearchResult
     from evomal.runs.run_loop import search
     from evomal.settings import SearchSettings
@@ -68,7 +69,7 @@ _MODULES = {
     "InputError": "evomal.errors",
     "Metric": "evomal.tasks",
     "Recipe": "evomal.tasks",
-    "Run": "evomal.runs.reading",
+    "Run": "evomal.runs.recorded_run",
     "Score": "evomal.engine",
     "SearchResult": "evomal.runs.results",
     "SearchSettings": "evomal.settings",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from evomal.losses import Loss
-    from evomal.runs.reading import Runs
+    from evomal.runs.recorded_run import Runs
 
 FIGURES = Path("figures")
 _ANALYSED = (
@@ -61,13 +61,13 @@ def draws(command: Callable[..., Drawn]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def called(*, out: Path, as_json: bool, **given: Any) -> None:
-        _show(*command(**given), out=out, as_json=as_json)
+        show(*command(**given), out=out, as_json=as_json)
 
-    saving = inspect.signature(_show).parameters
+    saving = inspect.signature(show).parameters
     return with_parameters(called, [*inspect.signature(command).parameters.values(), saving["out"], saving["as_json"]])
 
 
-def _show(
+def show(
     name: str,
     data: FigureData,
     figure: "Figure",

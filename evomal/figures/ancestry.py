@@ -14,7 +14,7 @@ from evomal.figures import style
 from evomal.figures.data import NOTHING_TRAINED, table
 from evomal.figures.style import BLUE, GREY, VERMILLION, Axes, Figure
 from evomal.methods.candidates import Candidate, best_of
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 from evomal.text import plural, shorten
 
 _Place = tuple[int, int]

@@ -25,7 +25,7 @@ from evomal.figures.style import (
     FloatArray,
 )  # fmt: skip
 from evomal.methods.candidates import State
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 from evomal.text import plural, shorten
 
 

@@ -9,7 +9,7 @@ from evomal.figures.data import NOTHING_TRAINED, table
 from evomal.figures.style import BLUE, GREY, Figure
 from evomal.methods import readable
 from evomal.methods.candidates import Candidate, front_of, genome_from
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 
 
 @dataclass(frozen=True)

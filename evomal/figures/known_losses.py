@@ -7,7 +7,7 @@ from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY, VERMILLION, Figure
 from evomal.runs.measured_rivals import Headroom
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 
 NOT_MEASURED = "The known losses were trained once, at the task's own learning rate."
 

@@ -21,7 +21,8 @@ from evomal.figures.style import Figure
 from evomal.losses.catalogue import CATALOGUE, is_specified, specified_loss
 from evomal.losses.files import load_loss
 from evomal.losses.loss import Loss
-from evomal.runs.reading import Run, Runs, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import Run, Runs
 from evomal.runs.results import SearchResult
 from evomal.text import short_repr
 

@@ -10,7 +10,7 @@ from evomal.figures import style
 from evomal.figures.data import NOTHING_RECORDED, table
 from evomal.figures.style import BLUE, GREY, INK, ORANGE, SKY, Axes, Figure
 from evomal.methods.evaluation import TIMED_AS
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 from evomal.text import plural
 
 _STAGES = (*dict.fromkeys(TIMED_AS.values()), "other")

@@ -8,7 +8,7 @@ from evomal.figures import style
 from evomal.figures.data import table
 from evomal.figures.style import BLUE, GREY, Figure
 from evomal.methods.candidates import Candidate
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 
 NO_RUNGS = "The candidates of this search were trained once, on no rungs."
 _FEWEST_RANKED = 3

@@ -14,7 +14,7 @@ from evomal.figures.data import table
 from evomal.figures.style import Axes, Figure, FloatArray
 from evomal.methods import METHODS
 from evomal.methods.candidates import State
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 
 Axis = Literal["generation", "evaluations"]
 

@@ -15,7 +15,7 @@ from evomal.figures.style import FloatArray
 from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
-from evomal.runs.reading import Run, Runs
+from evomal.runs.recorded_run import Run, Runs
 
 MOST = 20
 _POINTS = 41

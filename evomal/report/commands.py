@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError
-from evomal.runs.reading import Run
+from evomal.runs.recorded_run import Run
 from evomal.runs.store import BEST_NAME
 from evomal.settings import PRESETS, SearchSettings
 from evomal.tasks import Hardships

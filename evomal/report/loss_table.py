@@ -9,7 +9,7 @@ from markupsafe import Markup
 from evomal.figures.style import FloatArray
 from evomal.report.best_losses import BestLosses, LossShapeSketch, RankedLoss
 from evomal.report.pages import LONGEST_ON_A_LINE, mathml, own_markup
-from evomal.runs.reading import Run
+from evomal.runs.recorded_run import Run
 from evomal.tasks.metric_display import metric_label, metric_number, metric_text, named_value
 from evomal.text import escape_html, plural, shorten
 

@@ -20,7 +20,8 @@ from evomal.report.commands import (
     repeat_comparisons,
 )
 from evomal.report.loss_table import ShownFormula, run_name, shown_formula
-from evomal.runs.reading import Run, Runs, RunState, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.tasks.metric_display import named_value
 from evomal.text import plural, shorten, value_text
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts

@@ -3,7 +3,8 @@
 from evomal.runs.canonical import Difference, versions
 from evomal.runs.generations import Generation
 from evomal.runs.lock import FolderLock
-from evomal.runs.reading import Run, Runs, RunState, find_runs, load_run, read_runs
+from evomal.runs.reading import find_runs, load_run, read_runs
+from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import Chunk, RunStore
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evomal.methods.candidates import Candidate, State, best_of
 
 if TYPE_CHECKING:
-    from evomal.runs.reading import Run
+    from evomal.runs.recorded_run import Run
 
 
 @dataclass(frozen=True)

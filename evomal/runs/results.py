@@ -19,7 +19,7 @@ from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores, rate_text
 from evomal.runs.generations import Generation
 from evomal.runs.measured_rivals import Headroom
-from evomal.runs.reading import Run
+from evomal.runs.recorded_run import Run
 from evomal.runs.trials_of_tasks import TaskValues
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable, shorten

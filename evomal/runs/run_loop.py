@@ -30,7 +30,7 @@ from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
-from evomal.runs.reading import Run, RunState
+from evomal.runs.recorded_run import Run, RunState
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined

@@ -7,7 +7,8 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.figures.ancestry import ancestry, changed
-from evomal.runs.reading import Run, Runs, RunState, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import Run, Runs, RunState
 from tests.figures.records import record, row, settings
 
 A, B, C = "abs(sub(f, y))", "square(f)", "tanh(sub(f, y))"

@@ -8,7 +8,8 @@ import pytest
 
 from evomal.figures.search_curves import best_by_evaluation, best_by_generation, search_curves
 from evomal.methods.candidates import State
-from evomal.runs.reading import Run, RunState, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import Run, RunState
 from tests.figures.records import record, row, settings
 
 FIRST = [

@@ -7,7 +7,8 @@ import pytest
 import evomal
 from evomal.errors import InputError
 from evomal.runs import RunStore
-from evomal.runs.reading import UNKNOWN, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import UNKNOWN
 from evomal.text import plural
 from tests.figures.records import record, row, settings
 

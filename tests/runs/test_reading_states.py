@@ -2,7 +2,8 @@
 
 from evomal.runs import RunStore
 from evomal.runs.canonical import Difference
-from evomal.runs.reading import RunState, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import RunState
 from tests.figures.records import record, row
 
 
