@@ -12,7 +12,8 @@ from evomal.figures.run_times import draw_run_times, run_times
 from evomal.figures.search_curves import draw_search_curves, search_curves
 from evomal.figures.style import Figure, save_figure
 from evomal.files import create_folder, find_foreign, write_atomically
-from evomal.runs.reading import Runs, read_runs
+from evomal.runs.reading import read_runs
+from evomal.runs.recorded_run import Runs
 
 PAGE_NAME, FIGURES = "campaign.md", "figures"
 _OF_SEARCHES: dict[str, tuple[Callable[[Runs], Any], Callable[[Any], Figure]]] = {

@@ -8,16 +8,13 @@ import typer
 
 from evomal.cli.options import (
     WIDTH,
-    Address,
     AsJson,
     DataFolder,
-    Executor,
-    GpusPerWorker,
     SearchDevice,
-    Workers,
     echo,
     echo_json,
     executor_settings,
+    with_options,
 )
 from evomal.cli.task_specs import given_command
 from evomal.errors import InputError, StoppedError
@@ -31,8 +28,10 @@ if TYPE_CHECKING:
 _SHOWN = 6  # names of cells that are left
 
 
+@with_options(place=executor_settings)
 def run_campaign_file(
     file: Annotated[Path, typer.Argument(help="The TOML file of a campaign.", show_default=False)],
+    *,
     out: Annotated[
         Path, typer.Option(help="Folder of the campaign; the same command resumes from it.", show_default=False)
     ],
@@ -48,10 +47,7 @@ def run_campaign_file(
     ] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Run the Python files that the campaign names.")] = False,
     device: SearchDevice = None,
-    executor: Executor = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = None,
+    place: list[str],
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,8 +64,7 @@ def run_campaign_file(
         )
     if only is not None:
         campaign = campaign.only([name.strip() for name in only.split(",")])
-    changes = executor_settings(executor, address, workers, gpus_per_worker)
-    changes += [] if device is None else [f"device={device}"]
+    changes = [*place, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time
     if dry_run:
         from evomal.campaigns.estimating import estimates

@@ -67,6 +67,9 @@ RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, at any 
 
 
 # Searches
+SearchDevice = Annotated[str | None, typer.Option(help=setting_help("device"))]
+
+
 @dataclass(frozen=True)
 class SettingsOptions:
     """The settings of searches, as the command line gives them."""
@@ -84,7 +87,7 @@ class SettingsOptions:
             "--set", metavar="KEY=VALUE", help="Change a setting (see evomal search --help); may be repeated."
         ),
     ] = None
-    device: Annotated[str | None, typer.Option(help=setting_help("device"))] = None
+    device: SearchDevice = None
 
     def settings(self, *texts: str) -> SearchSettings:
         """Returns the settings of the file or the preset, with the changes of `--set` and these texts, `key=value`."""
