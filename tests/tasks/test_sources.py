@@ -5,7 +5,9 @@ import os
 import pickle
 import random
 import signal
+import sys
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -175,6 +177,41 @@ def test_loaders_keep_their_batches():
     assert [len(batch[0][1]) for batch in read(loader_source(buckets, "t"), range(3), keys=((0, "t"),))] == [3, 1, 3]
     unbatched = DataLoader([(torch.zeros(3, 1), torch.zeros(3)), (torch.zeros(2, 1), torch.zeros(2))], batch_size=None)
     assert [len(batch[0][1]) for batch in read(loader_source(unbatched, "t"), range(3), keys=((0, "t"),))] == [3, 2, 3]
+
+
+class Seen(Noisy):
+    """Remembers the types of the indices that it is given."""
+
+    types: ClassVar[set[type]] = set()
+
+    def __getitem__(self, index):
+        self.types.add(type(index))
+        return super().__getitem__(index % 10)
+
+
+@pytest.mark.parametrize("size", [50, None])
+def test_orders_of_epochs_take_little_memory(size):
+    rows = 5000
+    source = LoaderSource(DataLoader(Seen(rows), batch_size=size, shuffle=size is not None), "training")
+    epoch = source._epoch(0, "training", 0)
+    kept = sum(map(sys.getsizeof, epoch)) if size else sys.getsizeof(epoch)
+    assert 8 * rows <= kept <= 12 * rows  # a list of numbers takes 40 bytes for each
+    if size:
+        with preserved_globals():
+            assert len(source.read(source.request(0, "training", 3, size))) == size
+        assert Seen.types == {int}
+
+
+def test_indices_that_are_no_numbers_are_kept_as_they_are():
+    batches = [[("a", 1), ("b", 2)], [("c", 3)]]
+
+    class Named(Noisy):
+        def __getitem__(self, index):
+            return torch.tensor([float(index[1])]), index[1] % 2
+
+    source = LoaderSource(DataLoader(Named(3), batch_sampler=batches), "training")
+    with preserved_globals():
+        assert [source.read(request).inputs.flatten().tolist() for request in source.whole(1)] == [[1.0, 2.0], [3.0]]
 
 
 def test_a_loader_that_reads_ahead_by_itself_is_not_read_by_a_worker():
