@@ -6,9 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import Any
 
 from evomal.checks import path_to, seed_number
 from evomal.engine.resolve import class_priors
@@ -24,7 +22,7 @@ from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
-from evomal.runs.canonical import Difference, canonical, parsed, versions
+from evomal.runs.canonical import canonical, parsed, versions
 from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
@@ -32,15 +30,15 @@ from evomal.runs.generations import Generation, summarised
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.recorded_run import Run, RunState
 from evomal.runs.results import Best, SearchResult
-from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
+from evomal.runs.resuming import as_recorded, note_changes, opened_record, recorded_settings
+from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
-from evomal.settings import WORKPLACE, SearchSettings
+from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 
 _SHOWN_FAILURES = 3
-_LATER = ("space", "schedule", "warmup", "clip", "final_share")
 
 Callback = Callable[[Generation], None]
 
@@ -107,12 +105,8 @@ def search(
         raise InputError(f"callback must be a function but got {short_repr(callback)}")
     place = None if folder is None else path_to("folder", folder)
     resolved = SearchSettings.given(settings, preset, changes)
-    if resolved.threads is None and place is not None:
-        resolved = resolved.with_changes(threads=_recorded_threads(place))
-    if resolved.across_tasks is None and place is not None:
-        resolved = resolved.with_changes(across_tasks=_recorded_mean(place))
-    if resolved.final_share and place is not None and not _records_final_share(place):
-        resolved = resolved.with_changes(final_share=0.0)
+    if place is not None:
+        resolved = as_recorded(resolved, place)
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
@@ -121,7 +115,7 @@ def search(
         run = _Run(parts, chosen, source)
         if place is None:
             return run.to_the_end(None, callback, shown)
-        with _record(place, run.description(), force=force) as store:
+        with opened_record(place, run.description(), force=force) as store:
             return run.to_the_end(store, callback, shown)
 
 
@@ -140,15 +134,14 @@ class _Run:
     def description(self) -> dict[str, Any]:
         """Everything that can change a float, for the record."""
         engine = self._executor.record()
-        settings = self._settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE, *self._unrecorded()})
+        recorded = recorded_settings(self._settings)
         return {
             **engine,
             "method": self._method.name,
             "seed": self._seed,
             "task": {str(number): task_content(task) for number, task in enumerate(self._tasks)},
-            "settings": {**settings, "optimizer": engine["optimizer"]},
-            "budgets": self._settings.model_dump(mode="json", include=BUDGETS),
-            "workplace": self._settings.model_dump(mode="json", include={*WORKPLACE}),
+            **recorded,
+            "settings": {**recorded["settings"], "optimizer": engine["optimizer"]},
             "source": None if self._source is None else dict(self._source),
             "versions": versions(),
         }
@@ -160,7 +153,7 @@ class _Run:
         begin = time.perf_counter()
         if store is not None:
             self._replay(store)
-            self._note_changes(store)
+            note_changes(store, self.description(), is_finished=self._strategy.finished)
         if listener is not None:
             steps = self._steps_of_generation()
             listener.on_start(
@@ -275,22 +268,6 @@ class _Run:
         if recorded:
             self._save_best(store.path.parent)  # the process may have been killed between record and file
 
-    def _note_changes(self, store: RunStore) -> None:
-        """Record the budgets of a run that is continued, and what it was forced over.
-
-        A complete run is continued if it is given another number of generations and some are left to compute.
-        """
-        given, recorded = self.description(), store.settings
-        budgets = recorded.get("budgets")
-        planned = budgets.get("generations") if isinstance(budgets, dict) else None
-        if store.ending is not None and (self._strategy.finished or planned == self._settings.generations):
-            return
-        if budgets != given["budgets"]:
-            first = {"first_budgets": recorded.get("first_budgets", budgets)}
-            store.change_settings({**recorded, **first, "budgets": given["budgets"]})
-        if differing := _relevant(store.differences(given)):
-            _force(store, differing)
-
     def _used_up(self, seconds: float) -> str | None:
         """Why no further generation is begun, if a budget is used up."""
         settings = self._settings
@@ -309,12 +286,6 @@ class _Run:
 
     def _history(self) -> tuple[Generation, ...]:
         return summarised(self._candidates)
-
-    def _unrecorded(self) -> set[str]:
-        """Settings that are not recorded while they mean what they meant when records did not have them."""
-        paper = SearchSettings()
-        unrecorded = {name for name in _LATER if getattr(self._settings, name) == getattr(paper, name)}
-        return unrecorded | ({"across_tasks"} if self._settings.across_tasks in (None, "mean") else set())
 
     def _best(self) -> Best | None:
         found, scores = self._evaluator.archive.best, Scores(())
@@ -372,78 +343,6 @@ class _Run:
             save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
         except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
             raise EvomalError(str(error)) from None
-
-
-BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
-"""Settings that end a search sooner or later but change nothing that is computed; they may be changed on resuming."""
-
-
-_FREE = {"budgets", "first_budgets", "source", "workplace"}
-"""Parts of the description that may differ when a search is resumed."""
-_RESOLVED = {"settings.threads"}
-"""Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
-
-
-def _recorded_threads(folder: Path) -> int | None:
-    """The recorded number of threads, if torch has that many here: an earlier version may have had another rule."""
-    if not os.path.exists(folder / RECORD_NAME):  # also false for a name that no file can have
-        return None
-    with RunStore.read(folder) as store:
-        threads = store.settings.get("threads")
-    return threads if isinstance(threads, int) and threads <= torch.get_num_threads() else None
-
-
-def _recorded_mean(folder: Path) -> Literal["mean"] | None:
-    """The rule of a record of several tasks that names none: the mean of the costs, as all had it before."""
-    if not os.path.exists(folder / RECORD_NAME):
-        return None
-    with RunStore.read(folder) as store:
-        tasks, settings = store.settings.get("task"), store.settings.get("settings")
-    is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
-    return "mean" if is_of_several and isinstance(settings, Mapping) and "across_tasks" not in settings else None
-
-
-def _records_final_share(folder: Path) -> bool:
-    """Whether a record, if there is one, keeps rows for the final: earlier ones did not, and are resumed without."""
-    if not os.path.exists(folder / RECORD_NAME):
-        return True
-    with RunStore.read(folder) as store:
-        settings = store.settings.get("settings")
-    return not isinstance(settings, Mapping) or "final_share" in settings
-
-
-def _record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
-    """The record of the folder: a new one, or the one that is there if it belongs to this search."""
-    if not os.path.exists(folder / RECORD_NAME):
-        return RunStore.create(folder, description)
-    store = RunStore.open(folder)
-    try:
-        differing = _relevant(store.differences(description))
-        if differing and not force:
-            raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _relevant(differing: Sequence[Difference]) -> list[Difference]:
-    """Differences that can change the result, each once: some settings are recorded both as given and as resolved."""
-    keys = {entry.key for entry in differing}
-    return [
-        entry
-        for entry in differing
-        if entry.key.split(".")[0] not in _FREE
-        and entry.key not in _RESOLVED
-        and entry.key.removeprefix("settings.") not in keys - {entry.key}
-    ]
-
-
-def _force(store: RunStore, differing: Sequence[Difference]) -> None:
-    """Record what differs, unless it was recorded last."""
-    text = "; ".join(map(str, differing))
-    if not store.forced or store.forced[-1].differences != text:
-        store.force(differing)
 
 
 def _failures(candidates: Sequence[Candidate]) -> dict[str, int]:

@@ -1,0 +1,102 @@
+"""What a record says of its search, and when a search may go on with it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evomal.errors import InputError
+from evomal.runs.canonical import Difference
+from evomal.runs.store import RECORD_NAME, RunStore
+from evomal.settings import WORKPLACE, SearchSettings
+
+BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
+"""Settings that end a search sooner or later but change nothing that is computed; they may be changed on resuming."""
+_LATER = ("space", "schedule", "warmup", "clip", "final_share")
+"""Settings that are not recorded while they mean what they meant when records did not have them."""
+_FREE = {"budgets", "first_budgets", "source", "workplace"}
+"""Parts of the description that may differ when a search is resumed."""
+_RESOLVED = {"settings.threads"}
+"""Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
+
+
+def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
+    """The settings with what the folder's record, if there is one, decides about those that are not given."""
+    if not os.path.exists(folder / RECORD_NAME):  # also false for a name that no file can have
+        return settings
+    with RunStore.read(folder) as store:
+        threads, tasks, recorded = (store.settings.get(key) for key in ("threads", "task", "settings"))
+    changes: dict[str, Any] = {}
+    # An earlier version may have had another rule for the threads, and more of them than torch has here.
+    if settings.threads is None and isinstance(threads, int) and threads <= torch.get_num_threads():
+        changes["threads"] = threads
+    if isinstance(recorded, Mapping):
+        # Records of several tasks that name no rule are of the mean of the costs, as all were before.
+        is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
+        if settings.across_tasks is None and is_of_several and "across_tasks" not in recorded:
+            changes["across_tasks"] = "mean"
+        # Earlier records keep no rows for the final.
+        if settings.final_share and "final_share" not in recorded:
+            changes["final_share"] = 0.0
+    return settings.with_changes(**changes)
+
+
+def recorded_settings(settings: SearchSettings) -> dict[str, Any]:
+    """The settings as a record has them: those that can change a float, the budgets, and where it is computed."""
+    paper = SearchSettings()
+    left_out = {name for name in _LATER if getattr(settings, name) == getattr(paper, name)}
+    if settings.across_tasks in (None, "mean"):
+        left_out.add("across_tasks")
+    return {
+        "settings": settings.model_dump(mode="json", exclude={*BUDGETS, *WORKPLACE, *left_out}),
+        "budgets": settings.model_dump(mode="json", include=BUDGETS),
+        "workplace": settings.model_dump(mode="json", include={*WORKPLACE}),
+    }
+
+
+def opened_record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
+    """The record of the folder: a new one, or the one that is there if it belongs to this search."""
+    if not os.path.exists(folder / RECORD_NAME):
+        return RunStore.create(folder, description)
+    store = RunStore.open(folder)
+    try:
+        differing = _relevant(store.differences(description))
+        if differing and not force:
+            raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def note_changes(store: RunStore, description: dict[str, Any], *, is_finished: bool) -> None:
+    """Record the budgets of a run that is continued, and what it was forced over.
+
+    A complete run is continued if it is given another number of generations and some are left to compute.
+    """
+    recorded = store.settings
+    budgets = recorded.get("budgets")
+    planned = budgets.get("generations") if isinstance(budgets, dict) else None
+    if store.ending is not None and (is_finished or planned == description["budgets"]["generations"]):
+        return
+    if budgets != description["budgets"]:
+        first = {"first_budgets": recorded.get("first_budgets", budgets)}
+        store.change_settings({**recorded, **first, "budgets": description["budgets"]})
+    if differing := _relevant(store.differences(description)):
+        text = "; ".join(map(str, differing))
+        if not store.forced or store.forced[-1].differences != text:
+            store.force(differing)
+
+
+def _relevant(differing: Sequence[Difference]) -> list[Difference]:
+    """Differences that can change the result, each once: some settings are recorded both as given and as resolved."""
+    keys = {entry.key for entry in differing}
+    return [
+        entry
+        for entry in differing
+        if entry.key.split(".")[0] not in _FREE
+        and entry.key not in _RESOLVED
+        and entry.key.removeprefix("settings.") not in keys - {entry.key}
+    ]
