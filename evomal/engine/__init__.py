@@ -2,8 +2,8 @@
 
 from evomal.engine.engine import Engine
 from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.full_training import TrainingSettings, train
 from evomal.engine.scores import CurvePoint, Fitness, Score
-from evomal.engine.training import TrainingSettings, train
 from evomal.engine.trial import Rung, RungScores, Trial
 from evomal.engine.weight_optimisation import Optimised
 

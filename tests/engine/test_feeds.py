@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.feeds import BatchFeed, evaluation_batches
-from evomal.engine.training import train
+from evomal.engine.full_training import train
 from evomal.errors import InputError
 from evomal.runs.executors.pickling import pickled
 from evomal.tasks.parts import Part

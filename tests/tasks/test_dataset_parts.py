@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset
 
-from evomal.engine.training import train
+from evomal.engine.full_training import train
 from evomal.errors import InputError
 from evomal.randomness import GlobalStates
 from evomal.tasks import dataset_parts, loader_sources

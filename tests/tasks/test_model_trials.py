@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from evomal.engine.training import train
+from evomal.engine.full_training import train
 from evomal.errors import InputError
 from evomal.tasks.task import Task
 
