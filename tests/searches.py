@@ -161,10 +161,10 @@ class Killer:
         if way == "in an insert":
             # Behind the row of a chunk and its first candidate: then pages of it are in the file.
             rows = (1 + SHORT["population"]) * int(rng.integers(2)) + int(rng.integers(2, 1 + SHORT["population"]))
-            return lambda: _die_in_an_insert(rows, is_of_a_generation), lambda: False
+            return lambda: die_in_an_insert(rows, is_of_a_generation), lambda: False
         if way == "in the final":
             rows = int(rng.integers(30))
-            return lambda: _die_in_an_insert(rows, is_of_the_final), lambda: False
+            return lambda: die_in_an_insert(rows, is_of_the_final), lambda: False
         if way == "at a sync or replacement":
             calls = int(rng.integers(4))
             return lambda: die_at_a_sync_or_replacement(calls), lambda: False
@@ -219,7 +219,7 @@ def is_of_the_final(table, values):
     return table == "trials" and values[1] == "final"
 
 
-def _die_in_an_insert(rows_before: int, is_counted: Callable[..., bool]) -> None:
+def die_in_an_insert(rows_before: int, is_counted: Callable[..., bool]) -> None:
     """Behind so many rows of some kind."""
     connect, insert = store.connect, store.insert
     dying = _dying(insert, iter(range(rows_before)))
