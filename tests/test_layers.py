@@ -10,7 +10,7 @@ import evomal
 ROOT = Path(evomal.__file__).parent
 # What each package may import, besides itself and the leaves: the modules at the top level, and the settings.
 _LEAVES = ("settings",)
-_ORDER = ("methods", "runs", "verdict", "figures", "paper", "report", "integrations", "campaigns", "cli")
+_ORDER = ("methods", "runs", "verdict", "figures", "paper", "report", "integrations", "campaigns", "server", "cli")
 MAY_IMPORT = {
     "leaf": (),
     "expression": (),

@@ -23,7 +23,7 @@ NAMES = {
     "xdist": "pytest-xdist",
 }
 LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
-NOT_IMPORTED = {"hatchling", "mypy", "onnxscript", "ruff"}  # commands and plugins
+NOT_IMPORTED = {"hatchling", "httpx2", "mypy", "onnxscript", "playwright", "ruff"}  # commands and plugins
 WITH_TORCH = "triton"  # comes with the builds of torch that can use it
 
 
@@ -47,7 +47,7 @@ def declared(*extras: str) -> dict[str, Requirement]:
 
 
 def test_the_package_declares_what_it_imports():
-    assert third_party("evomal") - {WITH_TORCH, *declared("ray")} == set()
+    assert third_party("evomal") - {WITH_TORCH, *declared("ray", "server")} == set()
 
 
 def test_nothing_is_declared_that_the_package_does_not_import():
@@ -56,13 +56,13 @@ def test_nothing_is_declared_that_the_package_does_not_import():
 
 def test_the_extras_hold_what_the_tests_import_and_nothing_else():
     imported = set().union(*map(third_party, ("evomal", "tests", "examples", "benchmarks")))
-    assert imported ^ {*declared("dev", "ray", "onnx")} == NOT_IMPORTED
+    assert imported ^ {*declared("dev", "ray", "onnx", "server")} == NOT_IMPORTED
 
 
 def test_the_pinned_versions_are_within_the_declared_ranges():
     lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    wanted = declared("dev", "ray", "onnx")
+    wanted = declared("dev", "ray", "onnx", "server")
     assert set(wanted) - set(pins) == {WITH_TORCH}
     assert [name for name, pin in pins.items() if name in wanted and pin not in wanted[name].specifier] == []
 

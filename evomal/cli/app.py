@@ -9,7 +9,17 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evomal.cli import analysing, analysing_trainings, campaigning, comparing, listing, reporting, searching, training
+from evomal.cli import (
+    analysing,
+    analysing_trainings,
+    campaigning,
+    comparing,
+    listing,
+    reporting,
+    searching,
+    serving,
+    training,
+)
 from evomal.cli.options import echo, settings_help
 from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
@@ -123,6 +133,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "campaign": campaigning.run_campaign_file,
     "card": reporting.show_card,
     "report": reporting.write_report,
+    "serve": serving.serve_pages,
     "export": reporting.export_loss,
     "losses": listing.list_losses,
     "tasks": listing.list_tasks,

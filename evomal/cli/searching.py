@@ -291,11 +291,12 @@ def _run(
                 tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, listener=listener,
                 force=force,
             )  # fmt: skip
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoppedError) as error:
         begun = os.path.exists(folder / RECORD_NAME)
+        how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
         command = shlex.join(["evomal", "resume", str(folder), *_options_to_resume(source, settings)])
         raise StoppedError(
-            f"interrupted; resume with `{command}`" if begun else "interrupted before anything was recorded"
+            f"{how}; resume with `{command}`" if begun else "interrupted before anything was recorded"
         ) from None
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}

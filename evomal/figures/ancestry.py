@@ -102,10 +102,13 @@ def ancestry(runs: Runs) -> Ancestry:
     run = runs.only()
     # The final's winner, or the best candidate where there was no final.
     best = best_of(run.trained) if run.final is None else run.final.winner[0]
-    if best is None:
-        return Ancestry(run, (), 0, NOTHING_TRAINED)
-    found, left_out = _traced(run, best)
-    return Ancestry(run, found, left_out, "" if len(found) > 1 else _why_alone(run, best))
+    return Ancestry(run, (), 0, NOTHING_TRAINED) if best is None else ancestry_of(run, best)
+
+
+def ancestry_of(run: Run, candidate: Candidate) -> Ancestry:
+    """Return the ancestors of any candidate of a run."""
+    found, left_out = _traced(run, candidate)
+    return Ancestry(run, found, left_out, "" if len(found) > 1 else _why_alone(run, candidate))
 
 
 def changed(before: str, after: str) -> tuple[str, str]:

@@ -204,7 +204,7 @@ def draw_loss(shape: LossShape) -> Figure:
         >>> figure = draw_loss(loss_shape(named_loss("focal")))
     """
     figure = style.new_figure("page", _HEIGHT)
-    learned, scale = _distinct(shape), _reference_scale(shape)
+    learned, scale = _distinct(shape), reference_scale(shape)
     times = "" if scale == 1 else f" × $10^{{{round(math.log10(scale))}}}$"
     references = [Curve(f"{one.name}{times}", one.value * scale, one.gradient * scale) for one in shape.references]
     lowered = _lowered([*learned, *shape.outputs], _largest_span(learned))
@@ -262,7 +262,7 @@ def _distinct(shape: LossShape) -> list[Curve]:
     return [replace(curve, name=f"this loss, {curve.name}") for curve in shape.curves]
 
 
-def _reference_scale(shape: LossShape) -> float:
+def reference_scale(shape: LossShape) -> float:
     """The power of ten that brings the task loss to the scale of the loss, if the two are far apart."""
     ratio = _largest_span(shape.curves) / _largest_span(shape.references)
     if ratio == 0 or 1 / _UNLIKE < ratio < _UNLIKE:

@@ -202,15 +202,24 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
     if not isinstance(provenance, dict | None):
         raise InputError(f"provenance must be a dictionary but got {short_repr(provenance)}")
     place = path_to("path", path)
+    try:
+        content = loss_content(loss, provenance=provenance)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    write_atomically(place, content)
+
+
+def loss_content(loss: Loss, *, provenance: Provenance | None = None) -> bytes:
+    """Returns the content of the file that `save_loss` writes; raises InputError if `load_loss` could not read it."""
     document = loss_document(loss)
     document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
-    lines = ",\n".join(f"  {json.dumps(key)}: {_json(path, value)}" for key, value in document.items())
+    lines = ",\n".join(f"  {json.dumps(key)}: {_json(value)}" for key, value in document.items())
     content = f"{{\n{lines}\n}}\n".encode()
     try:
         _from_document(_document(content))
     except InputError as error:
-        raise InputError(f"{path}: this loss cannot be saved, as {error}") from None
-    write_atomically(place, content)
+        raise InputError(f"this loss cannot be saved, as {error}") from None
+    return content
 
 
 def _document(content: bytes) -> Any:
@@ -284,8 +293,8 @@ def _versions() -> dict[str, str]:
     return {"evomal": importlib.metadata.version("evomal"), "torch": torch.__version__}
 
 
-def _json(path: str | os.PathLike[str], value: Any) -> str:
+def _json(value: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: this loss cannot be saved as JSON: {error}") from None
+        raise InputError(f"this loss cannot be saved as JSON: {error}") from None

@@ -67,12 +67,18 @@ def repeat_comparisons(verdicts: RecordedVerdicts, folder: Path) -> tuple[Repeat
 
 def compare_command(run: Run) -> str | None:
     """The command that compares the best loss of a run with the baseline; None if the record does not say its task."""
+    words = compare_words(run)
+    return None if words is None else shlex.join(words)
+
+
+def compare_words(run: Run) -> list[str] | None:
+    """The words of that command."""
     try:
         words = _task_words(run.settings["source"], run)
     except (EvomalError, KeyError, TypeError, ValueError):
         return None
     best, out = str(run.folder / BEST_NAME), str(run.folder)
-    return shlex.join(["evomal", "compare", *words, "--losses", best, "--tune-lr", "5", "--out", out])
+    return ["evomal", "compare", *words, "--losses", best, "--tune-lr", "5", "--out", out]
 
 
 def beside(folder: Path) -> str:

@@ -35,6 +35,8 @@ class TableRow:
     method: str
     seed: object
     """As recorded, which is anything in a file that evomal did not write."""
+    address: str = ""
+    """Of the page about the candidate; empty on pages without such links."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,16 @@ class LossTable:
     """Whether the table says by which method and seed a loss was found."""
 
 
-def loss_table(best: BestLosses, *, with_runs: bool) -> LossTable:
-    """Returns the table of the best losses; `with_runs` adds the method and the seed of each."""
+def loss_table(best: BestLosses, *, with_runs: bool, address: str = "") -> LossTable:
+    """Returns the table of the best losses; `with_runs` adds the method and the seed of each.
+
+    With the `address` of a run's page, each loss is a link to the page of its candidate.
+    """
     return LossTable(
         task=best.task,
         metric=metric_label(best.metric, _LONGEST_WORD),
         sentence=table_sentence(best),
-        rows=tuple(_row(row, best.metric) for row in best.rows),
+        rows=tuple(_row(row, best.metric, address) for row in best.rows),
         has_finals=any(row.scores is not None for row in best.rows),
         has_runs=with_runs,
     )
@@ -71,8 +76,8 @@ def table_sentence(best: BestLosses) -> str:
     return f"{counted}; losses with the same shape or the same formula count once{shapes}."
 
 
-def _row(row: RankedLoss, metric: str) -> TableRow:
-    sketch = row.sketch
+def _row(row: RankedLoss, metric: str, address: str) -> TableRow:
+    sketch, place = row.sketch, row.candidate
     return TableRow(
         value=metric_number(row.value, metric),
         mean=None if row.mean is None else metric_number(row.mean, metric),
@@ -83,6 +88,7 @@ def _row(row: RankedLoss, metric: str) -> TableRow:
         origin=shorten(row.candidate.origin, _LONGEST_WORD),
         method=shorten(row.run.method, _LONGEST_WORD),
         seed=row.run.seed,
+        address=f"{address}/candidates/{place.generation}/{place.index}" if address else "",
     )
 
 

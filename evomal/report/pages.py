@@ -21,7 +21,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _LONGEST_COMMAND, _LONGEST_IN_TABLE = 4_000, 90  # characters
 _DARK_COLOURS = {
     "blue": "#4ea5e0", "vermillion": "#f08a4b", "green": "#2fc79a", "purple": "#df9cc3", "orange": "#f0b93a",
-    "sky": "#8ccdf2", "yellow": "#d9cd3c", "grey": "#8f979f",
+    "sky": "#8ccdf2", "yellow": "#d9cd3c", "grey": "#8f979f", "pale": "#4a5158",
 }  # fmt: skip
 """The colours of figures on a dark page, with about the contrast that the usual ones have on a light page."""
 

@@ -18,7 +18,7 @@ from evomal.report.run_report import RunReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_VERDICT_CLASSES = {"gain": "gain", "no gain": "no-gain", "learning rate": "no-gain", "worse": "worse"}
+VERDICT_CLASSES = {"gain": "gain", "no gain": "no-gain", "learning rate": "no-gain", "worse": "worse"}
 """Classes of the stylesheet by kind of verdict; a file may have any other kind, which gets the class `undecided`."""
 
 
@@ -61,7 +61,7 @@ def report_page(report: RunReport) -> str:
         environment_entries=report.settings.environment_entries(),
         compare_command=report.compare_command(),
         command_sentences=[f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences],
-        verdict_classes=_VERDICT_CLASSES,
+        verdict_classes=VERDICT_CLASSES,
         made_with=", ".join(f"{name} {version}" for name, version in versions().items()),
     )
 

@@ -150,7 +150,7 @@ class RunReport:
         found = []
         for run in self.runs.runs:
             name = "This search" if self.run is not None else f"The search {run_name(run)}"
-            found += [f"{name} {text}" for text in (*_state_sentences(run), *_content_sentences(run))]
+            found += [f"{name} {text}" for text in (*state_sentences(run), *_content_sentences(run))]
         return (*found, *self.runs.notes, *self.verdicts.notes)
 
     @cached_property
@@ -255,7 +255,8 @@ def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
     return RunReport(place, runs, verdicts, best_losses(runs))
 
 
-def _state_sentences(run: Run) -> list[str]:
+def state_sentences(run: Run) -> list[str]:
+    """Says that a run is not complete, and what it was resumed in spite of."""
     found = []
     if run.state is not RunState.COMPLETE:
         planned = dict(run.settings.get("budgets") or {}).get("generations")

@@ -90,6 +90,11 @@ class FolderLock:
             os.pwrite(self._handle, _own_name(), 0)
 
 
+def holder_of(folder: Path) -> Holder | None:
+    """The process that holds the folder, or that held it last; None if that is not known."""
+    return _holder(folder / PROCESS_NAME) or _holder(folder / LOCK_NAME)
+
+
 def is_held(folder: Path) -> bool:
     """Whether a living process holds the lock of the folder."""
     try:

@@ -93,7 +93,7 @@ def _read(folder: Path) -> Run:
     with RunStore.read(folder) as store, store.snapshot():
         settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
         candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
-    _require_sense(settings)
+    require_sense(settings)
     on_tasks, trials = trials, tuple(combined(trials, recorded_rule(settings)))
     final = recorded_final(settings, candidates, trials)
     unfinished = RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
@@ -109,11 +109,11 @@ def _read(folder: Path) -> Run:
         rivals=rivals_of(trials),
         headroom=recorded_headroom(trials),
         final=final,
-        by_task=values_by_task(on_tasks, final, _metrics_of(settings)),
+        by_task=values_by_task(on_tasks, final, task_metrics(settings)),
     )
 
 
-def _metrics_of(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
+def task_metrics(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
     """The names of the recorded tasks with their metrics."""
     found = []
     for task in settings.get("task", {}).values():
@@ -123,7 +123,8 @@ def _metrics_of(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
     return found
 
 
-def _require_sense(settings: Mapping[str, Any]) -> None:
+def require_sense(settings: Mapping[str, Any]) -> None:
+    """Raise InputError unless the parts of recorded settings are what everything that reads them expects."""
     for key in _OBJECTS:
         value = settings.get(key, {})
         if not isinstance(value, Mapping):

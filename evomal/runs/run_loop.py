@@ -31,6 +31,7 @@ from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.recorded_run import Run, RunState
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.resuming import as_recorded, note_changes, opened_record, recorded_settings
+from evomal.runs.stopping import stop_if_requested, withdraw_stop
 from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings
@@ -90,6 +91,7 @@ def search(
             has no finite value for the trained baseline.
         EvomalError: The model or the metric raises an error in the training of the baseline or for every candidate;
             that error is the `__cause__`.
+        StoppedError: Somebody asked the search to stop, as the page of `evomal serve` can; call again to resume it.
 
     Example:
         >>> import evomal
@@ -152,6 +154,7 @@ class _Run:
         """Replay what is recorded, then compute the rest."""
         begin = time.perf_counter()
         if store is not None:
+            withdraw_stop(store.path.parent)
             self._replay(store)
             note_changes(store, self.description(), is_finished=self._strategy.finished)
         if listener is not None:
@@ -168,10 +171,14 @@ class _Run:
         while ending is None and not self._strategy.finished:
             ending = self._used_up(time.perf_counter() - begin)
             if ending is None:
+                if store is not None:
+                    stop_if_requested(store.path.parent)
                 self._generation(store, None if listener is None else listener.on_steps)
                 for call in (callback, None if listener is None else listener.on_generation):
                     if call is not None:
                         call(self._history()[-1])
+        if complete is None and store is not None:
+            stop_if_requested(store.path.parent)
         self._final = trials.train_finalists(self._candidates, rivals)
         if self._final is not None:
             if store is not None:

@@ -1,0 +1,285 @@
+"""The charts of a run: how the search went, what became of candidates, the front, the rungs and the known losses."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from evomal.figures.filter_shares import OUTCOME_COLOURS
+from evomal.figures.front import formula_of
+from evomal.figures.loss_shape import Curve, LossShape, are_equal, reference_scale
+from evomal.figures.rungs import RungStep
+from evomal.figures.style import COLOUR_NAMES, FloatArray
+from evomal.methods.candidates import Candidate
+from evomal.report.charts import Axis, Chart, LinkedPoint, rows_axis
+from evomal.runs.following import RunView, Table
+from evomal.runs.recorded_run import Run
+from evomal.tasks.metric_display import metric_label, metric_scale
+from evomal.text import plural
+
+_MOST_BARS, _MOST_DOTS, _MOST_LINKS = 60, 400, 80
+_CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
+_WORST_SHARE = 0.9  # of the values; what is worse may lie beyond the axis if it is far off
+_ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
+
+
+@dataclass(frozen=True)
+class ShownChart:
+    """A chart with its title and legend."""
+
+    title: str
+    svg: Markup
+    legend: Sequence[tuple[str, str, str]]
+    note: str = ""
+
+
+def shown(title: str, chart: Chart, note: str = "") -> ShownChart:
+    """The chart as a page shows it."""
+    return ShownChart(title, chart.markup(), tuple(chart.legend), note)
+
+
+def metric_axis(run: Run, values: Iterable[float]) -> Axis:
+    """An axis of the metric, which may leave out the worst values if they lie far off."""
+    inner = (1 - _WORST_SHARE, 1.0) if run.higher_is_better else (0.0, _WORST_SHARE)
+    label = f"validation {metric_label(run.metric, 40)}"
+    return Axis.over(label, values, inner=inner, scale=metric_scale(run.metric))
+
+
+def search_chart(view: RunView, run: Run) -> ShownChart | None:
+    """The best value so far by generation, beside the baseline with its noise and the best rival."""
+    best = np.where(np.isfinite(view.best_by_generation), run.value(1.0) * view.best_by_generation, np.nan)
+    costs = {name: cost for name, cost in run.rivals.items() if math.isfinite(cost)}
+    if not np.isfinite(best).any() and not costs:
+        return None
+    baseline = next(iter(run.rivals), "")
+    rival = min(costs, key=lambda name: costs[name], default="")
+    noise = run.headroom.noise if run.headroom is not None else math.nan
+    levels = {name: run.value(costs[name]) for name in dict.fromkeys((baseline, rival)) if name in costs}
+    around = [levels[baseline] - noise, levels[baseline] + noise] if baseline in levels and math.isfinite(noise) else []
+    last = max(view.generations, view.planned_generations or 0, 1)
+    x = Axis("generation", 0.5, last + 0.5, whole=True)
+    chart = Chart(
+        f"The best validation value so far in {plural(view.generations, 'generation')}, beside the known losses",
+        x, metric_axis(run, [*best[np.isfinite(best)], *levels.values(), *around]),
+    )  # fmt: skip
+    if around:
+        chart.band(around[0], around[1], "grey", f"noise of {baseline} between seeds")
+    if baseline in levels:
+        chart.line(
+            [(x.low, levels[baseline]), (x.high, levels[baseline])], "grey", kind="dashed", name=f"baseline {baseline}"
+        )
+    if rival in levels and rival != baseline:
+        chart.line(
+            [(x.low, levels[rival]), (x.high, levels[rival])], "orange", kind="dotted", name=f"best rival {rival}"
+        )
+    points = [(number + 1.0, float(value)) for number, value in enumerate(best)]
+    chart.line(_thinned(points), "blue", step=True, name="best candidate so far")
+    chart.dots(points[-1:], "blue", radius=3.5)
+    return shown("Search", chart)
+
+
+def filter_chart(view: RunView) -> ShownChart | None:
+    """What became of the candidates of each generation, as shares."""
+    if not view.generations or not view.counts:
+        return None
+    # With many generations, each bar stands for several.
+    width = math.ceil(view.generations / _MOST_BARS)
+    starts = np.arange(0, view.generations, width)
+    sums = {state: np.asarray(np.add.reduceat(counts, starts)) for state, counts in view.counts.items()}
+    totals = np.maximum(np.sum(list(sums.values()), axis=0), 1)
+    x = Axis("generation", 0.5, view.generations + 0.5, whole=True)
+    chart = Chart("What became of the candidates of each generation, in percent", x, Axis("candidates (%)", 0.0, 100.0))
+    below = np.zeros(len(starts))
+    for state, colour in OUTCOME_COLOURS.items():
+        if state not in sums:
+            continue
+        heights = 100 * sums[state] / totals
+        for place, start in enumerate(starts):
+            left, right = int(start) + 0.5, min(int(start) + width, view.generations) + 0.5
+            gap = 0.1 * (right - left)
+            chart.bar(left + gap, right - gap, below[place], below[place] + heights[place], COLOUR_NAMES[colour])
+        below = below + heights
+        chart.legend.append(("area", COLOUR_NAMES[colour], f"{state} ({int(view.counts[state].sum()):,})"))
+    return shown("Filters", chart)
+
+
+def front_chart(view: RunView, run: Run, address: str) -> ShownChart | None:
+    """Size against the metric: those that no other beats in both are links to their pages."""
+    found = view.comparable[view.comparable["size"] > 0]
+    if not len(found):
+        return None
+    front = view.front
+    others = found[:: max(1, len(found) // _MOST_DOTS)]
+    values = run.value(1.0) * found["fitness"]
+    sizes = found["size"]
+    chart = Chart(
+        f"Size against validation value of {plural(len(found), 'candidate')}, with the {len(front)} on the front",
+        Axis("size", 0.0, float(max(np.quantile(sizes, 0.98), front["size"].max())) + 1, whole=True),
+        metric_axis(run, values),
+    )  # fmt: skip
+    every = "" if len(others) == len(found) else f", {len(others)} shown"
+    chart.dots(
+        zip(others["size"], run.value(1.0) * others["fitness"], strict=True),
+        "grey",
+        name=f"trained ({len(found):,}{every})",
+    )
+    steps = [
+        (float(size), run.value(float(fitness))) for size, fitness in zip(front["size"], front["fitness"], strict=True)
+    ]
+    chart.line([*steps, (chart.x.high, steps[-1][1])], "blue", step=True)
+    links = [candidate_link(run, one, address, x=float(row["size"])) for row, one in _paired(view, front)]
+    chart.links(links, "blue", name=f"front ({len(front)})")
+    return shown(
+        "Size against fitness", chart, "Point at a candidate of the front for its formula; open it for its page."
+    )
+
+
+def rung_charts(view: RunView, run: Run, address: str) -> list[ShownChart]:
+    """Each rung against the next: who rose and who fell among those that were trained on both."""
+    found = view.evaluated[view.evaluated["rungs"] > 1]
+    if not len(found):
+        return []
+    chosen = found[np.argsort(found["fitness"], kind="stable")[:_MOST_LINKS]]
+    candidates = view.read(chosen["rowid"])
+    charts = []
+    for rung in range(1, max(len(one.rungs) for one in candidates)):
+        rows = tuple(one for one in candidates if len(one.rungs) > rung)
+        before, after = (tuple(run.value(one.rungs[place][1]) for one in rows) for place in (rung - 1, rung))
+        step = RungStep(rung, rows, before, after)
+        ranks = [_ranks(values, higher_is_better=run.higher_is_better) for values in (before, after)]
+        chart = Chart(
+            f"The metric on rung {rung} against rung {rung + 1} of {plural(len(rows), 'candidate')}",
+            metric_axis(run, before), metric_axis(run, after),
+        )  # fmt: skip
+        chart = Chart(chart.description, _named(chart.x, f"rung {rung}", run), _named(chart.y, f"rung {rung + 1}", run))
+        for name, colour in (("rose", "green"), ("fell", "vermillion"), ("same place", "blue")):
+            points = [
+                LinkedPoint(before[n], after[n], f"{address}/candidates/{one.generation}/{one.index}", hint)
+                for n, one in enumerate(rows)
+                if _movement(ranks[0][n], ranks[1][n]) == name
+                for hint in [f"place {ranks[0][n]} on rung {rung}, {ranks[1][n]} on rung {rung + 1}: {formula_of(one)}"]
+            ]
+            if points:
+                chart.links(points, colour, radius=3.5, name=f"{name} ({len(points)})")
+        tau = f"Rank correlation {step.agreement:.2f}. " if math.isfinite(step.agreement) else ""
+        best = f"The best {len(rows)} of {len(found):,}. " if len(chosen) < len(found) else ""
+        charts.append(
+            shown(f"Rung {rung} to {rung + 1}", chart, f"{tau}{best}Rose and fell: places among those shown.")
+        )
+    return charts
+
+
+def headroom_chart(run: Run) -> ShownChart | None:
+    """The known losses at their best learning rates: every seed, the mean, and the noise of the baseline."""
+    found = run.headroom
+    if found is None:
+        return None
+    names = sorted(found.losses, key=lambda name: found.last(name).mean)[:20]
+    every = [run.value(cost) for name in names for cost in found.last(name).scores if math.isfinite(cost)]
+    height = 70 + _ROW_HEIGHT * len(names)
+    axis = Axis.over(
+        f"validation {metric_label(run.metric, 40)}", every, inner=(0.05, 0.95), scale=metric_scale(run.metric)
+    )
+    chart = Chart("The known losses before the search", axis, rows_axis(len(names)), height, names, _ROWS_LEFT)
+    own = run.value(found.last(found.baseline).mean)
+    if math.isfinite(found.noise):
+        chart.bar(own - found.noise, own + found.noise, len(names) - 0.5, -0.5, "pale")
+        chart.legend.append(("area", "pale", f"noise of {found.baseline}"))
+    for place, name in enumerate(names):
+        chart.dots([(run.value(cost), place) for cost in found.last(name).scores], "sky")
+        chart.dots([(run.value(found.last(name).mean), place)], "vermillion", radius=4)
+    chart.legend += [("dot", "sky", "one seed"), ("dot", "vermillion", "mean")]
+    return shown("Headroom", chart)
+
+
+def time_chart(view: RunView) -> ShownChart | None:
+    """Seconds of all candidates by stage."""
+    stages = {name: seconds for name, seconds in view.stages.items() if 0 < seconds < 1e12}
+    if not stages:
+        return None
+    names = sorted(stages, key=lambda name: -stages[name])[:8]
+    minutes = stages[names[0]] >= 300
+    scale, unit = (1 / 60, "minutes") if minutes else (1.0, "seconds")
+    axis = Axis(unit, 0.0, stages[names[0]] * scale * 1.05)
+    height = 70 + _ROW_HEIGHT * len(names)
+    chart = Chart(f"Time by stage, in {unit}", axis, rows_axis(len(names)), height, names, _ROWS_LEFT)
+    for place, name in enumerate(names):
+        chart.bar(0.0, stages[name] * scale, place + 0.35, place - 0.35, "blue")
+    return shown("Time by stage", chart)
+
+
+def shape_charts(shape: LossShape) -> list[ShownChart]:
+    """A loss and its gradient beside the task loss."""
+    curves = shape.curves[:1] if are_equal(shape.curves) else shape.curves
+    position = "error f − y" if shape.kind == "regression" else "probability p of the target"
+    position += " (standardised)" if shape.is_standardised else ""
+    scale = reference_scale(shape)
+    times = "" if scale == 1 else f" × {scale:g}"
+    references = [Curve(f"{one.name}{times}", one.value * scale, one.gradient * scale) for one in shape.references]
+    charts = []
+    for quantity, title in (("value", "Shape"), ("gradient", "Gradient")):
+        drawn = [np.asarray(getattr(curve, quantity)) for curve in (*curves, *references)]
+        axis = Axis.over(
+            "loss of a sample" if quantity == "value" else "gradient", np.concatenate(drawn), inner=(0.02, 0.98)
+        )
+        ends = float(np.round(shape.positions[0], 2)), float(np.round(shape.positions[-1], 2))
+        chart = Chart(f"{title} of the loss over the {position}, beside the task loss", Axis(position, *ends), axis)
+        chart.level(0.0, "grey", "thin")
+        for curve, kind in zip(references, ("dashed", "dotted"), strict=False):
+            chart.line(_pairs(shape.positions, getattr(curve, quantity), axis), "grey", kind=kind, name=curve.name)
+        for number, curve in enumerate(curves):
+            name = "this loss" if len(curves) == 1 else f"this loss, {curve.name.replace('-', '−')}"
+            colour = _CURVE_COLOURS[number % len(_CURVE_COLOURS)]
+            chart.line(_pairs(shape.positions, getattr(curve, quantity), axis), colour, name=name)
+        charts.append(shown(title, chart))
+    return charts
+
+
+def candidate_link(run: Run, candidate: Candidate, address: str, *, x: float) -> LinkedPoint:
+    """A point of a candidate, with its value and formula as the hint."""
+    value = run.value(candidate.fitness)
+    hint = f"{run.shown_metric.text(candidate.fitness)}, size {candidate.size or '?'}: {formula_of(candidate)}"
+    return LinkedPoint(x, value, f"{address}/candidates/{candidate.generation}/{candidate.index}", hint)
+
+
+def _sizes_and_values(found: Table, run: Run) -> list[tuple[float, float]]:
+    pairs = zip(found["size"].tolist(), found["fitness"].tolist(), strict=True)
+    return [(size, run.value(fitness)) for size, fitness in pairs]
+
+
+def _paired(view: RunView, front: Table) -> list[tuple[np.void, Candidate]]:
+    chosen = front[-_MOST_LINKS:]
+    return list(zip(chosen, view.read(chosen["rowid"]), strict=False))
+
+
+def _pairs(positions: FloatArray, values: FloatArray, axis: Axis) -> list[tuple[float, float]]:
+    """The points of a curve, ending where it leaves the axis."""
+    reach = axis.high - axis.low
+    return [
+        (float(x), float(y) if axis.low - reach < y < axis.high + reach else math.nan)
+        for x, y in zip(positions, values, strict=True)
+    ]
+
+
+def _thinned(points: list[tuple[float, float]], most: int = 600) -> list[tuple[float, float]]:
+    """The points at which a staircase changes, with the last one."""
+    kept = [point for n, point in enumerate(points) if n == 0 or point[1] != points[n - 1][1] or n == len(points) - 1]
+    return kept if len(kept) <= most else [*kept[:: len(kept) // most], kept[-1]]
+
+
+def _named(axis: Axis, place: str, run: Run) -> Axis:
+    return Axis(f"{metric_label(run.metric, 30)} on {place}", axis.low, axis.high, axis.whole, axis.scale)
+
+
+def _ranks(values: Sequence[float], *, higher_is_better: bool) -> list[int]:
+    order = sorted(range(len(values)), key=lambda place: -values[place] if higher_is_better else values[place])
+    ranks = [0] * len(values)
+    for rank, place in enumerate(order, 1):
+        ranks[place] = rank
+    return ranks
+
+
+def _movement(before: int, after: int) -> str:
+    return "rose" if after < before else "fell" if after > before else "same place"

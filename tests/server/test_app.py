@@ -1,0 +1,288 @@
+"""Pages of the live server: what they show, how they are guarded, and what the buttons do."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+
+import pytest
+from starlette.testclient import TestClient
+
+from evomal.losses import load_loss
+from evomal.runs import RunStore
+from evomal.runs.lock import FolderLock
+from evomal.runs.stopping import is_stop_requested
+from evomal.server import actions, app, run_page
+from evomal.server.guard import HEADERS
+from evomal.server.library import OUTPUT_NAME
+from tests.server.pages import HOSTILE, TOKEN, address, application, rows, run
+
+
+@pytest.fixture(scope="module")
+def top(tmp_path_factory):
+    """A complete run with a final, one that is interrupted, one that is damaged."""
+    top = tmp_path_factory.mktemp("runs")
+    run(top / "done", final={"mse": [0.5, 0.6], "2:1": [0.1, 0.2]})
+    run(top / "deep" / "half", complete=False)
+    (top / "broken").mkdir()
+    (top / "broken" / "run.sqlite").write_bytes(b"no record")
+    return top
+
+
+@pytest.fixture(scope="module")
+def client(top):
+    return TestClient(application(top).app, base_url="http://localhost")
+
+
+@pytest.fixture
+def half(tmp_path):
+    """A folder with one interrupted run, and a client."""
+    folder = run(tmp_path / "half", complete=False)
+    return folder, TestClient(application(tmp_path).app, base_url="http://localhost")
+
+
+def test_the_list_names_every_run(client, top):
+    page = client.get("/").text
+    for name in ("done", "deep/half", "broken"):
+        assert f">{name}</a>" in page
+    assert "is not the record of an evomal run" in page
+    assert "3 runs: 1 complete, 1 damaged, 1 interrupted" in page
+    assert "mse 0.55" in page  # the baseline in the final
+
+
+def test_the_list_is_filtered_and_paged(client, top):
+    assert ">deep/half</a>" not in client.get("/", params={"text": "done"}).text
+    assert "No run matches" in client.get("/", params={"text": HOSTILE}).text
+    assert "<script>alert" not in client.get("/", params={"text": HOSTILE}).text
+    assert client.get("/?page=7").status_code == 200
+    assert client.get("/?page=-1e9").status_code == 200
+
+
+def test_the_page_of_a_run_has_every_section(client, top):
+    page = client.get(address(top, top / "done")).text
+    for name in ("status", "actions", "best", "verdict", "figures", "losses", "workers", "settings", "repeat"):
+        assert f'id="{name}"' in page
+    for title in ("Search", "Filters", "Size against fitness", "Shape", "Gradient", "Time by stage"):
+        assert f"<figcaption>{title}</figcaption>" in page
+    assert "<math" in page
+    assert "Final: beats mse" in page
+    assert re.search(r'<a href="/runs/\w+/candidates/2/\d" data-hint="0\.\d+, size \d+: ', page)
+    assert "evomal compare diabetes" in page
+
+
+def test_a_page_is_made_once_for_each_version(tmp_path, monkeypatch):
+    folder = run(tmp_path / "run", complete=False)
+    pages, made = application(tmp_path), []
+    monkeypatch.setattr(app, "run_page", lambda view, *_, **__: made.append(view.version) or "a page")
+    with TestClient(pages.app, base_url="http://localhost") as client:
+        first = client.get(address(tmp_path, folder))
+        assert client.get(address(tmp_path, folder)).text == "a page"
+        again = client.get(address(tmp_path, folder), headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content, len(made)) == (304, b"", 1)
+        with RunStore.open(folder) as store:
+            store.write_chunk(3, rows(1, first=3))
+        pages.library.refresh()
+        assert client.get(address(tmp_path, folder)).headers["etag"] != first.headers["etag"]
+    assert len(made) == 2
+
+
+def test_candidates_come_in_pages(client, top):
+    place = f"{address(top, top / 'done')}/candidates"
+    best = client.get(place).text
+    assert "1 to 18 of 18, best first" in best
+    newest = client.get(f"{place}?sort=newest").text
+    assert newest.index("/candidates/2/5") < newest.index("/candidates/0/0")
+
+
+def test_a_candidate_has_its_ancestry_scores_and_shape(client, top):
+    page = client.get(f"{address(top, top / 'done')}/candidates/2/1").text
+    for part in ('id="scores"', 'id="ancestry"', 'id="shape"', "3000: 0.1, 3001: 0.2", "0.15 ± 0.071", "<math"):
+        assert part in page
+    assert client.get(f"{address(top, top / 'done')}/candidates/2/99").status_code == 404
+    assert client.get(f"{address(top, top / 'done')}/candidates/{10**30}/0").status_code == 404
+
+
+def test_exports_are_downloads(client, top, tmp_path):
+    place = f"{address(top, top / 'done')}/candidates/2/1"
+    python = client.get(f"{place}/python")
+    assert python.headers["content-disposition"] == 'attachment; filename="done-3-1.py"'
+    exec(compile(python.text, "exported", "exec"), {})
+    assert client.get(f"{place}/latex").text.strip()
+    (tmp_path / "loss.json").write_bytes(client.get(f"{place}/json").content)
+    assert load_loss(tmp_path / "loss.json").provenance["chosen"] == "candidate 1 of generation 3"
+    assert client.get(f"{place}/pickle").status_code == 404
+
+
+def test_what_a_record_says_is_escaped(tmp_path):
+    folder = run(tmp_path / HOSTILE.replace("/", "_"), task=HOSTILE, method=HOSTILE, rivals={HOSTILE: 0.3})
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    place = address(tmp_path, folder)
+    for page in ("/", place, f"{place}/candidates", f"{place}/candidates/1/1"):
+        answer = client.get(page)
+        assert answer.status_code == 200
+        assert "<script>alert" not in answer.text
+        assert "\u202e" not in answer.text
+        assert ">49<" not in answer.text
+        scripts = re.findall(r"<script[^>]*>", answer.text)
+        assert scripts == ['<script src="/static/live.js" defer>']
+        assert not re.search(r"\son\w+=|javascript:|\sstyle=", re.sub(r">[^<]*<|\"[^\"]*\"", "", answer.text))
+
+
+def test_every_answer_has_the_headers(client):
+    for place in ("/", "/nothing", "/static/live.js", "/static/style.css"):
+        headers = client.get(place).headers
+        assert {name: headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "localhost@evil.com", "", "[::1", "a b"])
+def test_other_hosts_are_refused(client, host):
+    assert client.get("/", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost:8123", "127.0.0.1", "[::1]:8123", "10.1.2.3:80", "LOCALHOST"])
+def test_own_hosts_are_served(client, host):
+    assert client.get("/static/icon.svg", headers={"host": host}).status_code == 200
+
+
+def test_named_hosts_are_served(tmp_path):
+    client = TestClient(application(tmp_path, names=("box.lan",)).app, base_url="http://box.lan:8123")
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}]
+)
+def test_other_origins_cannot_act(half, headers):
+    folder, client = half
+    place = f"{address(folder.parent, folder)}/stop"
+    with held(folder):
+        answer = client.post(place, headers={"x-evomal-token": TOKEN, **headers})
+    assert answer.status_code == 403
+    assert not is_stop_requested(folder)
+
+
+@contextlib.contextmanager
+def held(folder):
+    """The folder in use, as by a running search."""
+    lock = FolderLock(folder)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize("action", ["stop", "resume", "compare"])
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", "é"])
+def test_without_the_token_nothing_happens(half, action, token, monkeypatch):
+    folder, client = half
+    monkeypatch.setattr(actions.subprocess, "Popen", None)
+    place = f"{address(folder.parent, folder)}/{action}"
+    with held(folder):
+        assert client.post(place, data={"token": token}).status_code == 403
+        assert client.post(place, headers={"x-evomal-token": token.encode()}).status_code == 403
+        assert client.get(place).status_code == 405
+    assert not is_stop_requested(folder)
+
+
+def test_a_running_search_is_asked_to_stop(half):
+    folder, client = half
+    place = address(folder.parent, folder)
+    answer = client.post(f"{place}/stop", headers={"x-evomal-token": TOKEN})
+    assert (answer.status_code, answer.json()["sentence"]) == (409, "The search is not running.")
+    with held(folder):
+        assert client.post(f"{place}/stop", data={"token": TOKEN}, follow_redirects=False).status_code == 303
+        assert is_stop_requested(folder)
+        assert "has been asked to stop" in client.get(place).text
+
+
+def test_the_buttons_begin_processes_of_their_own(half, monkeypatch):
+    folder, client = half
+    begun = []
+
+    class Process:
+        def __init__(self, words, **options):
+            begun.append((words, options["start_new_session"]))
+
+        def poll(self):
+            return None
+
+    monkeypatch.setattr(actions.subprocess, "Popen", Process)
+    place = address(folder.parent, folder)
+    token = {"x-evomal-token": TOKEN}
+    assert client.post(f"{place}/resume", headers=token).json()["sentence"] == "The search is being resumed."
+    assert begun == [([sys.executable, "-m", "evomal", "resume", str(folder)], True)]
+    assert (folder / OUTPUT_NAME).read_text().endswith("evomal resume\n")
+    again = client.post(f"{place}/compare", headers=token)
+    assert (again.status_code, again.json()["sentence"]) == (409, "A process works on this run already.")
+
+
+def test_a_comparison_is_begun_with_the_words_of_the_report(half, monkeypatch):
+    folder, client = half
+    begun = []
+    monkeypatch.setattr(actions.subprocess, "Popen", lambda words, **_: begun.append(words))
+    client.post(f"{address(folder.parent, folder)}/compare", headers={"x-evomal-token": TOKEN})
+    assert begun[0][3:6] == ["compare", "diabetes", "--model"]
+
+
+@pytest.mark.parametrize("settings", [{"source": {"tasks": ["evil.py:task"], "model": None, "hardships": {}}},
+                                      {"workplace": {"executor": "ray", "address": "ray://evil"}}])  # fmt: skip
+@pytest.mark.parametrize("action", ["resume", "compare"])
+def test_what_only_a_record_names_is_not_run(tmp_path, settings, action, monkeypatch):
+    folder = run(tmp_path / "run", complete=False, **settings)
+    monkeypatch.setattr(actions.subprocess, "Popen", None)
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    answer = client.post(f"{address(tmp_path, folder)}/{action}", headers={"x-evomal-token": TOKEN})
+    assert answer.status_code == 409
+    assert "--trust" in answer.json()["sentence"]
+
+
+def test_output_of_a_process_is_shown_as_text(half):
+    folder, client = half
+    (folder / OUTPUT_NAME).write_text("a line\n<b>bold</b>\x1b[31m\n")
+    page = client.get(address(folder.parent, folder)).text
+    assert "&lt;b&gt;bold&lt;/b&gt;\\x1b[31m" in page
+    (folder / OUTPUT_NAME).unlink()
+    (folder / OUTPUT_NAME).symlink_to("/etc/passwd")
+    assert run_page.log_tail(folder) == ""
+
+
+def test_large_bodies_are_refused(half):
+    folder, client = half
+    answer = client.post(f"{address(folder.parent, folder)}/stop", content=b"token=" + b"x" * 20_000)
+    assert answer.status_code == 413
+
+
+def test_events_tell_versions(tmp_path):
+    folder = run(tmp_path / "run", complete=False)
+    pages = application(tmp_path)
+
+    async def follow():
+        pages._loop = asyncio.get_running_loop()
+        events = pages._events(address(tmp_path, folder).split("/")[-1])
+        seen = [await anext(events), await anext(events)]
+        with RunStore.open(folder) as store:
+            store.write_chunk(3, rows(1, first=3))
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.to_thread(pages.library.refresh)
+        seen.append(await asyncio.wait_for(waiting, 10))
+        assert pages._followers == 1
+        await events.aclose()
+        return seen
+
+    seen = asyncio.run(follow())
+    assert seen[0].startswith("retry:")
+    assert re.findall(r"data: (\d+)", "".join(seen)) == ["1", "2"]
+    assert pages._followers == 0
+
+
+def test_events_of_nothing_are_refused(client, monkeypatch):
+    assert client.get("/events?of=nothing").status_code == 404
+    monkeypatch.setattr(app, "_MOST_FOLLOWERS", 0)
+    assert client.get("/events?of=*").status_code == 503
+
+
+def test_the_answers_for_scripts_are_json(client, top):
+    answer = client.post(f"{address(top, top / 'done')}/stop", headers={"x-evomal-token": "wrong"})
+    assert json.loads(answer.text)["sentence"].startswith("The token is not the one")
