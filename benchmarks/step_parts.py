@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 REST = "rest"
 _PREFIX = "part: "
-_ROUNDS = 3
+_ROUNDS = 2
 _KINDS = {
     "convolution": r"conv|xmma|cutlass|cudnn|implicit|fprop|dgrad|wgrad",
     "product": r"gemm|nvjet|::mm|addmm|linear",

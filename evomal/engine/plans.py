@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
 from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
+from evomal.engine.memory import ActivationBytes, activation_bytes
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
@@ -40,7 +41,11 @@ class Capabilities:
     has_convolutions: bool
     """Whether it has convolutions, for which other methods are fast."""
     activations: int
-    """Outputs of all its layers per sample: what a backward pass keeps."""
+    """Outputs of all its layers per sample."""
+    bytes_per_sample: ActivationBytes
+    """What its passes keep."""
+    cast_bytes: int
+    """Bytes of the parameters as its layers compute with them."""
 
 
 def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs, *, positions: int = 1) -> Capabilities:
@@ -70,6 +75,8 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs, *, 
             updates_buffers=_updates_buffers(module, model, samples),
             has_convolutions=model.has_convolutions,
             activations=_activations(model, samples),
+            bytes_per_sample=activation_bytes(model, samples),
+            cast_bytes=sum(value.nbytes for value in model.cast(model.parameters).values()),
         )
 
 
@@ -146,6 +153,7 @@ PopulationMode = Literal["auto", "stacked", "looped"]
 
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
+_WORKSPACES = {"cuda": _GIB // 4}  # of cuBLAS and cuDNN, for three streams
 _LARGEST_CHUNK = 512
 _LARGEST_STACK = {"cuda": 2048, "cpu": 128}
 _EVALUATED_NUMBERS = 2**22
@@ -203,7 +211,10 @@ def make_plan(
         # inner steps they would live together.
         own = population if device.type == "cpu" and inner_steps == 1 else 1
         chunks = (min(chunk or own, own) if inner_steps > 1 else chunk or own, 1)
-        predicted = kept + meta + training
+        own_bytes = facts.bytes_per_sample
+        predicted = kept + _WORKSPACES.get(device.type, 0)
+        predicted += own_bytes.training(weights_bytes, facts.cast_bytes, batch)
+        predicted += meta if inner_steps > 1 else own_bytes.meta(weights_bytes, facts.cast_bytes, batch)
     else:
         chunks = tuple(  # type: ignore[assignment]
             min(chunk or _LARGEST_CHUNK, max(1, budget // each), population) for each in (meta, training)

@@ -30,6 +30,11 @@ class Recorder:
         self._kept: list[tuple[Tensor, ...]] = []
         self._next = 0
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What is recorded, of all calls."""
+        return [tensor for tensors in self._kept for tensor in tensors]
+
     def begin(self, mode: Pass) -> None:
         """Begin a pass; what was recorded is kept for the second pass only."""
         self.mode, self._next = mode, 0
@@ -283,6 +288,11 @@ def forget(module: nn.Module) -> None:
     """Free what was recorded."""
     for recorder in _recorders(module):
         recorder.begin("only")
+
+
+def recorded(module: nn.Module) -> list[Tensor]:
+    """Returns all that was recorded."""
+    return [tensor for recorder in _recorders(module) for tensor in recorder.tensors]
 
 
 def _recorders(module: nn.Module) -> list[Recorder]:
