@@ -4,6 +4,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
+
+import pytest
 
 
 @contextlib.contextmanager
@@ -29,3 +32,12 @@ def finished(command, timeout, **options):
     with begun(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as process:
         out, err = process.communicate(timeout=timeout)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def check_in_interpreter(program):
+    """Run statements in a process that interprets Triton kernels: the mode is chosen when Triton is imported."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", f"{program}\nprint('checked')"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout == "checked\n", done.stderr

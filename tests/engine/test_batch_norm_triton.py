@@ -1,10 +1,8 @@
 """The kernel for the forward-mode derivative of batch norm, in Triton's interpreter, beside torch's derivative."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.processes import check_in_interpreter
 
 pytest.importorskip("triton", reason="Triton has no wheel for this platform")
 
@@ -36,11 +34,8 @@ for channels, dtype, layout in (
     one = torch.ones((), dtype=dtype)
     again = jvp(lambda one: one * along(*arguments), (one,), (one,))[0]
     assert torch.equal(again, found)  # also inside of torch.func
-print("checked")
 """
 
 
 def test_it_is_torch_s_derivative():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    check_in_interpreter(INTERPRETED)

@@ -1,13 +1,10 @@
 """Stacked optimizers: the kernels beside operations of torch, and clipping beside torch's own."""
 
-import os
-import subprocess
-import sys
-
 import torch
 from torch.nn.utils import clip_grad_norm_
 
 from evomal.engine.updates import clip_members
+from tests.processes import check_in_interpreter
 
 INTERPRETED = """
 import torch
@@ -26,14 +23,11 @@ for kind, decoupled in ((StackedSGD, False), (StackedAdam, False), (StackedAdam,
             optimizer.step()
     torch.testing.assert_close(stacks[1], stacks[0])
     assert not torch.equal(stacks[0].detach(), torch.linspace(-1, 1, 42).view(3, 7, 2))
-print("checked")
 """
 
 
 def test_the_kernels_in_the_interpreter_with_options_of_their_own():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    check_in_interpreter(INTERPRETED)
 
 
 def test_the_gradient_of_each_member_is_clipped_by_its_own_norm():

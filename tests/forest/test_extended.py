@@ -1,9 +1,5 @@
 """Trees of the extended space: every backend against `ExpressionLoss`, and what a forest refuses."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -14,6 +10,7 @@ from evomal.forest import Forest, Link, Programs, numba_backend, torch_backend
 from evomal.forest.programs import FILLER, Use
 from evomal.randomness import generator
 from tests.forest.agreement import KINDS, Case, assert_agrees, case
+from tests.processes import check_in_interpreter
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 LINKS = [(Link.IDENTITY, 1), (Link.SIGMOID, 3), (Link.SOFTMAX, 10)]
@@ -166,11 +163,8 @@ def _three(given: Case, exact: Case, on_cpu: Case):
 
 
 def test_the_kernels_in_the_interpreter():
-    pytest.importorskip("triton")
-    program = "from tests.forest.test_extended import assert_triton_agrees\nassert_triton_agrees()\nprint('checked')"
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    program = "from tests.forest.test_extended import assert_triton_agrees\nassert_triton_agrees()"
+    check_in_interpreter(program)
 
 
 @needs_cuda

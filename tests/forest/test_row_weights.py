@@ -1,9 +1,5 @@
 """Row weights of a forest, on every backend, against autograd on Σ w·l / Σ w of each loss alone."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -14,6 +10,7 @@ from evomal.forest import Forest
 from evomal.losses import ExpressionLoss
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from tests.forest.agreement import derivative
+from tests.processes import check_in_interpreter
 
 TREES = [
     Expression.parse(text)
@@ -80,15 +77,11 @@ from tests.forest import test_row_weights as checks
 
 for kind, outputs in checks.SHAPES[::2]:
     checks.assert_weighted(kind, outputs, "triton")
-print("checked")
 """
 
 
 def test_the_triton_kernels_have_row_weights_too():
-    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    check_in_interpreter(INTERPRETED)
 
 
 @pytest.mark.parametrize("backend", ["torch", "numba"])

@@ -1,8 +1,5 @@
 """The Triton kernels against autograd in double precision: on CUDA where there is one, elsewhere in the interpreter."""
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +13,7 @@ from evomal.expression.operators import PAPER
 from evomal.forest.programs import ACTIVATIONS, Link, Programs
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import evaluate
+from tests.processes import check_in_interpreter
 
 triton_backend = pytest.importorskip("evomal.forest.triton_backend", reason="Triton has no wheel for this platform")
 
@@ -256,14 +254,11 @@ checks.assert_accurate_at_every_scale()
 checks.assert_descends()
 checks.assert_keeps_nan_apart()
 checks.assert_tight_scratch_agrees()
-print("checked")
 """
 
 
 def test_the_kernels_in_the_interpreter():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    check_in_interpreter(INTERPRETED)
 
 
 @pytest.mark.parametrize(("link", "kind"), [(1, "classification"), (2, "multilabel"), (0, "regression")])

@@ -1,9 +1,6 @@
 """The kernels of losses of the target's probability against plain operations in double precision."""
 
 import contextlib
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,6 +8,7 @@ import torch
 import evomal.losses.kernels_cpu as cpu_kernels
 from evomal.losses import FocalLoss, SparseLabelSmoothingLoss
 from evomal.losses.fused import Coefficients, all_log_odds, can_fuse, fused_loss, target_log_odds
+from tests.processes import check_in_interpreter
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FORMULAS = {
@@ -142,15 +140,11 @@ assert FocalLoss(reduction="none")(torch.zeros(3, 5), torch.tensor([0, 9, -1])).
 weighted = FocalLoss(weight=[0.5, 2.0, 1.0])
 logits, target = torch.randn(5, 3), torch.tensor([0, 1, 2, -100, 1])
 torch.testing.assert_close(weighted(logits, target), weighted.composed(logits, target, weighted.weight, target.shape))
-print("checked")
 """
 
 
 def test_triton_kernel_in_the_interpreter():
-    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", TRITON_CHECK], capture_output=True, text=True, env=environment)
-    assert done.stdout == "checked\n", done.stderr
+    check_in_interpreter(TRITON_CHECK)
 
 
 def test_triton_kernels_are_launched_on_the_device_of_the_logits(monkeypatch):

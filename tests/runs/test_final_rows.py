@@ -10,6 +10,7 @@ from evomal.runs.run_loop import search
 from evomal.tasks import final_rows
 from tests.engine.populations import regression
 from tests.protocols import ON_RUNGS, ONE_TRAINING
+from tests.runs.interrupted import StoppedError, StoppingListener
 
 SHORT = {
     "population": 4, "generations": 1, "training_steps": 10, "filter_steps": 10, "meta_steps": 2, "finalists": 2,
@@ -69,19 +70,8 @@ def test_what_is_kept_is_recorded_and_said(few_rows, tmp_path):
 
 
 def test_an_interrupted_final_is_resumed_to_the_same_record(few_rows, tmp_path):
-    class StoppedError(Exception):
-        pass
-
-    class Listener:
-        def __getattr__(self, name):
-            return lambda *arguments, **named: None
-
-        def on_phase(self, name, steps):
-            if name == "final":
-                raise StoppedError
-
     with pytest.raises(StoppedError):
-        run(tmp_path / "again", listener=Listener())
+        run(tmp_path / "again", listener=StoppingListener("final"))
     for name in ("again", "whole"):
         run(tmp_path / name)
     with RunStore.read(tmp_path / "again") as again, RunStore.read(tmp_path / "whole") as whole:

@@ -16,6 +16,7 @@ from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
 from tests.protocols import ON_RUNGS
+from tests.runs.interrupted import StoppedError, StoppingListener
 
 SHORT = {
     **ON_RUNGS, "population": 4, "generations": 2, "training_steps": 10, "filter_steps": 10, "finalists": 2,
@@ -129,25 +130,8 @@ def test_a_final_in_which_every_training_fails_is_not_recorded(finished, tmp_pat
 
 @pytest.mark.parametrize("stage", ["rivals", "generations", "final"])
 def test_an_interrupted_search_is_resumed_to_the_same_record(finished, tmp_path, stage):
-    class StoppedError(Exception):
-        pass
-
-    class Listener:
-        def __getattr__(self, name):
-            return lambda *arguments, **named: None
-
-        def on_phase(self, name, steps):
-            self.phase = name
-
-        def on_steps(self, name, steps):
-            if self.phase == stage:
-                raise StoppedError
-
-        def on_rivals(self, scores):
-            self.phase = "generations"
-
     with pytest.raises(StoppedError):
-        run(tmp_path, listener=Listener())
+        run(tmp_path, listener=StoppingListener(stage))
     run(tmp_path)
     with RunStore.read(tmp_path) as again, RunStore.read(finished[0]) as whole:
         assert again.dump() == whole.dump()
