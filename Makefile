@@ -28,7 +28,7 @@ $(BIN)/python:
 # torch comes first and pinned: left to a range, pip would fetch another build beside it.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
-	$(PIP) --editable .
+	$(PIP) --editable '.[search,report]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed

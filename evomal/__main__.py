@@ -1,5 +1,26 @@
-"""`python -m evomal`, the same as the command `evomal`."""
+"""The command `evomal`, also as `python -m evomal`."""
 
-from evomal.cli import main
+import sys
 
-main()
+from evomal.extras import missing_library
+
+
+def main() -> None:
+    """Run the command; without the libraries that it needs, say how to install them."""
+    try:
+        from evomal.cli import main as run
+    except ModuleNotFoundError as error:
+        found = missing_library("the command evomal", error)
+        if found is error:
+            raise
+        sys.exit(_refused(found))
+    run()
+
+
+def _refused(reason: Exception) -> int:
+    sys.stderr.write(f"evomal: {reason}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -122,7 +122,11 @@ def _require_own(path: str) -> None:
         return
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{os.path.basename(path)} is not a regular file")
-    if found.st_uid not in (os.getuid(), 0, os.stat(__file__).st_uid):  # who owns this module can run code here anyway
+    if hasattr(os, "getuid") and found.st_uid not in (
+        os.getuid(),
+        0,
+        os.stat(__file__).st_uid,
+    ):  # who owns this module can run code here anyway
         raise PermissionError(f"{os.path.basename(path)} belongs to another user")
 
 

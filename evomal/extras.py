@@ -1,6 +1,11 @@
-"""Libraries that only some parts of evomal need, imported when they are first used."""
+"""Libraries that only some parts of evomal need: losses work with torch and NumPy alone."""
 
+import functools
 import importlib
+import importlib.metadata
+import importlib.util
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +13,13 @@ from evomal.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_DISTRIBUTIONS = {"markdown_it": "markdown-it-py", "sklearn": "scikit-learn"}
+"""Those whose name is not that of their module."""
+
+
+class MissingLibraryError(InputError, ImportError):
+    """A library that a part of evomal needs is not installed; the sentence says how to install it."""
 
 
 def optional_library(module: str, what: str, package: str) -> Any:
@@ -19,15 +31,58 @@ def optional_library(module: str, what: str, package: str) -> Any:
         package: What to install, such as `pandas` or `'evomal[onnx]'`.
 
     Raises:
-        InputError: The library is not installed.
+        MissingLibraryError: The library is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        name = error.name or module
-        raise InputError(f"{what} needs {name}, which is not installed: pip install {package}") from None
+        raise missing_library(what, error, package) from None
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> "DataFrame":
     """Returns a table as a data frame of pandas. Raises InputError if pandas is not installed."""
     return optional_library("pandas", "a data frame", "pandas").DataFrame(dict(columns))
+
+
+def missing_library(
+    what: str, error: ModuleNotFoundError, package: str | None = None
+) -> ModuleNotFoundError | InputError:
+    """Returns the sentence to raise for a module that is not there, or the error itself if no extra would install it.
+
+    Args:
+        what: What needs the module, as the beginning of the sentence.
+        error: The error of its import.
+        package: What to install; by default the smallest extra of evomal that has the library.
+    """
+    name = (error.name or "").partition(".")[0]
+    if name in sys.stdlib_module_names:
+        return MissingLibraryError(f"{what} needs Python's module {name}, which this platform does not have")
+    distribution = _DISTRIBUTIONS.get(name, name).replace("_", "-")
+    if package is None:
+        fitting = [(len(libraries), extra) for extra, libraries in extras().items() if distribution in libraries]
+        if not fitting:
+            return error
+        package = f"'evomal[{min(fitting)[1]}]'"
+    return MissingLibraryError(f"{what} needs {distribution}, which is not installed: pip install {package}")
+
+
+def extras() -> dict[str, tuple[str, ...]]:
+    """Returns the libraries of each extra by name, as the installed evomal declares them."""
+    found: dict[str, list[str]] = {}
+    for line in importlib.metadata.requires("evomal") or ():
+        needed = re.match(r"([\w.-]+).*;.*\bextra == ['\"]([\w-]+)['\"]", line)
+        if needed and needed[1] != "evomal":
+            found.setdefault(needed[2], []).append(needed[1].lower())
+    return {extra: tuple(libraries) for extra, libraries in found.items()}
+
+
+@functools.cache
+def has_numba() -> bool:
+    """Whether numba is installed, which compiles the kernels for the CPU."""
+    return importlib.util.find_spec("numba") is not None
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton is installed, which compiles the kernels for CUDA."""
+    return importlib.util.find_spec("triton") is not None

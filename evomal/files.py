@@ -18,6 +18,8 @@ from pathlib import Path
 from evomal.errors import EvomalError, InputError
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+# Windows has none of these: there a link is refused by its status, and what has no name in a folder cannot be opened.
+_CLOEXEC, _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))
 
 
 class MissingFileError(InputError):
@@ -68,8 +70,8 @@ def open_foreign(
         InputError: It cannot be read, or it is a link or not a regular file.
         EvomalError: The file cannot be written; also for an error of the system inside the block.
     """
-    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY)
-    flags |= (os.O_CREAT if create else 0) | (0 if follow_links else os.O_NOFOLLOW)
+    flags = _CLOEXEC | _NONBLOCK | (os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY)
+    flags |= (os.O_CREAT if create else 0) | (0 if follow_links else _NOFOLLOW)
 
     def opener(name: str, _: int) -> int:
         return os.open(name, flags, 0o666)

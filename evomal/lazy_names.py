@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from evomal.extras import missing_library
+
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a package, from the module that defines each name.
@@ -24,6 +26,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         state = random.getstate()
         try:
             module = importlib.import_module(modules[name])
+        except ModuleNotFoundError as error:
+            raise missing_library(f"{package}.{name}", error) from None
         finally:
             random.setstate(state)  # rich draws from it when it is imported
         found = module if modules[name].endswith(f".{name}") else getattr(module, name)

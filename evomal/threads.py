@@ -23,8 +23,9 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="evomal")
 
 
-# A forked child has the pool but not its threads, and would wait for them forever.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # A forked child has the pool but not its threads, and would wait for them forever.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 _FEWEST_MULTIPLY_ADDS = 2**26

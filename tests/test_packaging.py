@@ -9,10 +9,14 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from tests.bare_sites import USE_OF_LOSSES, linked_site
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -41,30 +45,37 @@ def third_party(folder: str) -> set[str]:
 
 
 def declared(*extras: str) -> dict[str, Requirement]:
-    optional = PROJECT["project"]["optional-dependencies"]
-    lines = [*PROJECT["project"]["dependencies"], *(line for extra in extras for line in optional[extra])]
-    return {wanted.name: wanted for wanted in map(Requirement, lines) if wanted.name != "evomal"}
+    """What the package needs, with the extras and those that these refer to."""
+    found = {wanted.name: wanted for wanted in map(Requirement, PROJECT["project"]["dependencies"])}
+    for extra in extras:
+        for wanted in map(Requirement, PROJECT["project"]["optional-dependencies"][extra]):
+            found |= declared(*sorted(wanted.extras)) if wanted.name == "evomal" else {wanted.name: wanted}
+    return found
 
 
 def test_the_package_declares_what_it_imports():
-    assert third_party("evomal") - {WITH_TORCH, *declared("ray", "server")} == set()
+    assert third_party("evomal") - {WITH_TORCH, *declared("all")} == set()
 
 
 def test_nothing_is_declared_that_the_package_does_not_import():
-    assert set(declared()) - third_party("evomal") == set()
+    assert set(declared("search", "report", "kernels")) - third_party("evomal") == set()
 
 
 def test_the_extras_hold_what_the_tests_import_and_nothing_else():
     imported = set().union(*map(third_party, ("evomal", "tests", "examples", "benchmarks")))
-    assert imported ^ {*declared("dev", "ray", "onnx", "server")} == NOT_IMPORTED
+    assert imported ^ {*declared("dev")} == NOT_IMPORTED
 
 
 def test_the_pinned_versions_are_within_the_declared_ranges():
     lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    wanted = declared("dev", "ray", "onnx", "server")
+    wanted = declared("dev")
     assert set(wanted) - set(pins) == {WITH_TORCH}
     assert [name for name, pin in pins.items() if name in wanted and pin not in wanted[name].specifier] == []
+
+
+def test_losses_need_torch_and_numpy_only():
+    assert set(declared()) == {"torch", "numpy", "sympy"}  # torch itself needs SymPy
 
 
 # ---- the source distribution ----
@@ -90,6 +101,34 @@ def test_the_source_distribution_is_complete(tmp_path):
     with tarfile.open(archive) as file:
         held = {member.name.partition("/")[2] for member in file if member.isfile()}
     assert tracked() - held == set()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
+def test_wheels_of_the_tree_and_of_the_source_distribution_work_in_an_empty_environment(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", tmp_path / "dist"]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,), (archive,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, "wheel", *offline, "--wheel-dir", tmp_path / "again", archive], check=True)
+    (again,) = (tmp_path / "again").glob("*.whl")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert first.namelist() == second.namelist()
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", again], check=True)
+    (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (tmp_path / "site").mkdir()
+    (packages / "torch.pth").write_text(f"{linked_site(tmp_path / 'site')}\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    code = f"{USE_OF_LOSSES}\nassert evomal.__file__.startswith(sys.prefix), evomal.__file__"
+    subprocess.run([python, "-c", code], cwd=tmp_path, env=environment, check=True)
+    done = subprocess.run(
+        [tmp_path / "venv" / "bin" / "evomal", "losses"], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("evomal: the command evomal needs ")
 
 
 # ---- make test-all ----

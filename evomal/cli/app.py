@@ -14,6 +14,7 @@ from evomal.cli import (
     analysing_trainings,
     campaigning,
     comparing,
+    doctor,
     listing,
     reporting,
     searching,
@@ -23,6 +24,7 @@ from evomal.cli import (
 from evomal.cli.options import echo, settings_help
 from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
+from evomal.extras import missing_library
 from evomal.users_code import described, place_of_error
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -33,7 +35,6 @@ _MISUSE: Any = typer.BadParameter.__base__
 app = typer.Typer(
     help="Learn loss functions from data.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -77,6 +78,9 @@ def _run_command() -> None:
         _fail("input ended", FAILED)
     except Exception as error:
         if not place_of_error(error):
+            command = " ".join(["evomal", *_given_command()])
+            if isinstance(error, ModuleNotFoundError) and (reason := missing_library(command, error)) is not error:
+                _fail(reason, BAD_INPUT)
             raise  # a defect, which must be seen
         _fail(f"your code failed: {described(error)}", FAILED)
     if code == INTERRUPTED:  # Typer returns this after Ctrl-C without a message
@@ -139,6 +143,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "tasks": listing.list_tasks,
     "models": listing.list_models,
     "methods": listing.list_methods,
+    "doctor": doctor.examine,
 }
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "analyse": ("Draw a figure of losses, runs or trainings.", analysing.KINDS | analysing_trainings.KINDS),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evomal.forest.forest import has_triton
+from evomal.extras import has_triton
 
 
 class StackedOptimizer(ABC):

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from evomal.checks import one_of
 from evomal.errors import InputError
+from evomal.extras import optional_library
 from evomal.files import write_atomically
 from evomal.text import printable, shorten
 
@@ -104,9 +105,8 @@ def figure_style() -> Iterator[None]:
         >>> with figure_style():
         ...     axes = figure.subplots()
     """
-    import matplotlib.style
-
-    with matplotlib.style.context(["default", _RC]):
+    style = optional_library("matplotlib.style", "drawing", "'evomal[report]'")
+    with style.context(["default", _RC]):
         yield
 
 

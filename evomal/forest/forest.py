@@ -1,7 +1,6 @@
 """Losses, gradients and mixed gradients of many expressions at once."""
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.extras import has_numba, has_triton
 from evomal.forest import torch_backend
 from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale, row_shares
 from evomal.forest.terminals import check_terminals, output_priors
@@ -241,7 +241,7 @@ class Forest:
         if name == "auto":
             device = outputs.device.type
             if device == "cpu":
-                name = "numba"
+                name = "numba" if has_numba() else "torch"
             else:
                 # The Triton kernels compute in single precision.
                 compiled = device == "cuda" and outputs.dtype == torch.float32 and has_triton()
@@ -257,8 +257,3 @@ def _checked_backend(name: str, device: torch.device) -> str:
     if name == "triton" and not has_triton():
         raise InputError("backend 'triton' needs triton, which is not installed here")
     return name
-
-
-def has_triton() -> bool:
-    """Whether Triton is installed."""
-    return importlib.util.find_spec("triton") is not None

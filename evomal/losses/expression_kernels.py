@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from evomal.expression import Expression
+from evomal.extras import has_numba, has_triton
 from evomal.forest import Forest
-from evomal.forest.forest import has_triton
 from evomal.losses.contract import is_eager
 
 _FEWEST_ELEMENTS = 1 << 16
@@ -36,7 +36,7 @@ def has_kernel(output: Tensor, target: Tensor, weights: Tensor | None) -> bool:
         is_eager(output)  # first: an exported graph must not depend on the size of its example
         and output.numel() >= _FEWEST_ELEMENTS
         and output.dtype == torch.float32
-        and (output.device.type == "cpu" or (output.is_cuda and has_triton()))
+        and ((output.device.type == "cpu" and has_numba()) or (output.is_cuda and has_triton()))
         and output.device == target.device
         and not (differentiable and (target.requires_grad or (weights is not None and weights.requires_grad)))
         and forward_ad.unpack_dual(output).tangent is None  # type: ignore[no-untyped-call]

@@ -6,142 +6,85 @@ are capped before anything is built, and no name in a file is ever looked up as 
 
 import importlib.metadata
 import json
-import math
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, get_args
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
-from pydantic_core import PydanticCustomError
 
 from evomal.checks import path_to
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
 from evomal.files import MissingFileError, read_foreign, write_atomically
+from evomal.forest.programs import ACTIVATIONS
 from evomal.losses.catalogue import named_loss
 from evomal.losses.contract import Kind, Reduction
 from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.file_rules import (
+    Rule,
+    anything,
+    broken,
+    entries_of,
+    list_of,
+    number,
+    one_of,
+    option_of_a_loss,
+    or_null,
+    provenance,
+    short_json,
+    text,
+    whole_number,
+)
 from evomal.losses.loss import Loss, Provenance
 from evomal.losses.neural import MAX_SIDE, NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
-from evomal.text import short_repr, shorten
+from evomal.text import short_repr
 from evomal.units import Units
 
 FORMAT, VERSION = "evomal-loss", 1
 MAX_BYTES = 4 * 1024 * 1024
 _MAX_TEXT = 100_000
 _MAX_CLASSES = 100_000
-_MAX_ENTRY = 1_000
+_MAX_NAME = 1_000
 
-_Number = Annotated[FiniteFloat, Field(strict=True)]
-_ShortText = Annotated[str, Field(max_length=_MAX_ENTRY)]
-
-
-def _checked_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Accept only short texts and numbers by name, with at most one level of nesting."""
-    for name, value in provenance.items():
-        for inner in value.values() if isinstance(value, dict) else (value,):
-            is_number = (isinstance(inner, int) and abs(inner) < 2**63) or (
-                isinstance(inner, float) and math.isfinite(inner)
-            )
-            is_text = isinstance(inner, str) and len(inner) <= _MAX_ENTRY
-            if not (inner is None or is_number or is_text) or len(name) > _MAX_ENTRY:
-                raise PydanticCustomError("provenance", "entries must be short texts or finite numbers")
-    return provenance
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class _Options(_Strict):
-    weight: Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None = None
-    ignore_index: int = Field(default=-100, ge=-(2**63), lt=2**63)
-    reduction: Reduction = "mean"
-
-
-class _ExpressionOptions(_Options):
-    activation: Literal["identity", "softplus"] = "identity"
-    priors: Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None = None
-
-
-class _NamedOptions(_Options):
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[
-        str, bool | int | _Number | Annotated[list[_Number], Field(max_length=_MAX_CLASSES)] | None
-    ]
-
-
-class _File(_Strict):
-    format: Literal["evomal-loss"]
-    version: Literal[1]
-    task: Kind
-    options: _Options = _Options()
-    target_mean: Any = None
-    """A number or one for each output, as `Units` checks; absent: 0."""
-    target_scale: Any = None
-    """Likewise; absent: 1."""
-    provenance: Annotated[dict[str, Any], AfterValidator(_checked_provenance)] = {}
-
-    def units(self) -> Units | None:
-        """The units the loss was learned in; None if it does not standardise."""
-        given = {"mean": self.target_mean, "scale": self.target_scale}
-        try:
-            units = Units(**{name: value for name, value in given.items() if value is not None})
-        except InputError as error:
-            raise InputError(f"target_{error}") from None
-        return None if units == Units() else units
-
-    def build(self) -> Loss:
-        raise NotImplementedError
-
-
-class _ExpressionFile(_File):
-    kind: Literal["expression"]
-    expression: Annotated[str, Field(max_length=_MAX_TEXT)]
-    weights: Annotated[list[_Number], Field(max_length=MAX_SIZE)] | None = None
-    options: _ExpressionOptions = _ExpressionOptions()
-
-    def build(self) -> Loss:
-        return ExpressionLoss(self.expression, self.weights, kind=self.task, **self.options.model_dump())
-
-
-class _TaylorFile(_File):
-    kind: Literal["taylor"]
-    theta: Annotated[list[_Number], Field(min_length=PARAMETERS, max_length=PARAMETERS)]
-
-    def build(self) -> Loss:
-        return TaylorLoss(self.theta, kind=self.task, **self.options.model_dump())
-
-
-_Row = Annotated[list[_Number], Field(max_length=MAX_SIDE)]
-_Matrix = Annotated[list[_Row], Field(max_length=MAX_SIDE)]
-
-
-class _NeuralFile(_File):
-    kind: Literal["neural"]
-    layers: Annotated[list[_Matrix], Field(min_length=3, max_length=3)]
-
-    def build(self) -> Loss:
-        return NeuralLoss(self.layers, kind=self.task, **self.options.model_dump())
-
-
-class _NamedFile(_File):
-    kind: Literal["named"]
-    name: _ShortText
-    options: _NamedOptions = _NamedOptions()
-
-    def build(self) -> Loss:
-        options = self.options.model_dump()
-        for reserved in {"kind", "name"} & set(options):
-            raise InputError(f"{self.name} has no option {reserved!r}")
-        return named_loss(self.name, kind=self.task, **options)
-
-
-_FILE: TypeAdapter[_File] = TypeAdapter(
-    Annotated[_ExpressionFile | _TaylorFile | _NeuralFile | _NamedFile, Field(discriminator="kind")]
-)
+_COMMON: dict[str, Rule] = {
+    "weight": or_null(list_of(number, at_most=_MAX_CLASSES)),
+    "ignore_index": whole_number,
+    "reduction": one_of(*get_args(Reduction)),
+}
+_LEARNED = {
+    **_COMMON,
+    "activation": one_of(*ACTIVATIONS),
+    "priors": or_null(list_of(number, at_most=_MAX_CLASSES)),
+}
+_OPTIONS = {
+    "expression": entries_of("option", _LEARNED),
+    "taylor": entries_of("option", _COMMON),
+    "neural": entries_of("option", _COMMON),
+    "named": entries_of("option", _COMMON, others=option_of_a_loss),
+}
+_ROW = list_of(number, at_most=MAX_SIDE)
+_CONTENT: dict[str, dict[str, Rule]] = {
+    "expression": {
+        "expression": text(_MAX_TEXT),
+        "weights": or_null(list_of(number, at_most=MAX_SIZE)),
+    },
+    "taylor": {"theta": list_of(number, at_least=PARAMETERS, at_most=PARAMETERS)},
+    "neural": {"layers": list_of(list_of(_ROW, at_most=MAX_SIDE), at_least=3, at_most=3)},
+    "named": {"name": text(_MAX_NAME)},
+}
+"""What the files of each kind hold besides the entries that all have; the first entry may not be missing."""
+_FILES = {
+    kind: entries_of(
+        "entry",
+        {
+            "format": anything, "version": anything, "kind": anything, "task": one_of(*get_args(Kind)), **content,
+            "options": _OPTIONS[kind], "target_mean": anything, "target_scale": anything, "provenance": provenance,
+        },
+        required=("task", next(iter(content))),
+    )
+    for kind, content in _CONTENT.items()
+}  # fmt: skip
 
 
 def load_loss(path: str | os.PathLike[str]) -> Loss:
@@ -242,44 +185,51 @@ def _from_document(document: Any) -> Loss:
         raise InputError(f'is not a loss file: it must be a JSON object with "format": "{FORMAT}"')
     version = document.get("version")
     if type(version) is not int or version < 1:
-        raise InputError(f"version must be a whole number of at least 1 but got {_short(version)}")
+        raise InputError(f"version must be a whole number of at least 1 but got {short_json(version)}")
     if version > VERSION:
         raise InputError(
-            f"is of version {_short(version)}, newer than version {VERSION} that this evomal reads: update evomal"
+            f"is of version {short_json(version)}, newer than version {VERSION} that this evomal reads: update evomal"
         )
-    try:
-        file = _FILE.validate_python(document)
-    except ValidationError as error:
-        raise InputError(_sentence(error)) from None
-    loss = file.build().in_units(file.units())
-    loss.provenance = file.provenance
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in _FILES:
+        raise broken("kind", f"one of {', '.join(_FILES)}", kind)
+    entries = _FILES[kind]("", document)
+    loss = _built(kind, entries).in_units(_units(entries))
+    loss.provenance = entries.get("provenance", {})
     return loss
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first error that pydantic found: the place, the rule, the value received."""
-    first = error.errors(include_url=False)[0]
-    if first["type"].startswith("union_tag"):
-        return f"kind must be one of expression, taylor, neural, named but got {_short(first['input'].get('kind'))}"
-    place = ".".join(str(part) for part in first["loc"][1:])[:80]  # after the kind, which pydantic puts first
-    rule = first["msg"][:1].lower() + first["msg"][1:]
-    received = "" if first["type"] == "missing" else f" but got {_short(first['input'])}"
-    return f"{place}: {rule}{received}"
+def _built(kind: str, entries: dict[str, Any]) -> Loss:
+    options: dict[str, Any] = entries.get("options", {})
+    task: Kind = entries["task"]
+    match kind:
+        case "expression":
+            return ExpressionLoss(entries["expression"], entries.get("weights"), kind=task, **options)
+        case "taylor":
+            return TaylorLoss(entries["theta"], kind=task, **options)
+        case "neural":
+            return NeuralLoss(entries["layers"], kind=task, **options)
+    name: str = entries["name"]
+    for reserved in {"kind", "name"} & set(options):
+        raise InputError(f"{name} has no option {reserved!r}")
+    return named_loss(name, kind=task, **options)
 
 
-def _short(value: Any) -> str:
-    """The value as JSON, for an error message."""
+def _units(entries: dict[str, Any]) -> Units | None:
+    """The units the loss was learned in; None if it does not standardise."""
+    given = {name: entries.get(f"target_{name}") for name in ("mean", "scale")}
     try:
-        return shorten(json.dumps(value, default=str), 40)
-    except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits to be printed
-        return "something too large to show"
+        units = Units(**{name: value for name, value in given.items() if value is not None})
+    except InputError as error:
+        raise InputError(f"target_{error}") from None
+    return None if units == Units() else units
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise InputError(f"is not a loss file: {_short(key)} occurs twice in one object")
+            raise InputError(f"is not a loss file: {short_json(key)} occurs twice in one object")
         result[key] = value
     return result
 

@@ -6,7 +6,6 @@ per sample; backward reads them once and writes their gradient.
 
 import functools
 import importlib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evomal.extras import has_numba, has_triton
 from evomal.losses.contract import compute_dtype, is_eager
 
-_BACKENDS = {"cpu": "evomal.losses.kernels_cpu"}
-if importlib.util.find_spec("triton"):
-    _BACKENDS["cuda"] = "evomal.losses.kernels_gpu"
+_BACKENDS = {
+    **({"cpu": "evomal.losses.kernels_cpu"} if has_numba() else {}),
+    **({"cuda": "evomal.losses.kernels_gpu"} if has_triton() else {}),
+}
 
 # 1 MiB of float32: in the second-level cache of current processors, and enough work beside a dozen operations that are
 # called for it (a quarter of this takes half as long again); a GPU wants more work per launch.

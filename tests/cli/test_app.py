@@ -1,6 +1,7 @@
 """The command line as a person meets it: output, exit codes, one sentence for bad input."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -250,6 +251,13 @@ def test_as_a_module_and_as_a_command(loss_file):
         done = subprocess.run([*command, "export", loss_file, "--to", "latex"], capture_output=True, text=True)
         assert done.returncode == 0
         assert done.stdout.startswith(r"\left|2 \cdot \log")
+
+
+def test_words_are_completed_in_a_shell():
+    asked = {"_EVOMAL_COMPLETE": "complete_bash", "COMP_WORDS": "evomal se", "COMP_CWORD": "1"}
+    command = [sys.executable, "-m", "evomal"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked})
+    assert (done.returncode, done.stdout.split()) == (0, ["search"])
 
 
 def test_losses_named_in_the_catalogue_are_public():

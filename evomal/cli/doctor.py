@@ -1,0 +1,133 @@
+"""`evomal doctor`: what is installed here, and whether it works."""
+
+import importlib.metadata
+import os
+import platform
+import time
+from typing import Any
+
+import typer
+
+from evomal.cli.options import AsJson, DataFolder, echo, echo_json
+from evomal.extras import extras
+from evomal.text import one_line
+
+_PACKAGES = ("evomal", "torch", "numpy", "sympy", "numba", "triton")
+_NOT_LISTED = ("all", "dev", "docs")
+_ROWS, _CLASSES = 512, 1024  # large enough for the kernels to be used
+_TOLERANCE = 1e-5
+
+
+def examine(data: DataFolder = None, as_json: AsJson = False) -> None:
+    """Check this installation: versions, devices, kernels, data, extras.
+
+    Kernels are compiled, which takes some seconds the first time, and compared with torch. Exits with 1 if one fails.
+    """
+    found: dict[str, Any] = {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "platform": platform.platform(),
+        "devices": _devices(),
+        "kernels": _kernels(),
+        "data": _data(data),
+        "extras": _missing_libraries(),
+    }
+    if as_json:
+        echo_json(found)
+    else:
+        echo(*_lines(found))
+    if any(kernel["problem"] for kernel in found["kernels"].values()):
+        raise typer.Exit(1)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _devices() -> dict[str, str]:
+    import torch
+
+    found = {"cpu": f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"}
+    for index in range(torch.cuda.device_count()):
+        device = torch.cuda.get_device_properties(index)
+        found[f"cuda:{index}"] = f"{device.name}, {device.total_memory / 2**30:.0f} GiB"
+    if torch.backends.mps.is_available():
+        found["mps"] = "Apple GPU, by torch operations without kernels of evomal"
+    return found
+
+
+def _kernels() -> dict[str, dict[str, Any]]:
+    """Returns, for each compiler and device, the seconds of a first use, and what is wrong: None if nothing is."""
+    import torch
+
+    from evomal.extras import has_numba, has_triton
+
+    found = {}
+    for compiler, is_there, device in (
+        ("numba", has_numba(), "cpu"),
+        ("triton", has_triton() and torch.cuda.is_available(), "cuda"),
+    ):
+        if is_there:
+            began = time.perf_counter()
+            try:
+                problem = _difference(device)
+            except Exception as error:  # whatever a compiler or a driver raises is the finding
+                problem = one_line(error)
+            found[compiler] = {"device": device, "seconds": time.perf_counter() - began, "problem": problem}
+    return found
+
+
+def _difference(device: str) -> str | None:
+    """Returns how far the kernels of a device are from torch operations, if that is too far."""
+    import torch
+
+    from evomal.losses import CrossEntropyLoss, ExpressionLoss
+
+    drawn = torch.Generator().manual_seed(0)
+    logits = torch.randn(_ROWS, _CLASSES, generator=drawn).to(device)
+    target = torch.randint(_CLASSES, (_ROWS,), generator=drawn).to(device)
+    for loss in (CrossEntropyLoss(), ExpressionLoss("abs(log(mul(y, f)))")):
+        compiled = float(loss(logits, target))
+        plain = float(loss(logits.double(), target))
+        if not abs(compiled - plain) <= _TOLERANCE * abs(plain):
+            return f"{type(loss).__name__} is {compiled!r} by kernels and {plain!r} by torch"
+    return None
+
+
+def _data(folder: Any) -> dict[str, Any]:
+    from evomal.tasks.datasets import DATASETS, data_folder
+    from evomal.tasks.datasets.registry import missing_files
+
+    places = {name: not missing_files(name, folder) for name in DATASETS}
+    return {"folder": str(data_folder(folder)), "found": places}
+
+
+def _missing_libraries() -> dict[str, list[str]]:
+    """Returns for each extra of evomal the libraries of it that are not installed."""
+    return {
+        extra: [name for name in libraries if _version(name) is None]
+        for extra, libraries in extras().items()
+        if extra not in _NOT_LISTED
+    }
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = [f"{name} {version or 'is not installed'}" for name, version in found["versions"].items()]
+    lines += [found["platform"], "", "Devices"]
+    lines += [f"  {name}: {text}" for name, text in found["devices"].items()]
+    lines += ["", "Kernels"]
+    for compiler, kernel in found["kernels"].items():
+        verdict = kernel["problem"] or f"agree with torch ({kernel['seconds']:.1f} s with compilation)"
+        lines.append(f"  {compiler} on {kernel['device']}: {verdict}")
+    if not found["kernels"]:
+        lines.append("  none: losses are computed by torch operations, which is slower for large outputs")
+    lines += ["", f"Data in {found['data']['folder']}"]
+    for name, is_there in found["data"]["found"].items():
+        lines.append(f"  {name}: {'found' if is_there else f'missing: evomal data fetch {name}'}")
+    lines += ["", "Extras"]
+    for extra, missing in found["extras"].items():
+        remedy = f"without {', '.join(missing)}: pip install 'evomal[{extra}]'"
+        lines.append(f"  {extra}: {remedy if missing else 'installed'}")
+    return lines

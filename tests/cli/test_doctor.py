@@ -1,0 +1,71 @@
+"""`evomal doctor`: what it finds, and that it notices what is wrong."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from evomal.cli import doctor, main
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["evomal", "doctor", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code or 0, capsys.readouterr().out
+
+    return command
+
+
+def test_what_is_found_as_json(run, tmp_path):
+    code, out = run("--data", tmp_path, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["devices"]["cpu"].endswith("threads")
+    assert found["kernels"]["numba"]["problem"] is None
+    assert found["data"]["folder"] == str(tmp_path)
+    assert found["data"]["found"]["diabetes"] is True  # comes with scikit-learn
+    assert found["data"]["found"]["mnist"] is False
+    assert found["extras"]["search"] == []
+    assert "dev" not in found["extras"]
+
+
+def test_what_is_missing_is_said_with_its_remedy(run, tmp_path, monkeypatch):
+    version = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("ray", "triton") else version(name))
+    code, out = run("--data", tmp_path)
+    assert code == 0
+    assert "triton is not installed\n" in out
+    assert "  numba on cpu: agree with torch (" in out
+    assert "  mnist: missing: evomal data fetch mnist\n" in out
+    assert "  ray: without ray: pip install 'evomal[ray]'\n" in out
+    assert "  search: installed\n" in out
+
+
+def test_a_kernel_that_computes_something_else_is_noticed(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "_TOLERANCE", -1.0)
+    code, out = run("--data", tmp_path)
+    assert code == 1
+    assert "CrossEntropyLoss is " in out
+
+
+def test_a_compiler_that_fails_is_noticed(run, tmp_path, monkeypatch):
+    def broken(device):
+        raise OSError("no space left\non the device")
+
+    monkeypatch.setattr(doctor, "_difference", broken)
+    code, out = run("--data", tmp_path)
+    assert code == 1
+    assert "  numba on cpu: " in out
+    assert "no space left" in out
+
+
+def test_without_compilers_torch_computes(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "_kernels", dict)
+    code, out = run("--data", tmp_path)
+    assert code == 0
+    assert "  none: losses are computed by torch operations, which is slower for large outputs\n" in out

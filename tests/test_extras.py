@@ -1,0 +1,153 @@
+"""Losses work where only torch and NumPy are installed, and other parts say what they need."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evomal
+from evomal.errors import InputError
+from evomal.extras import MissingLibraryError, extras, missing_library, optional_library
+from tests.bare_sites import USE_OF_LOSSES, linked_site
+
+ROOT = Path(evomal.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = linked_site(tmp_path_factory.mktemp("site"))
+    (folder / "evomal").symlink_to(ROOT / "evomal")
+    return folder
+
+
+@pytest.fixture
+def bare(site, tmp_path):
+    """Runs code where nothing but those packages can be imported, in an empty folder."""
+
+    def run(code, *arguments):
+        begin = f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        command = [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", begin + code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    return run
+
+
+def test_losses_need_torch_and_numpy_only(bare):
+    done = bare(USE_OF_LOSSES + "print(seconds); print({'pydantic', 'numba', 'rich', 'sympy'} & sys.modules.keys())")
+    assert done.returncode == 0, done.stderr
+    seconds, modules = done.stdout.splitlines()
+    assert modules == "{'sympy'}"  # for the formula
+    assert float(seconds) < 5  # on a busy machine; it takes a tenth of a second
+
+
+def test_nothing_slow_is_imported_with_the_losses():
+    code = "import torch, sys; before = {*sys.modules}; import evomal.losses; print(*({*sys.modules} - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    packages = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"evomal"} == packages - set(sys.stdlib_module_names) - {
+        name for name in packages if name.startswith(("numpy", "_cython", "cython", "_sysconfigdata"))
+    }
+
+
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "resource", "termios", "pwd", "grp", "tty", "pty", "syslog"):
+    sys.modules[name] = None
+import torch
+for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "getuid", "geteuid", "fork", "register_at_fork", "fchmod",
+             "sched_getaffinity", "getpgid", "killpg", "setsid", "mkfifo"):
+    if hasattr(os, name):
+        delattr(os, name)
+"""
+
+
+def test_losses_need_no_module_of_posix(bare):
+    done = bare(WITHOUT_POSIX + USE_OF_LOSSES)
+    assert done.returncode == 0, done.stderr
+
+
+def test_losses_use_their_kernels_without_modules_of_posix(tmp_path):
+    code = WITHOUT_POSIX + USE_OF_LOSSES + "\nassert 'evomal.losses.kernels_cpu' in sys.modules"
+    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_say_what_they_need(bare):
+    done = bare("""
+import evomal
+for name in evomal.__all__:
+    try:
+        exec(f"from evomal import {name}")
+    except ImportError as error:
+        assert isinstance(error, evomal.InputError)
+        print(error)
+""")
+    assert done.returncode == 0, done.stderr
+    needs = re.findall(
+        r"(?m)^evomal\.(?:tasks\.)?(\w+) needs [\w-]+, which is not installed: pip install 'evomal\[search\]'$",
+        done.stdout,
+    )
+    assert len(needs) == len(done.stdout.splitlines())
+    assert {"search", "compare", "SearchSettings", "headroom"} <= {*needs}
+    assert not {"Expression", "ExpressionLoss", "losses", "load_loss", "save_loss", "export", "InputError"} & {*needs}
+
+
+def test_the_command_says_what_it_needs(bare):
+    done = bare("import sys; sys.argv = ['evomal', 'losses']; from evomal.__main__ import main; main()")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"evomal: the command evomal needs [\w-]+, which is not installed: pip install 'evomal\[search\]'\n",
+        done.stderr,
+    )
+
+
+def test_a_command_says_what_it_needs(tmp_path):
+    evomal.save_loss(evomal.losses.FocalLoss(), tmp_path / "loss.json")
+    code = "import sys; sys.modules['matplotlib'] = None; from evomal.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "card", tmp_path / "loss.json", "--out", tmp_path / "card"],
+                          capture_output=True, text=True, cwd=ROOT)  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "evomal: drawing needs matplotlib, which is not installed: pip install 'evomal[report]'\n"
+
+
+def test_drawing_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
+    from evomal.figures.style import new_figure
+
+    with pytest.raises(MissingLibraryError, match=re.escape("pip install 'evomal[report]'")):
+        new_figure()
+
+
+def test_a_module_of_another_platform_is_named():
+    error = missing_library("evomal.search", ModuleNotFoundError("No module named 'fcntl'", name="fcntl"))
+    assert str(error) == "evomal.search needs Python's module fcntl, which this platform does not have"
+
+
+def test_a_module_that_no_extra_has_is_a_defect():
+    error = ModuleNotFoundError("No module named 'evomal.serch'", name="evomal.serch")
+    assert missing_library("evomal.search", error) is error
+
+
+def test_a_distribution_may_have_another_name_than_its_module():
+    error = missing_library("a split", ModuleNotFoundError("No module named 'sklearn'", name="sklearn.model_selection"))
+    assert str(error) == "a split needs scikit-learn, which is not installed: pip install 'evomal[search]'"
+    assert isinstance(error, InputError)
+    assert isinstance(error, ImportError)
+
+
+def test_an_optional_library():
+    assert optional_library("json", "reading", "search") is json
+    sentence = "export to onnx needs onyx, which is not installed: pip install 'evomal[onnx]'"
+    with pytest.raises(MissingLibraryError, match=re.escape(sentence)):
+        optional_library("onyx", "export to onnx", "'evomal[onnx]'")
+
+
+def test_the_extras_are_those_of_the_project():
+    assert "pydantic" in extras()["search"]
+    assert "matplotlib" in extras()["report"]
+    assert "evomal" not in {name for libraries in extras().values() for name in libraries}
