@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from evomal.forest.forest import has_triton
+from evomal.extras import has_triton
 
 Pass = Literal["only", "first", "second"]
 """Which pass it is; the second has the weights and inputs of the first."""
