@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-long test-integrations fuzz lint unit bench figures clean
+.PHONY: help setup demo test test-all test-long test-integrations fuzz lint unit bench figures results clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
@@ -17,6 +17,7 @@ help:
 	@echo "make fuzz       hostile files, commands and arguments; FUZZ='files:100000 commands' and SEED=1 choose what"
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
+	@echo "make results    the pages of docs/results, from the data of campaigns"
 	@echo "make setup      only make .venv with the evomal command"
 
 setup: $(VENV)/.installed
@@ -105,6 +106,9 @@ figures: $(VENV)/.installed
 	cp $(FIGURES)/drawn/shapes.svg docs/figures/learned-loss.svg
 	cp $(FIGURES)/drawn/curves.svg docs/figures/search-curves.svg
 	cp $(FIGURES)/drawn/landscape.svg docs/figures/landscape.svg
+
+results: $(VENV)/.installed
+	$(BIN)/python -m evomal.campaigns.pages docs
 
 clean:
 	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

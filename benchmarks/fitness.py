@@ -8,13 +8,14 @@ with the truth over the whole pool and among the fitness's own top fifty, and ho
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
 All of it is the mean over draws of the seeds that belong to the rungs.
 
-`--out FILE` keeps the costs; `--costs FILE…` prints the table of such files without training anything.
+`--out FILE` keeps the costs; `--costs FILE…` prints the table of such files without training anything, and `--table
+FILE` writes it for docs/results/data.
 """
 
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from scipy.stats import kendalltau
 from searches import STEPS, TASKS, TEST_SEEDS, TUNING_SEEDS
 
 import evomal
+from evomal.campaigns.record import MeasuredTable
 from evomal.engine import Engine, EngineSettings, Rung, Trial
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import State
@@ -169,21 +171,72 @@ def agreement(order: Sequence[int], truth: np.ndarray) -> tuple[float, float, fl
     return float(whole), float(top), float(places[list(order[: len(order) // 10])].mean())
 
 
-def table(found: dict[str, Any], ladders: Sequence[Ladder]) -> None:
+@dataclass(frozen=True)
+class Ranked:
+    """How one fitness ranks the losses of one task."""
+
+    name: str
+    whole: float
+    top: float
+    place: float
+    steps: float
+
+
+def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]:
     """One row per fitness."""
     truth, draws = np.array(found["truth"]), np.random.default_rng(0)
-    print(f"{found['task']}: {len(truth)} losses, {found['hardware']}")
 
-    def row(name: str, rows: Sequence[tuple[float, float, float]], steps: float) -> None:
-        whole, top, place = np.mean(rows, axis=0)
-        print(f"  {name:66s} τ {whole:5.2f}, top {TOP} {top:5.2f}; top tenth {place:.3f}; {steps:6.0f} steps per loss")
+    def row(name: str, rows: Sequence[tuple[float, float, float]], steps: float) -> Ranked:
+        return Ranked(name, *map(float, np.mean(rows, axis=0)), steps)
 
-    row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)
+    rows = [row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)]
     orders = [draws.permutation(len(SEEDS)) for _ in range(DRAWS)]
-    for ladder in ladders:
+    for name, ladder in ladders.items():
         costs = np.array(found["resplit"] if ladder.is_resplit and found["resplit"] else found["own split"])
-        ranked = [ladder.ranked(costs[:, :, order]) for order in orders]
-        row(str(ladder), [agreement(order, truth) for order, _ in ranked], ranked[0][1] / len(truth))
+        ranks = [ladder.ranked(costs[:, :, order]) for order in orders]
+        rows.append(row(name, [agreement(order, truth) for order, _ in ranks], ranks[0][1] / len(truth)))
+    return rows
+
+
+def print_table(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> None:
+    print(f"{found['task']}: {len(found['truth'])} losses, {found['hardware']}")
+    for row in ranked(found, ladders):
+        print(
+            f"  {row.name:66s} τ {row.whole:5.2f}, top {TOP} {row.top:5.2f}; top tenth {row.place:.3f}; "
+            f"{row.steps:6.0f} steps per loss"
+        )
+
+
+def write_table(
+    every: Sequence[dict[str, Any]], ladders: Mapping[str, Ladder], commit: str, notes: Sequence[str], path: Path
+) -> None:
+    """Write the data of docs/results/fitness.md."""
+    by_task = {found["task"]: ranked(found, ladders) for found in every}
+    titles = {
+        "mnist-noise": "MNIST, 40 % wrong labels", "mnist-mlp": "MNIST, clean", "outliers": "planted outliers",
+        "labels": "planted wrong labels", "diabetes": "Diabetes",
+    }  # fmt: skip
+    tasks = sorted(by_task, key=list(titles).index)
+    rows = [
+        (
+            same[0].name, f"{same[0].steps:,.0f}", *(f"{one.whole:.2f}, {one.top:.2f}, {one.place:.2f}" for one in same)
+        )
+        for same in zip(*(by_task[task] for task in tasks), strict=True)
+    ]  # fmt: skip
+    MeasuredTable(
+        name=path.stem,
+        title="Does the fitness rank losses as the verdict does?",
+        about="Distinct losses of the first generations of a search. Truth: test cost after 2 000 steps, mean of 5 "
+        "seeds, at the best of nine learning rates on validation. In each cell: Kendall's τ over all losses; τ among "
+        "the fitness's own top fifty; mean place, in the truth, of its top tenth (0.05: perfect, 0.5: chance).",
+        command="python benchmarks/fitness.py --task TASK --folder DIR --out FILE",
+        commit=commit,
+        hardware="; ".join(dict.fromkeys(found["hardware"] for found in every)),
+        n=f"{len(every[0]['truth'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's: one)",
+        columns=("fitness", "steps per loss", *(titles[task] for task in tasks)),
+        rows=tuple(rows),
+        notes=tuple(notes),
+    ).write(path)
 
 
 def main() -> None:
@@ -194,6 +247,9 @@ def main() -> None:
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
     parser.add_argument("--costs", type=Path, nargs="*", help="files of costs, to be read instead of measured")
+    parser.add_argument("--table", type=Path, help="where to write the table of all files, for docs/results/data")
+    parser.add_argument("--commit", default="", help="the commit that the costs were measured with")
+    parser.add_argument("--note", action="append", default=[], help="a sentence for the table; may be repeated")
     options = parser.parse_args()
     if options.costs:
         every = [json.loads(path.read_text()) for path in options.costs]
@@ -201,8 +257,12 @@ def main() -> None:
         every = [measured(options.task, options.count, options.device, options.folder)]
         if options.out is not None:
             options.out.write_text(json.dumps(every[0]))
+    ladders = {f"{name}: {ladder}": ladder for name in ("quick", "thorough") for ladder in [Ladder.of_preset(name)]}
+    ladders |= {str(ladder): ladder for ladder in OTHERS}
     for found in every:
-        table(found, [Ladder.of_preset("quick"), Ladder.of_preset("thorough"), *OTHERS])
+        print_table(found, ladders)
+    if options.table is not None:
+        write_table(every, ladders, options.commit, options.note, options.table)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def _of_searches(plan: TaskPlan, preset: str, method: str) -> CellEstimate:
     finished = [cell for one in group if (cell := one.cell) is not None]
     name = f"{plan.name}/{preset}-{method}"
     if finished:
-        return CellEstimate(name, len(group), len(finished), statistics.fmean(one.made.seconds for one in finished))
+        return CellEstimate(
+            name, len(group), len(finished), statistics.fmean(one.made.seconds or 0.0 for one in finished)
+        )
     try:
         expected = estimate(plan.load(), method=method, settings=group[0].settings, seed=group[0].seed)
     except InputError as error:  # such as a dataset that is not here

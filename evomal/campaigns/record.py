@@ -7,18 +7,19 @@ curves: those are in the folders of the cells.
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, RootModel, ValidationError
 
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.files import read_foreign, write_atomically
+from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
 from evomal.verdict.comparison import Comparison, Entry, Trained, Variant, cost_of
-from evomal.verdict.statistics import Paired, paired_searches
+from evomal.verdict.statistics import Paired, paired, paired_searches
 from evomal.verdict.words import Verdict
 
 FILE_NAME = "campaign.json"
@@ -27,6 +28,9 @@ LEARNED = "learned"
 LONGEST = 64_000_000
 """Bytes of the file of a result."""
 _DIGITS = 7  # significant, of what is written
+
+
+_Read = TypeVar("_Read", bound=BaseModel)
 
 
 class _Document(BaseModel):
@@ -39,8 +43,8 @@ class Made(_Document):
     commit: str
     """The commit of evomal's source, with `+` if files were changed; its version outside a repository."""
     hardware: str
-    seconds: FiniteFloat
-    """Wall-clock time, over all calls that it took."""
+    seconds: FiniteFloat | None
+    """Wall-clock time, over all calls that it took; None where it was not kept."""
 
 
 class SearchCell(_Document):
@@ -80,8 +84,9 @@ class SearchCell(_Document):
 class TrainedLoss(_Document):
     """One loss in one variant: its learning rate and its test metric with every seed."""
 
-    formula: str
-    lr: FiniteFloat
+    formula: str = ""
+    lr: FiniteFloat | None = None
+    """None where it was not recorded."""
     factor: FiniteFloat = 1.0
     test: tuple[FiniteFloat | None, ...]
     """None where the training diverged."""
@@ -158,9 +163,8 @@ class MeasuredTask(_Document):
         """The names of what searches found."""
         if self.comparison is None:
             return []
-        known = {cell.method for cell in self.searches} | {cell.contestant for cell in self.searches}
         names = dict.fromkeys(row.name for row in self.comparison.rows)
-        return [name for name in names if name in known or " from " in name]
+        return [name for name in names if name.split(" ")[0] in METHODS]
 
     @property
     def known_losses(self) -> list[str]:
@@ -200,11 +204,18 @@ class MeasuredTask(_Document):
             for mean, cell in zip(own, cells, strict=True)
         ]
 
-    def difference(self, contestant: str, other: str, variant: Variant | None = None) -> Paired:
-        """A contestant against a known loss in the same variant: negative is better."""
+    def difference(self, name: str, other: str, variant: Variant | None = None) -> Paired:
+        """A loss or contestant against another in the same variant: negative is better.
+
+        Against a known loss, what `evomal compare` says; two methods are compared search by search.
+        """
         chosen = variant or self.variant
-        (against,) = self.costs(other, "plain" if chosen == "rescaled" else chosen)
-        return paired_searches(self.costs(contestant, chosen), against)
+        own, against = self.costs(name, chosen), self.costs(other, "plain" if chosen == "rescaled" else chosen)
+        if len(against) == 1:
+            return paired_searches(own, against[0])
+        pairs = list(zip(own, against, strict=False))  # as many as both have
+        found = paired(*([statistics.fmean(pair[place]) for pair in pairs] for place in (0, 1)))
+        return replace(found, noun="search")
 
     def as_comparison(self) -> Comparison:
         """The comparison with its differences, as `evomal compare` returns it; scores have no curves."""
@@ -265,12 +276,22 @@ def read_result(path: Path) -> CampaignResult:
     Raises:
         InputError: The file cannot be read, or is not the result of a campaign.
     """
+    return _read(path, CampaignResult, "the result of a campaign")
+
+
+def read_data(path: Path) -> "CampaignResult | MeasuredTable":
+    """Read a file of `docs/results/data`: the result of a campaign, or a table."""
+    found: CampaignResult | MeasuredTable = _read(path, _Data, "the result of a campaign or a table").root
+    return found
+
+
+def _read(path: Path, kind: type[_Read], what: str) -> _Read:
     content = read_foreign(path, limit=LONGEST, follow_links=True)
     try:
-        return CampaignResult.model_validate(parsed(content.decode()))
+        return kind.model_validate(parsed(content.decode()))
     except (ValidationError, RecursionError) as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else "its nesting"
-        raise InputError(f"{path}: is not the result of a campaign: {place:.80} is not what evomal writes") from None
+        raise InputError(f"{path}: is not {what}: {place:.80} is not what evomal writes") from None
     except ValueError as error:  # also an InputError
         raise InputError(f"{path}: {error}") from None
 
@@ -305,7 +326,7 @@ def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
         )
         for seed, value in zip(cell.seeds, loss.test, strict=True)
     )  # fmt: skip
-    return Trained(loss.formula, loss.lr, loss.factor, scores)
+    return Trained(loss.formula, math.nan if loss.lr is None else loss.lr, loss.factor, scores)
 
 
 def _rounded(value: Any) -> Any:
@@ -337,6 +358,30 @@ def _laid_out(value: dict[str, Any], indent: str = "") -> str:
     return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
 
 
-def distinct(values: Sequence[str]) -> list[str]:
-    """The values, each once, in order."""
-    return list(dict.fromkeys(values))
+class MeasuredTable(_Document):
+    """A table that a script measured, which is no campaign of searches and comparisons."""
+
+    format: Literal["evomal-table"] = "evomal-table"
+    version: Literal[1] = 1
+    name: str
+    title: str
+    about: str
+    command: str
+    commit: str
+    hardware: str
+    n: str
+    """What was counted, in words."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Write the table as JSON, one line for each row."""
+        content = self.model_dump(mode="json")
+        rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in content.pop("rows"))
+        parts = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
+        write_atomically(path, ("{\n" + ",\n".join([*parts, f' "rows": [\n{rows}\n ]']) + "\n}\n").encode())
+
+
+class _Data(RootModel[Annotated[CampaignResult | MeasuredTable, Field(discriminator="format")]]):
+    """Any file of data."""

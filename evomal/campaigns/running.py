@@ -153,7 +153,7 @@ def _run_searches(
         elif found is None:
             raise OutOfTimeError
         elif listener is not None:
-            listener.announce(f"{job} is done ({found.made.seconds:.0f} s)")
+            listener.announce(f"{job} is done")
     return failures
 
 

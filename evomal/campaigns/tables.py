@@ -5,7 +5,7 @@ import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from evomal.campaigns.record import LEARNED, CampaignResult, Made, MeasuredTask
+from evomal.campaigns.record import LEARNED, CampaignResult, Made, MeasuredTable, MeasuredTask
 from evomal.tasks.metric_display import metric_label, metric_number
 from evomal.text import escape_markdown, plural, shorten
 from evomal.verdict.statistics import Direction, Paired, direction
@@ -19,7 +19,7 @@ _SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "ea
 def campaign_markdown(result: CampaignResult) -> str:
     """The page of a campaign: where its numbers come from, one table, then every training of each task."""
     lines = [f"# {escape_markdown(result.title)}", ""]
-    lines += [*_paragraph(result.about), *_paragraph(result.note), *_provenance(result), ""]
+    lines += [*paragraph(result.about), *paragraph(result.note), *_provenance(result), ""]
     compared = [task for task in result.tasks if task.comparison is not None]
     if compared:
         lines += [*summary_table(compared), "", *_legend(compared), ""]
@@ -50,6 +50,28 @@ def summary_table(tasks: Sequence[MeasuredTask]) -> list[str]:
             shown = cells if not place else ("", "", "", *cells[3:])
             lines.append(f"| {' | '.join(escape_markdown(cell) for cell in shown)} |")
     return lines
+
+
+def short_table(tasks: Sequence[MeasuredTask]) -> list[str]:
+    """The same without the columns of single searches, for a page that shows several campaigns."""
+    kept = (0, 1, 2, 3, 4, 6, 7, 9)
+    lines = [f"| {' | '.join(_SUMMARY[place] for place in kept)} |", "|---" * len(kept) + "|"]
+    for task in tasks:
+        for number, cells in enumerate(_summary_cells(task)):
+            shown = cells if not number else ("", "", "", *cells[3:])
+            lines.append(f"| {' | '.join(escape_markdown(shown[place]) for place in kept)} |")
+    return lines
+
+
+def table_markdown(found: MeasuredTable) -> str:
+    """The page of a table that a script measured."""
+    lines = [f"# {escape_markdown(found.title)}", "", *paragraph(found.about), f"- command: `{found.command}`"]
+    facts = {"commit": found.commit, "hardware": found.hardware, "n": found.n}
+    lines += [f"- {label}: {escape_markdown(text)}" for label, text in facts.items()]
+    lines += ["", f"| {' | '.join(map(escape_markdown, found.columns))} |", "|---" * len(found.columns) + "|"]
+    lines += [f"| {' | '.join(map(escape_markdown, row))} |" for row in found.rows]
+    lines += ["", *(f"- {escape_markdown(note)}" for note in found.notes)]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
@@ -153,9 +175,9 @@ def _counted(values: Sequence[str]) -> list[str]:
 
 
 def _time(made: Sequence[Made]) -> str:
-    seconds = [one.seconds for one in made]
+    seconds = [one.seconds for one in made if one.seconds is not None]
     if not seconds:
-        return "no time"
+        return "a time that was not kept" if made else "no time"
     total, each = sum(seconds), f"{min(seconds):.0f} to {max(seconds):.0f} s each"
     return f"{total / 60:.0f} min ({each})" if total >= 60 else f"{total:.0f} s ({each})"
 
@@ -190,15 +212,17 @@ def _search_table(task: MeasuredTask) -> Iterator[str]:
             "" if cell.lr is None else f"{cell.lr:.3g}",
             cell.recommended or "",
             lead,
-            f"{cell.made.seconds:.0f}",
+            "" if cell.made.seconds is None else f"{cell.made.seconds:.0f}",
             "nothing survived" if cell.formula is None else shorten(cell.formula, _LONGEST_FORMULA),
         )
         yield f"| {' | '.join(escape_markdown(text) for text in cells)} |"
 
 
-def _paragraph(text: str) -> list[str]:
-    return [*_wrapped(escape_markdown(text)), ""] if text else []
+def paragraph(text: str, *, escaped: bool = True, end: bool = True) -> list[str]:
+    """The lines of a paragraph, with an empty one at its end; nothing for an empty text."""
+    lines = _wrapped(escape_markdown(text) if escaped else text, "  " if text.startswith("- ") else "")
+    return [*lines, *([""] if end else [])] if text else []
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False)
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False, subsequent_indent=indent)

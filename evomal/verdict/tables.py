@@ -76,8 +76,8 @@ def _cells(entry: Entry, comparison: Comparison) -> tuple[str, ...]:
     name = entry.name if entry.variant == "plain" else f"{entry.name}, {entry.variant}"
     if not trained:
         return name, "", "nothing found", "", "", ""
-    rates = sorted({loss.lr for loss in trained})
-    shown_rates = f"{rates[0]:g}" if len(rates) == 1 else f"{rates[0]:g}–{rates[-1]:g}"
+    rates = sorted({loss.lr for loss in trained if math.isfinite(loss.lr)})
+    shown_rates = "–".join(f"{rate:g}" for rate in dict.fromkeys((*rates[:1], *rates[-1:])))  # empty if not recorded
     scores = [score for loss in trained for score in loss.scores]
     summary = summarised([math.inf if score.diverged else score.test for score in scores])
     if summary.mean is None:

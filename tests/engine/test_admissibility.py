@@ -139,7 +139,7 @@ def test_weights_decide():
 
 @pytest.mark.parametrize(
     ("text", "weights"),
-    [  # what four of five searches on planted outliers in docs/results.md found; the fifth is the runaway above
+    [  # what four of five searches on planted outliers in docs/results-0.1.md found; the fifth is the runaway above
         ("square(log(aq(aq(tanh(y), sub(f, y)), -1)))", [1.0] * 8),
         ("aq(abs(sub(f, y)), sub(f, y))", [1, 1, 1.19, 1.09, 0.714, 0.73, 0.84]),
         ("add(abs(sub(f, y)), min(1, f))", [1, 1, 1.26, 1.12, 1, 1, 0.97]),

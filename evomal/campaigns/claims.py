@@ -1,0 +1,109 @@
+"""Claims: sentences about results, each with references to the rows that support it, which are checked."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evomal.campaigns.record import CampaignResult, MeasuredTask
+from evomal.campaigns.tables import difference_text
+from evomal.errors import InputError
+from evomal.settings.texts import document
+from evomal.text import plural
+from evomal.verdict.comparison import Variant
+from evomal.verdict.statistics import Direction, Paired, direction
+
+BEST_KNOWN, BASELINE = "best known", "baseline"
+_RATES = {
+    "plain": "both at the task's own rate",
+    "tuned": "both tuned",
+    "rescaled": "rescaled to the gradient of the baseline",
+}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Evidence(_Strict):
+    """A row of a table against another, and what it shows."""
+
+    data: str
+    task: str
+    row: str
+    against: str = BASELINE
+    """`baseline`, `best known`, or the name of a row."""
+    variant: Variant = "tuned"
+    shows: Literal["better", "worse", "even", "undecided"]
+
+    def found(self, results: dict[str, CampaignResult]) -> tuple[MeasuredTask, str, Paired]:
+        """The task, the name of what the row is compared with, and the difference.
+
+        Raises:
+            InputError: There is no such row, or it does not show what is said.
+        """
+        if self.data not in results:
+            raise InputError(f"there is no data named {self.data!r}")
+        task = results[self.data].task(self.task)
+        if task.comparison is None:
+            raise InputError(f"{self.data}: {self.task} is not compared yet")
+        named = {BASELINE: task.comparison.baseline, BEST_KNOWN: task.best_known}
+        other = named.get(self.against, self.against)
+        difference = task.difference(self.row, other, self.variant)
+        shown = direction(difference)
+        if shown != Direction(self.shows):
+            place = f"{self.data}: {self.task}: {self.row} against {other} ({self.variant})"
+            raise InputError(f"{place} must show {self.shows!r} for its claim but shows {str(shown)!r}")
+        return task, other, difference
+
+    def text(self, results: dict[str, CampaignResult]) -> str:
+        """The difference with its interval and n, as part of a sentence."""
+        task, other, difference = self.found(results)
+        rate = _RATES[self.variant]
+        found, n = difference_text(difference, task), plural(difference.n, difference.noun)
+        return f"{task.title}: {self.row} against {other}, {rate}: {found}; n = {n}"
+
+
+class Claim(_Strict):
+    """One claim, whether it holds, and why."""
+
+    claim: str
+    verdict: Literal["holds", "holds in part", "does not hold", "open"]
+    sentence: str
+    evidence: Annotated[tuple[Evidence, ...], Field(strict=False)] = ()
+
+
+class Missing(_Strict):
+    """A table or figure of the paper that is not there, and why."""
+
+    what: str
+    why: str
+
+
+class Claims(_Strict):
+    """Everything on the page of results that is not data."""
+
+    introduction: str
+    data: Annotated[tuple[str, ...], Field(strict=False)]
+    """The results that the table shows."""
+    rows: Annotated[tuple[str, ...], Field(strict=False)]
+    """The contestants that it shows."""
+    claims: Annotated[tuple[Claim, ...], Field(strict=False)]
+    missing: Annotated[tuple[Missing, ...], Field(strict=False)] = ()
+
+
+def read_claims(path: Path) -> Claims:
+    """Read the file of claims.
+
+    Raises:
+        InputError: The file cannot be read, or something in it breaks a rule.
+    """
+    try:
+        found = Claims.model_validate(document(path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+    for claim in found.claims:
+        if claim.verdict != "open" and not claim.evidence:
+            raise InputError(f"{path}: {claim.claim!r:.60} must have evidence unless its verdict is open")
+    return found

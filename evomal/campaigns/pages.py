@@ -1,0 +1,133 @@
+"""The pages of `docs/results`, written from their data: `python -m evomal.campaigns.pages docs`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from evomal.campaigns.claims import Claims, read_claims
+from evomal.campaigns.declaration import read_campaign
+from evomal.campaigns.drawing import Gains, draw_gains, gains
+from evomal.campaigns.record import CampaignResult, MeasuredTable, MeasuredTask, read_data
+from evomal.campaigns.tables import campaign_markdown, paragraph, short_table, table_markdown
+from evomal.errors import InputError
+from evomal.figures.style import save_figure
+from evomal.files import write_atomically
+from evomal.text import escape_markdown, plural
+
+DATA, CLAIMS, PAGE, FIGURE = "results/data", "results/claims.toml", "results.md", "figures/results"
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """The text of each page by its path below the folder of the documentation.
+
+    Args:
+        docs: The folder of the documentation; campaigns are declared in `campaigns/` beside it.
+
+    Raises:
+        InputError: A file cannot be read, or a claim is not what the data show.
+    """
+    data = {path.stem: read_data(path) for path in sorted((docs / DATA).glob("*.json"))}
+    results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
+    try:
+        first = "\n".join(_results_page(read_claims(docs / CLAIMS), data, results, docs.parent / "campaigns"))
+    except InputError as error:
+        raise InputError(f"{docs / CLAIMS}: {error}") from None
+    found = {PAGE: first.rstrip("\n") + "\n"}
+    for name, one in data.items():
+        found[f"results/{name}.md"] = campaign_markdown(one) if isinstance(one, CampaignResult) else table_markdown(one)
+    return found
+
+
+def shown_tasks(claims: Claims, results: dict[str, CampaignResult]) -> list[MeasuredTask]:
+    """The tasks of the page's table and figure, with the contestants that it names only."""
+    tasks = []
+    for name in claims.data:
+        for task in results[name].tasks:
+            if task.comparison is not None:
+                kept = [row for row in task.comparison.rows if row.name in (*task.known_losses, *claims.rows)]
+                shown = task.comparison.model_copy(update={"rows": tuple(kept)})
+                tasks.append(task.model_copy(update={"comparison": shown}))
+    return tasks
+
+
+def figure_data(docs: Path) -> Gains:
+    """What the figure of the page shows."""
+    claims = read_claims(docs / CLAIMS)
+    data = {name: read_data(docs / DATA / f"{name}.json") for name in claims.data}
+    results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
+    return gains([task for task in shown_tasks(claims, results) if task.contestants])
+
+
+def _results_page(
+    claims: Claims, data: dict[str, CampaignResult | MeasuredTable], results: dict[str, CampaignResult], declared: Path
+) -> Iterator[str]:
+    yield from ("# Results", "")
+    yield from paragraph(claims.introduction, escaped=False)
+    yield from (*short_table(shown_tasks(claims, results)), "")
+    yield from (
+        f"![Test cost of learned losses and of the best known loss, relative to the baseline]({FIGURE}.svg)",
+        "",
+    )
+    yield from ("## Claims", "")
+    for claim in claims.claims:
+        yield from paragraph(f"**{claim.claim}** *{claim.verdict.capitalize()}.* {claim.sentence}", escaped=False)
+        for one in claim.evidence:
+            yield from paragraph(f"- {escape_markdown(one.text(results))}", escaped=False, end=False)
+        yield from [""] if claim.evidence else []
+    yield from ("## Pages", "", "| page | of | searches | commit | hardware |", "|---|---|---|---|---|")
+    for name, found in data.items():
+        yield _row(name, found)
+    yield ""
+    yield from _not_measured(declared, data)
+    if claims.missing:
+        yield from ("", "## Not here", "")
+        for absent in claims.missing:
+            yield from paragraph(f"- **{absent.what}**: {absent.why}", escaped=False, end=False)
+
+
+def _row(name: str, found: CampaignResult | MeasuredTable) -> str:
+    if isinstance(found, MeasuredTable):
+        cells = [found.title, "", found.commit, found.hardware]
+    else:
+        made = [cell.made for task in found.tasks for cell in task.searches]
+        made += [task.comparison.made for task in found.tasks if task.comparison is not None]
+        commits, machines = (
+            "; ".join(dict.fromkeys(values))
+            for values in zip(*((one.commit, one.hardware) for one in made), strict=True)
+        )
+        count = sum(len(task.searches) for task in found.tasks)
+        cells = [found.title, str(count or "not kept"), commits, machines]
+    return f"| [{name}](results/{name}.md) | {' | '.join(map(escape_markdown, cells))} |"
+
+
+def _not_measured(declared: Path, data: dict[str, CampaignResult | MeasuredTable]) -> Iterator[str]:
+    """The campaigns that are declared and have no data yet."""
+    waiting = [read_campaign(path) for path in sorted(declared.glob("*.toml")) if path.stem not in data]
+    if not waiting:
+        return
+    yield from ("Declared in `campaigns/`, and not measured yet (`evomal campaign campaigns/NAME.toml --out DIR`):", "")
+    for campaign in waiting:
+        searches = sum(len(task.presets) * len(task.methods) * task.search_seeds for task in campaign.tasks)
+        counts = f"{plural(len(campaign.tasks), 'task')}, {plural(searches, 'search')}, planned for {campaign.hardware}"
+        yield f"- `{campaign.name}`: {campaign.title} ({counts})"
+
+
+def main(docs: Path) -> None:
+    """Write the pages and the figure; pages of data that is not there any more are removed."""
+    found = pages(docs)
+    for name, text in found.items():
+        write_atomically(docs / name, text.encode())
+    for path in (docs / "results").glob("*.md"):
+        if f"results/{path.name}" not in found:
+            path.unlink()
+    drawn = figure_data(docs)
+    for path in save_figure(draw_gains(drawn), docs / FIGURE, drawn.columns()):
+        if path.suffix != ".svg":
+            path.unlink()
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
+    except InputError as error:
+        sys.exit(f"evomal: {error}")

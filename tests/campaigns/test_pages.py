@@ -1,0 +1,119 @@
+"""The pages of results are what their data render to, and claims are what the data show."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evomal.campaigns import pages, read_result
+from evomal.campaigns.claims import read_claims
+from evomal.campaigns.pages import CLAIMS, DATA
+from evomal.campaigns.record import MeasuredTable, read_data
+from evomal.errors import InputError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A copy of what the pages are made of."""
+    shutil.copytree(DOCS / "results", tmp_path / "docs" / "results")
+    shutil.copytree(DOCS.parent / "campaigns", tmp_path / "campaigns")
+    return tmp_path / "docs"
+
+
+@pytest.fixture(scope="module")
+def found():
+    return pages.pages(DOCS)
+
+
+def test_the_committed_pages_are_what_their_data_render_to(found):
+    assert {name: (DOCS / name).read_text() for name in found} == found, "run `make results`"
+    assert {f"results/{path.name}" for path in (DOCS / "results").glob("*.md")} == found.keys() - {"results.md"}
+
+
+def test_every_page_says_commit_hardware_n_and_command(found):
+    for name, text in found.items():
+        if name != "results.md":
+            for fact in ("- command: `", "- commit: ", "- hardware: "):
+                assert fact in text, name
+            assert "- n: " in text or " final trainings, " in text, name
+
+
+def test_data_are_written_as_they_were_read(tmp_path):
+    for path in (DOCS / DATA).glob("*.json"):
+        read_data(path).write(tmp_path / path.name)
+        assert (tmp_path / path.name).read_text() == path.read_text()
+
+
+def test_claims_follow_the_data(docs):
+    path = docs / DATA / "searches.json"
+    content = json.loads(path.read_text())
+    (row,) = [row for row in content["tasks"][0]["comparison"]["rows"] if row["name"] == "mae"]
+    row["losses"][0]["test"] = [0.001] * 5
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError) as caught:
+        pages.pages(docs)
+    assert str(caught.value) == (
+        f"{docs / CLAIMS}: searches: outliers: evomal (thorough) against mae (tuned) must show 'better' for its claim "
+        "but shows 'worse'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (('task = "outliers"', 'task = "outlier"'), "searches has no task 'outlier'"),
+        (('data = "searches"', 'data = "serches"'), "there is no data named 'serches'"),
+        (('row = "evomal (thorough)"', 'row = "evo"'), "outliers: there is no row 'evo' (tuned)"),
+        (('verdict = "holds in part"', 'verdict = "perhaps"'), "claims.0.verdict: input should be 'holds'"),
+        (('verdict = "open"', 'verdict = "holds"'), "must have evidence unless its verdict is open"),
+    ],
+)
+def test_a_wrong_claim_is_said_in_one_sentence(docs, changed, sentence):
+    path = docs / CLAIMS
+    before, after = path.read_text().rsplit("[[claims]]", 1) if "open" in changed[0] else (path.read_text(), None)
+    text = before.replace(*changed, 1) if after is None else f"{before}[[claims]]{after.replace(*changed, 1)}"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        pages.pages(docs)
+    assert sentence in str(caught.value)
+
+
+def test_the_figure_shows_the_tasks_of_the_table():
+    drawn = pages.figure_data(DOCS)
+    assert {one.contestant for one in drawn.points} == {"best known loss", *read_claims(DOCS / CLAIMS).rows}
+    assert (DOCS / f"{pages.FIGURE}.svg").exists()
+
+
+def test_writing_removes_pages_without_data(docs, monkeypatch):
+    (docs / "results" / "old.md").write_text("old")
+    (docs / "figures").mkdir()
+    (docs / DATA / "fitness.json").unlink()
+    monkeypatch.setattr(pages, "campaign_markdown", lambda result: result.title)
+    pages.main(docs)
+    assert sorted(path.name for path in (docs / "results").glob("*.md")) == ["quick-0.1.md", "searches.md"]
+    assert [path.name for path in (docs / "figures").iterdir()] == ["results.svg"]
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    for text in ("{}", "[", '{"format": "evomal-campaign", "version": 2}', '{"format": "evomal-table"}', "null"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"x\.json"):
+            read_data(path)
+        with pytest.raises(InputError, match=r"x\.json"):
+            read_result(path)
+
+
+def test_a_table_of_a_script_is_rendered(tmp_path):
+    table = MeasuredTable(
+        name="t", title="A | title", about="What it is.", command="python x.py", commit="abc", hardware="one core",
+        n="3 seeds", columns=("a", "b"), rows=(("x|y", "1"),), notes=("A note.",),
+    )  # fmt: skip
+    table.write(tmp_path / "t.json")
+    assert read_data(tmp_path / "t.json") == table
+    text = pages.table_markdown(table)
+    assert "| x\\|y | 1 |" in text
+    assert "- n: 3 seeds" in text
