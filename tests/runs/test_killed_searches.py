@@ -60,7 +60,7 @@ def test_two_processes_with_one_seed_come_to_the_same_record(tmp_path):
 @pytest.mark.parametrize("inner_steps", [1, 2])
 def test_chunks_change_no_candidate_where_they_are_trained_one_after_the_other(tmp_path, inner_steps):
     task = load_task("diabetes", "mlp:hidden=8")
-    settings = {**SHORT, "device": "cpu", "population_mode": "looped", "inner_steps": inner_steps}
+    settings = {**SHORT, "generations": 2, "device": "cpu", "population_mode": "looped", "inner_steps": inner_steps}
     records = []
     for chunk in (1, 2, None):
         folder = tmp_path / str(chunk)
@@ -69,6 +69,6 @@ def test_chunks_change_no_candidate_where_they_are_trained_one_after_the_other(t
         assert json.loads(description)["settings"]["chunk"] == chunk
         records.append((rest, (folder / "best.json").read_bytes()))
     kinds = Counter(json.loads(line)["kind"] for line in records[0][0])
-    assert (kinds["chunk"], kinds["candidate"], kinds["ending"]) == (4, 4 * 6, 1)
+    assert (kinds["chunk"], kinds["candidate"], kinds["ending"]) == (2, 2 * 6, 1)
     assert kinds["trial"] > 3 + 3 * 3, "three rivals, then with three seeds again and finalists beside them"
     assert records[0] == records[1] == records[2]
