@@ -14,7 +14,6 @@ from collections.abc import Callable
 import measuring
 import torch
 from rich.console import Console
-from rich.table import Table
 from step_parts import Parts, profiled, report
 
 from evomal.engine import Engine, EngineSettings
@@ -52,18 +51,18 @@ def main() -> None:
     console.print(
         f"{measuring.hardware()}, batch {options.batch}, {options.precision}, channels last; medians, GiB at most"
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (
-        "model", "training ms", "meta ms", "ratio", "training GiB", "meta GiB", "ratio", "both GiB", "predicted",
-        "ratio",
-    ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+    line = "{:<13}" + "{:>13}{:>10}{:>7}" * 3
+    console.print(
+        line.format(
+            "model", "training ms", "meta ms", "ratio", "training GiB", "meta GiB", "ratio", "both GiB", "predicted",
+            "ratio",
+        )
+    )  # fmt: skip
     for name in options.models.split(","):
         try:
-            table.add_row(name, *measured(name, options, console))
+            console.print(line.format(name, *measured(name, options, console)))
         except torch.OutOfMemoryError:
             console.print(f"{name}: out of memory")
-    console.print(table)
 
 
 def measured(name: str, options: argparse.Namespace, console: Console) -> tuple[str, ...]:
