@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from evomal.checks import finite_number
 from evomal.errors import InputError
 from evomal.losses.classification_base import ClassificationLoss, FusedTargetLoss
 from evomal.losses.contract import compute_dtype, is_eager, to_compute_dtype
-from evomal.losses.fused import Coefficients, by_blocks, is_one_block
+from evomal.losses.fused import Coefficients, by_blocks, is_one_block, log_of
 from evomal.losses.loss import Source
 
 
@@ -35,7 +36,11 @@ class CrossEntropyLoss(ClassificationLoss):
         return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
 
     def of_probabilities(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        return F.cross_entropy(*to_compute_dtype(logits, target), weight=weight, reduction="none")
+        logits, target = to_compute_dtype(logits, target)
+        if torch.compiler.is_exporting():  # torch's exporter to ONNX takes every target for class indices
+            shares = target if weight is None else target * weight
+            return -(logits.log_softmax(1) * shares).sum(1)
+        return F.cross_entropy(logits, target, weight=weight, reduction="none")
 
     def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(*to_compute_dtype(logits, target), reduction="none")
@@ -75,7 +80,7 @@ class AbsoluteCrossEntropyLoss(FusedTargetLoss):
         self.phi0 = finite_number("phi0", phi0, above=0)
         self.phi1 = finite_number("phi1", phi1, above=0)
 
-    def coefficients(self, classes: int) -> Coefficients:
+    def coefficients(self, classes: Any) -> Coefficients:
         return Coefficients(scale=self.phi0, shift=math.log(self.phi1))
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
@@ -109,7 +114,7 @@ class FocalLoss(FusedTargetLoss):
         super().__init__(**contract)
         self.gamma = finite_number("gamma", gamma, at_least=0)
 
-    def coefficients(self, classes: int) -> Coefficients:
+    def coefficients(self, classes: Any) -> Coefficients:
         return Coefficients(focus=self.gamma)
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
@@ -151,11 +156,12 @@ class SparseLabelSmoothingLoss(FusedTargetLoss):
             raise InputError(f"simplified must be true or false but got {simplified!r}")
         self.simplified = simplified
 
-    def coefficients(self, classes: int) -> Coefficients:
+    def coefficients(self, classes: Any) -> Coefficients:
         if self.simplified:
             return Coefficients(opposite=self.smoothing)
         share = 1 - self.smoothing + self.smoothing / classes
-        return Coefficients(scale=share, opposite=1 - share, offset=math.log(classes - 1))
+        opposite = 1 - share if self.smoothing else 0.0
+        return Coefficients(scale=share, opposite=opposite, offset=log_of(classes - 1))
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         if not y:
@@ -206,9 +212,10 @@ class FocalSparseLabelSmoothingLoss(FusedTargetLoss):
         self.gamma = finite_number("gamma", gamma, at_least=0)
         self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
 
-    def coefficients(self, classes: int) -> Coefficients:
+    def coefficients(self, classes: Any) -> Coefficients:
         share = 1 - self.smoothing + self.smoothing / classes
-        return Coefficients(scale=share, focus=self.gamma, opposite=1 - share, offset=math.log(classes - 1))
+        opposite = 1 - share if self.smoothing else 0.0
+        return Coefficients(scale=share, focus=self.gamma, opposite=opposite, offset=log_of(classes - 1))
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         if not y:

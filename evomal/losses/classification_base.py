@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from evomal.losses.contract import Kind, compute_dtype, to_compute_dtype
-from evomal.losses.fused import Coefficients, all_log_odds, by_blocks, can_fuse, fused_loss, target_log_odds
+from evomal.losses.fused import (
+    Coefficients,
+    all_log_odds,
+    by_blocks,
+    can_fuse,
+    class_number,
+    fused_loss,
+    target_log_odds,
+)
 from evomal.losses.loss import HandMadeLoss
 
 
@@ -79,11 +87,11 @@ class FusedTargetLoss(TargetLoss):
     """A loss ℓ(p) of the target's probability that is given by the coefficients of one formula, with its kernels."""
 
     @abstractmethod
-    def coefficients(self, classes: int) -> Coefficients:
-        """ℓ for this number of classes."""
+    def coefficients(self, classes: Any) -> Coefficients:
+        """ℓ for this number of classes, a whole number or a tensor."""
 
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
-        return self.coefficients(classes).of_log_odds(log_odds)
+        return self.coefficients(class_number(classes, log_odds)).of_log_odds(log_odds)
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
         if not can_fuse(logits, target):

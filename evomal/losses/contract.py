@@ -16,8 +16,8 @@ from evomal.units import Units
 
 
 def is_eager(tensor: Tensor) -> bool:
-    """Returns False under `torch.compile`, export and `torch.func` transforms, which need composable operations."""
-    if torch.compiler.is_compiling():
+    """Returns False under `torch.compile`, export, tracing and `torch.func`, which need composable operations."""
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return False
     # No public function tells whether a transform is active; torch.autograd.Function uses this one.
     return not torch._C._are_functorch_transforms_active() and not tensor.is_meta

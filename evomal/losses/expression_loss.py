@@ -68,6 +68,7 @@ class ExpressionLoss(ElementwiseLoss):
     has_formula = True
     prediction_latex = PREDICTION_LATEX
     _shares: Tensor | None
+    learned_tensors = ("weights",)
     _progress_buffer: Tensor | None
 
     def __init__(

@@ -30,6 +30,23 @@ _BLOCK_ELEMENTS = {"cpu": 1 << 18}
 _DEVICE_BLOCK_ELEMENTS = 1 << 22
 
 RowFunction = Callable[[Tensor, Tensor], Tensor]
+Number = float | Tensor
+"""Of a formula; a tensor where it follows from a number of classes that a graph does not fix."""
+
+
+def class_number(classes: Any, like: Tensor) -> Any:
+    """Returns the number of classes, as a tensor if it is not known while a graph with dynamic shapes is made."""
+    if type(classes) is int:
+        return classes
+    # Traces have tensors for numbers, and `torch.export` has symbols, of which it cannot take logarithms.
+    if isinstance(classes, Tensor):
+        return classes.to(like)
+    return torch.scalar_tensor(classes, dtype=like.dtype, device=like.device)
+
+
+def log_of(number: Any) -> Any:
+    """Returns the logarithm of a number or a tensor."""
+    return number.log() if isinstance(number, Tensor) else math.log(number)
 
 
 def target_log_odds(logits: Tensor, target: Tensor) -> Tensor:
@@ -59,14 +76,14 @@ class Coefficients:
     that one kernel per device serves them all.
     """
 
-    scale: float = 1.0
+    scale: Number = 1.0
     shift: float = 0.0
     focus: float = 0.0
-    opposite: float = 0.0
-    offset: float = 0.0
+    opposite: Number = 0.0
+    offset: Number = 0.0
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def numbers(self) -> tuple[Number, ...]:
         """The five numbers in the order of the arguments of the kernels."""
         return self.scale, self.shift, self.focus, self.opposite, self.offset
 
@@ -80,7 +97,7 @@ class Coefficients:
         loss = self.scale * (log_p + self.shift).abs()
         if self.focus:
             loss = loss * (self.focus * log_rest).exp()
-        if self.opposite:
+        if isinstance(self.opposite, Tensor) or self.opposite:
             against = self.opposite * (self.offset - log_rest)
             loss = loss + (against * (self.focus * log_p).exp() if self.focus else against)
         return loss

@@ -248,10 +248,39 @@ class ElementwiseLoss(Loss):
     """
 
     is_learned = True
+    learned_tensors: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are part of the state dictionary although they are no buffers: they stay on the CPU, in double
+    precision, wherever the module is moved."""
 
     @abstractmethod
     def value(self, prediction: Any, target: Tensor) -> Tensor:
         """M(f, y) elementwise, for tensors of one shape; the prediction is what `predicted` returns."""
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, tensor in self._unregistered():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        own = {prefix + name: tensor for name, tensor in self._unregistered()}
+        others = {key: value for key, value in state_dict.items() if key not in own}
+        super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        for key, tensor in own.items():
+            if key not in state_dict:
+                missing_keys += [key] if strict else []
+            elif state_dict[key].shape != tensor.shape:
+                shapes = f"{tuple(state_dict[key].shape)} from the checkpoint, {tuple(tensor.shape)} in the loss"
+                error_msgs.append(f"size mismatch for {key}: {shapes}")
+            else:
+                with torch.no_grad():
+                    tensor.copy_(state_dict[key])
+
+    def _unregistered(self) -> list[tuple[str, Tensor]]:
+        """The learned tensors that torch does not know of, as it knows of parameters."""
+        return [(name, vars(self)[name]) for name in self.learned_tensors if vars(self).get(name) is not None]
 
     def predicted(self, outputs: Tensor, link: Link) -> Any:
         """Returns f of the outputs, whose last dimension is that of the classes, or what `value` takes in its place."""

@@ -37,6 +37,8 @@ class NeuralLoss(ElementwiseLoss):
         torch.Size([])
     """
 
+    learned_tensors = ("first", "second", "last")
+
     def __init__(self, layers: Sequence[Tensor | Sequence[Sequence[float]]], **contract: Any) -> None:
         super().__init__(**contract)
         if not isinstance(layers, list | tuple):
@@ -68,9 +70,10 @@ class NeuralLoss(ElementwiseLoss):
         They are kept in double precision on the CPU, as in a loss file. A copy to the device at every step would make
         each step wait for it, so the last one is kept until a matrix changes.
         """
+        if not is_eager(prediction) or any(layer.requires_grad for layer in self.layers):
+            return [layer.to(prediction) for layer in self.layers]
         # Tensors made in inference mode cannot be used for training later, and have no version counter.
-        in_inference = torch.is_inference_mode_enabled() or any(layer.is_inference() for layer in self.layers)
-        if in_inference or not is_eager(prediction) or any(layer.requires_grad for layer in self.layers):
+        if torch.is_inference_mode_enabled() or any(layer.is_inference() for layer in self.layers):
             return [layer.to(prediction) for layer in self.layers]
         state = (prediction.device, prediction.dtype, *((id(layer), layer._version) for layer in self.layers))
         if self._converted[0] != state:

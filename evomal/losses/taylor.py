@@ -44,6 +44,7 @@ class TaylorLoss(ElementwiseLoss):
     """
 
     has_formula = True
+    learned_tensors = ("theta",)
 
     def __init__(self, theta: Tensor | Sequence[float], **contract: Any) -> None:
         super().__init__(**contract)

@@ -206,8 +206,9 @@ def test_jax_equals_the_loss(loss):
 
 def onnx_cases() -> list[tuple[evomal.losses.Loss, bool]]:
     """Each class of losses for one kind of task, as an export takes a second; for classes also with probabilities."""
-    one_per_class = {type(loss): loss for loss in one_of_each()}.values()
-    of_classes = {type(loss): loss for loss in one_of_each() if loss.kind == "classification" and loss.ignore_index < 0}
+    losses = [CrossEntropyLoss(), *one_of_each()]
+    one_per_class = {type(loss): loss for loss in losses}.values()
+    of_classes = {type(loss): loss for loss in losses if loss.kind == "classification" and loss.ignore_index < 0}
     return [*((loss, False) for loss in one_per_class), *((loss, True) for loss in of_classes.values())]
 
 
@@ -217,25 +218,19 @@ def _onnx_id(given: evomal.losses.Loss | bool) -> str:
 
 @pytest.mark.parametrize(("loss", "probabilities"), onnx_cases(), ids=_onnx_id)
 def test_onnx_equals_the_loss(loss, probabilities):
-    options = {"classes": CLASSES, **({"probabilities": True} if probabilities else {})}
+    options = {"probabilities": True} if probabilities else {}
     session = onnxruntime.InferenceSession(evomal.export(loss, to="onnx", **options))
     rng = torch.Generator().manual_seed(0)
-    for samples in (1, 7):
+    for samples, classes in ((1, CLASSES), (7, CLASSES), (6, loss.classes or 2 * CLASSES)):
+        output = torch.randn(samples, classes, generator=rng)
         if loss.kind == "regression":
-            output, target = torch.randn(samples, generator=rng), torch.randn(samples, generator=rng)
+            output, target = output[:, 0], torch.randn(samples, generator=rng)
         elif loss.kind == "multilabel":
-            output, target = (
-                torch.randn(samples, CLASSES, generator=rng),
-                torch.rand(samples, CLASSES, generator=rng),
-            )
+            target = torch.rand(samples, classes, generator=rng)
         elif probabilities:
-            output = torch.randn(samples, CLASSES, generator=rng)
-            target = torch.rand(samples, CLASSES, generator=rng).softmax(1)
+            target = torch.rand(samples, classes, generator=rng).softmax(1)
         else:
-            output, target = (
-                torch.randn(samples, CLASSES, generator=rng),
-                torch.randint(CLASSES, (samples,), generator=rng),
-            )
+            target = torch.randint(classes, (samples,), generator=rng)
         (value,) = session.run(None, {"output": output.numpy(), "target": target.numpy()})
         np.testing.assert_allclose(value, loss(output, target), rtol=1e-4, atol=1e-5)
 

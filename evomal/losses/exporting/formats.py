@@ -44,11 +44,12 @@ def to_sympy(loss: Loss) -> Any:
 
 
 def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False) -> bytes:
-    """Returns a serialised graph from (output, target) to the loss, for any batch size.
+    """Returns a serialised graph from (output, target) to the loss, for any number of samples, and of classes or
+    labels unless `classes` is given or the loss has class weights or priors.
 
-    Classification takes logits `(N, classes)` and class indices `(N,)`, or with `probabilities` targets
-    `(N, classes)`; multilabel takes targets between 0 and 1 of that shape, regression values `(N,)`, or
-    `(N, D)` where D outputs have units of their own. The number of classes is part of the graph.
+    Classification takes logits `(N, C)` and class indices `(N,)`, or with `probabilities` targets `(N, C)`; multilabel
+    takes targets between 0 and 1 of that shape, regression values `(N,)`, or `(N, D)` where D outputs have units of
+    their own.
     """
     for needed in ("onnx", "onnxscript"):
         optional_library(needed, "export to onnx", "'evomal[onnx]'")
@@ -57,8 +58,9 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
             f"an expression of at most {MAX_ONNX_NODES:,} nodes can be exported to onnx but this one has "
             f"{tree.expression.size:,}: export it as python or jax"
         )
+    is_any = classes is None and loss.classes is None
     if classes is None:
-        classes = loss.classes or 10
+        classes = loss.classes or 5  # an example to trace
     whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
     if loss.classes not in (None, classes):
         raise InputError(
@@ -74,13 +76,14 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
         example = (torch.rand(samples, classes), torch.zeros(samples, classes))
     else:
         example = (torch.rand(samples, classes), torch.zeros(samples, dtype=torch.long))
-    batch = torch.export.Dim("batch", min=1)
+    batch = {0: torch.export.Dim("batch", min=1)}
+    both = {**batch, 1: torch.export.Dim("classes", min=2)} if is_any and loss.kind != "regression" else batch
     with _quiet_exporter():
         program = torch.onnx.export(
             copy.deepcopy(loss).eval(),
             example,
             dynamo=True,
-            dynamic_shapes=({0: batch}, {0: batch}),
+            dynamic_shapes=(both, both if example[1].dim() == 2 else batch),
             input_names=["output", "target"],
             output_names=["loss"],
             verbose=False,
@@ -140,8 +143,9 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
     Args:
         loss: The loss.
         to: `python` or `jax` for the text of a file that needs only torch or JAX; `latex`; `sympy`; or `onnx`.
-        options: For `onnx` only: `classes`, the number of classes (10, or as many as the loss has class weights or
-            priors), and `probabilities=True` for targets that are class probabilities instead of class indices.
+        options: For `onnx` only: `classes`, the number of classes if the graph is to be for that number alone (by
+            default it is for any number, unless the loss has class weights or priors), and `probabilities=True` for
+            targets that are class probabilities instead of class indices.
 
     Returns:
         Text for `python`, `jax` and `latex`, a SymPy expression for `sympy`, the bytes of a graph for `onnx`.
