@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evomal.figures import plot
     from evomal.losses import ExpressionLoss, load_loss, save_loss
     from evomal.losses.exporting import export
+    from evomal.runs.callbacks import SearchCallback
     from evomal.runs.measuring import headroom
     from evomal.runs.reading import load_run
     from evomal.runs.recorded_run import Run
@@ -39,6 +40,7 @@ __all__ = [
     "Recipe",
     "Run",
     "Score",
+    "SearchCallback",
     "SearchResult",
     "SearchSettings",
     "Task",
@@ -71,6 +73,7 @@ _MODULES = {
     "Recipe": "evomal.tasks",
     "Run": "evomal.runs.recorded_run",
     "Score": "evomal.engine",
+    "SearchCallback": "evomal.runs.callbacks",
     "SearchResult": "evomal.runs.results",
     "SearchSettings": "evomal.settings",
     "Task": "evomal.tasks",

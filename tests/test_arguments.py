@@ -53,7 +53,7 @@ class Unprintable:
         "fraction must be a share above 0 and at most 1 but got tensor"),
         (lambda: evomal.Units(10**400), "mean must be a finite number, or one for each output, but got"),
         (lambda: evomal.search("diabetes"), "task must be a Task or a list of tasks but got 'diabetes'"),
-        (lambda: evomal.search(regression(), callback=3), "callback must be a function but got 3"),
+        (lambda: evomal.search(regression(), callback=3), "callback must be a function, a SearchCallback or a list of"),
         (lambda: evomal.search(regression(), settings=3), "settings must be SearchSettings but got 3"),
         (lambda: evomal.train([3], "mse"), r"task must be a Task or a list of tasks but got \[3\]"),
         (lambda: evomal.train(regression(), "mse", device=3), "device must be auto, cpu, cuda, cuda:0, mps but got 3"),

@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from evomal.methods import Method, method_named
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
+from evomal.runs.callbacks import Callback, Callbacks
 from evomal.runs.canonical import canonical, parsed, versions
 from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
@@ -36,12 +37,10 @@ from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.text import plural, short_repr
+from evomal.text import plural
 from evomal.threads import thread_count
 
 _SHOWN_FAILURES = 3
-
-Callback = Callable[[Generation], None]
 
 
 def search(
@@ -52,7 +51,7 @@ def search(
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     settings: SearchSettings | None = None,
-    callback: Callback | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     progress: bool = False,
     listener: SearchListener | None = None,
     source: Mapping[str, Any] | None = None,
@@ -75,7 +74,9 @@ def search(
         seed: The seed of everything that is drawn.
         folder: The folder to record the search in; None records nothing.
         settings: All settings at once, instead of a preset with changes.
-        callback: Called with each generation when it is complete.
+        callback: A function that is called with each generation when it is complete, a `SearchCallback`, such as the
+            loggers in `evomal.integrations.loggers`, or a list of them. If one returns True, no further generation is
+            begun; the search can be resumed.
         progress: Whether to show the progress and the time left on standard error.
         listener: Called at every step, instead of `progress`.
         source: Recorded as it is: what the caller needs to make the tasks again.
@@ -103,8 +104,7 @@ def search(
     """
     chosen = method_named(method)
     seed = seed_number(seed)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback must be a function but got {short_repr(callback)}")
+    callbacks = Callbacks(callback)
     place = None if folder is None else path_to("folder", folder)
     resolved = SearchSettings.given(settings, preset, changes)
     if place is not None:
@@ -116,9 +116,9 @@ def search(
     ):
         run = _Run(parts, chosen, source)
         if place is None:
-            return run.to_the_end(None, callback, shown)
+            return run.followed(None, callbacks, shown)
         with opened_record(place, run.description(), force=force) as store:
-            return run.to_the_end(store, callback, shown)
+            return run.followed(store, callbacks, shown)
 
 
 class _Run:
@@ -148,8 +148,18 @@ class _Run:
             "versions": versions(),
         }
 
-    def to_the_end(
-        self, store: RunStore | None, callback: Callback | None, listener: SearchListener | None
+    def followed(self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
+        """Run the search to its end, which the callbacks are told of, however it ends."""
+        try:
+            result = self._to_the_end(store, callbacks, listener)
+        except BaseException:
+            callbacks.on_end(None)
+            raise
+        callbacks.on_end(result)
+        return result
+
+    def _to_the_end(
+        self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None
     ) -> SearchResult:
         """Replay what is recorded, then compute the rest."""
         begin = time.perf_counter()
@@ -157,6 +167,7 @@ class _Run:
             withdraw_stop(store.path.parent)
             self._replay(store)
             note_changes(store, self.description(), is_finished=self._strategy.finished)
+        callbacks.on_start(self._as_run(store))
         if listener is not None:
             steps = self._steps_of_generation()
             listener.on_start(
@@ -174,9 +185,12 @@ class _Run:
                 if store is not None:
                     stop_if_requested(store.path.parent)
                 self._generation(store, None if listener is None else listener.on_steps)
-                for call in (callback, None if listener is None else listener.on_generation):
-                    if call is not None:
-                        call(self._history()[-1])
+                generation = self._history()[-1]
+                is_ended = callbacks.on_generation(generation)
+                if listener is not None:
+                    listener.on_generation(generation)
+                if is_ended and not self._strategy.finished:
+                    ending = "a callback ended it"
         if complete is None and store is not None:
             stop_if_requested(store.path.parent)
         self._final = trials.train_finalists(self._candidates, rivals)
@@ -192,20 +206,12 @@ class _Run:
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was run all the same"
         by_task, headroom = trials.by_task(self._final), trials.headroom
-        forced = () if store is None else tuple(entry.differences for entry in store.forced)
-        run = Run(
-            folder=Path() if store is None else store.path.parent,
-            state=RunState.COMPLETE if self._strategy.finished else RunState.INTERRUPTED,
-            settings=parsed(canonical(self.description())),
-            candidates=tuple(self._candidates),
-            ending=ending if self._strategy.finished else None,
-            forced=forced,
-            rivals=rivals,
-            headroom=headroom,
-            final=self._final,
+        is_complete = self._strategy.finished
+        run = self._as_run(
+            store, state=RunState.COMPLETE if is_complete else RunState.INTERRUPTED,
+            ending=ending if is_complete else None, rivals=rivals, headroom=headroom, final=self._final,
             by_task=by_task,
-            own_kind=self._tasks[0].kind if store is None else None,
-        )
+        )  # fmt: skip
         return SearchResult(
             best=self._best(),
             history=self._history(),
@@ -213,7 +219,7 @@ class _Run:
             ending=ending,
             folder=None if store is None else store.path.parent,
             seconds=time.perf_counter() - begin,
-            forced=forced,
+            forced=run.forced,
             rivals=rivals,
             final=self._final,
             metric=self._shown.name,
@@ -224,6 +230,18 @@ class _Run:
             run=run,
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
         )
+
+    def _as_run(self, store: RunStore | None, **more: Any) -> Run:
+        """The search as far as it has come."""
+        found = {
+            "folder": Path() if store is None else store.path.parent,
+            "state": RunState.RUNNING,
+            "settings": parsed(canonical(self.description())),
+            "candidates": tuple(self._candidates),
+            "forced": () if store is None else tuple(entry.differences for entry in store.forced),
+            "own_kind": self._tasks[0].kind if store is None else None,
+        }
+        return Run(**{**found, **more})
 
     def _steps_of_generation(self) -> int:
         """The most steps of a generation, for a progress bar."""

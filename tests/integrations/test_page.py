@@ -14,6 +14,7 @@ LIBRARIES = {
     "pandas and matplotlib": ("pandas",),
     "scikit-learn": ("sklearn",),
     "skorch": ("skorch",),
+    "Loggers for searches": ("tensorboard", "mlflow", "wandb"),
     "Hugging Face Trainer": ("transformers", "accelerate"),
 }
 

@@ -1,0 +1,103 @@
+"""What a user has called during a search: functions, or objects that follow it from its beginning to its end."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from evomal.errors import InputError
+from evomal.runs.generations import Generation
+from evomal.runs.recorded_run import Run
+from evomal.runs.results import SearchResult
+from evomal.text import short_repr
+
+
+class SearchCallback:
+    """Follows a search. Derive from it, override what you need, and give an object to `evomal.search(callback=…)`.
+
+    An exception that a method raises ends the search and reaches its caller; the search can then be resumed.
+
+    Example:
+        >>> class Enough(SearchCallback):
+        ...     def on_generation(self, generation):
+        ...         return generation.best is not None and generation.best.fitness < 0.1
+        >>> result = evomal.search(task, callback=Enough())  # doctest: +SKIP
+    """
+
+    def on_start(self, run: Run) -> None:
+        """Called before anything is trained.
+
+        Args:
+            run: The settings of the search, and the candidates that are recorded already if it is resumed.
+        """
+
+    def on_generation(self, generation: Generation) -> bool | None:
+        """Called when a generation is complete and recorded.
+
+        Args:
+            generation: What it came to.
+
+        Returns:
+            True to begin no further generation: the search ends as if its time were used up, and can be resumed.
+        """
+        return None
+
+    def on_end(self, result: SearchResult | None) -> None:
+        """Called once at the end.
+
+        Args:
+            result: What `evomal.search` returns; None if the search was interrupted or failed.
+        """
+
+
+Callback = SearchCallback | Callable[[Generation], Any]
+"""A function is called with each generation, as `SearchCallback.on_generation` is."""
+
+
+class Callbacks:
+    """All callbacks of a search, in the order in which they were given."""
+
+    def __init__(self, given: Callback | Sequence[Callback] | None) -> None:
+        self._all = [_as_callback(one) for one in _listed(given)]
+        self._started: list[SearchCallback] = []
+
+    def on_start(self, run: Run) -> None:
+        """The search begins."""
+        for one in self._all:
+            one.on_start(run)
+            self._started.append(one)
+
+    def on_generation(self, generation: Generation) -> bool:
+        """A generation is complete. Returns whether one of the callbacks ends the search; all are called."""
+        returned = [one.on_generation(generation) for one in self._all]
+        # Not whatever counts as true: a function may return something that was not meant for this.
+        return any(isinstance(value, bool | np.bool_) and bool(value) for value in returned)
+
+    def on_end(self, result: SearchResult | None) -> None:
+        """The search has ended; told to those that were told of its beginning."""
+        for one in self._started:
+            one.on_end(result)
+
+
+class _Function(SearchCallback):
+    def __init__(self, function: Callable[[Generation], Any]) -> None:
+        self._function = function
+
+    def on_generation(self, generation: Generation) -> bool | None:
+        found: bool | None = self._function(generation)
+        return found
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    if given is None:
+        return ()
+    return given if isinstance(given, list | tuple) else (given,)
+
+
+def _as_callback(given: Any) -> SearchCallback:
+    if isinstance(given, SearchCallback):
+        return given
+    if isinstance(given, type) or not callable(given):
+        rule = "callback must be a function, a SearchCallback or a list of them"
+        raise InputError(f"{rule} but got {short_repr(given)}")
+    return _Function(given)
