@@ -27,13 +27,17 @@ from evomal.errors import EvomalError, InputError
 from evomal.report.pages import render
 from evomal.server.actions import Actions
 from evomal.server.candidate_pages import EXPORTS, candidate_page, candidates_page, exported
+from evomal.server.comparison_page import comparison_page
 from evomal.server.guard import TOKEN_HEADER, Guard, is_same_token
 from evomal.server.library import FollowedFolder, Library, key_of
 from evomal.server.list_page import comparison_summary, list_page
+from evomal.server.pair_page import pair_page
 from evomal.server.run_page import comparison_folder, run_page, warm_up
 from evomal.text import file_name
+from evomal.verdict.searches import SEARCHES
 
 EVERYTHING = "*"
+_COMPARISON = "comparison:"
 _STATIC = Path(__file__).with_name("static")
 _MOST_PAGES = 128  # kept in memory
 _MOST_FOLLOWERS = 500
@@ -66,6 +70,8 @@ class LivePages:
             Route("/runs/{key}/candidates/{generation:int}/{index:int}", self.show_candidate),
             Route("/runs/{key}/candidates/{generation:int}/{index:int}/{form}", self.export),
             Route("/runs/{key}/{action:str}", self.act, methods=["POST"]),
+            Route("/comparisons/{key}", self.show_comparison),
+            Route("/pair", self.show_pair),
             Route("/events", self.follow),
             Route("/static/{name}", self.show_file),
         ]
@@ -124,6 +130,31 @@ class LivePages:
         return await self._page(
             request, f"run {folder.key}", (folder.version,),
             lambda: run_page(folder.view, folder.summary, comparison=comparison),
+        )  # fmt: skip
+
+    async def show_comparison(self, request: Request) -> Response:
+        """The page of a comparison."""
+        key, library = request.path_params["key"], self.library
+        found = library.comparisons.get(key)
+        if found is None or found.view is None:
+            raise HTTPException(404, "There is no such comparison, or no longer.")
+        view, place = found.view, found.folder / SEARCHES
+        searches = [run for run in library.runs.values() if run.folder.is_relative_to(place)]
+        summary = comparison_summary(view, key, library.name_of(found.folder))
+        return await self._page(
+            request, f"comparison {key}", (view.version, *(run.version for run in searches)),
+            lambda: comparison_page(view, summary, [run.summary for run in searches]),
+        )  # fmt: skip
+
+    async def show_pair(self, request: Request) -> Response:
+        """Two runs side by side."""
+        keys = request.query_params.getlist("run")
+        folders = [self.library.runs[key] for key in dict.fromkeys(keys) if key in self.library.runs]
+        if len(folders) != 2:
+            raise HTTPException(400, f"Two runs must be chosen but got {len(folders)}.")
+        return await self._page(
+            request, f"pair {keys[0]} {keys[1]}", tuple(folder.version for folder in folders),
+            lambda: pair_page([folder.view for folder in folders], [folder.summary for folder in folders]),
         )  # fmt: skip
 
     async def show_candidates(self, request: Request) -> Response:
@@ -218,10 +249,11 @@ class LivePages:
     def _version_of(self, of: str) -> int | None:
         if of == EVERYTHING:
             return self.library.version
-        if (folder := self.library.runs.get(of)) is not None:
-            return folder.version
-        comparison = self.library.comparisons.get(of)
-        return None if comparison is None or comparison.view is None else comparison.view.version
+        if of.startswith(_COMPARISON):
+            comparison = self.library.comparisons.get(of.removeprefix(_COMPARISON))
+            return None if comparison is None or comparison.view is None else comparison.view.version
+        folder = self.library.runs.get(of)
+        return None if folder is None else folder.version
 
     def _run(self, request: Request) -> FollowedFolder:
         folder = self.library.runs.get(request.path_params["key"])
