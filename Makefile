@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-long test-integrations fuzz lint unit bench figures results clean
+.PHONY: help setup demo test test-all test-long test-browser test-integrations fuzz lint unit bench figures results clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-all   the tests under every supported Python that is installed"
 	@echo "make test-long  the checks that take minutes"
 	@echo "make test-integrations   the tests against other libraries, which it installs in .venv-integrations"
+	@echo "make test-browser the live page in Chromium; part of make test where that is installed"
 	@echo "make fuzz       hostile files, commands and arguments; FUZZ='files:100000 commands' and SEED=1 choose what"
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
@@ -73,6 +74,9 @@ test-integrations: export OMP_NUM_THREADS := 1
 test-integrations:
 	$(MAKE) .venv-integrations/.integrations VENV=.venv-integrations
 	.venv-integrations/bin/python -m pytest tests/integrations
+
+test-browser: $(VENV)/.dev
+	$(PYTEST) -m browser
 
 # Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
 FUZZ :=

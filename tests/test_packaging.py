@@ -27,7 +27,7 @@ NAMES = {
     "xdist": "pytest-xdist",
 }
 LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
-NOT_IMPORTED = {"hatchling", "httpx2", "mypy", "onnxscript", "playwright", "ruff"}  # commands and plugins
+NOT_IMPORTED = {"hatchling", "httpx2", "mypy", "onnxscript", "ruff"}  # commands and plugins
 WITH_TORCH = "triton"  # comes with the builds of torch that can use it
 
 

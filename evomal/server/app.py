@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,7 @@ _STATIC = Path(__file__).with_name("static")
 _MOST_PAGES = 128  # kept in memory
 _MOST_FOLLOWERS = 500
 _SECONDS_BETWEEN_SIGNS = 15.0
+_SECONDS_TO_BEGIN = 60.0  # until a process that a button began holds its folder
 _LARGEST_PLACE = 2**31 - 1
 _LARGEST_BODY = 10_000  # bytes
 _MOST_THREADS = 2  # that make pages, so that a search on the same machine keeps its cores
@@ -203,7 +205,7 @@ class LivePages:
         if not is_same_token(given, self._token):
             raise HTTPException(403, "The token is not the one that the server printed when it was started.")
         sentence = await asyncio.to_thread(known[action], folder.view)
-        await asyncio.to_thread(folder.refresh)
+        folder.expected_until = time.monotonic() + _SECONDS_TO_BEGIN
         if header is not None:
             return JSONResponse({"sentence": sentence})
         return RedirectResponse(f"/runs/{folder.key}", 303)

@@ -100,6 +100,8 @@ class FollowedFolder:
     def __init__(self, folder: Path, key: str, name: str) -> None:
         self.folder, self.key, self.name = folder, key, name
         self.version = 0
+        self.expected_until = 0.0
+        """Until when a change is expected, on the clock of `time.monotonic`: a button has begun something."""
         self._run = FollowedRun(folder)
         self._beside: tuple[object, ...] = ()
         self.summary = summary_of(self.view, key, name)
@@ -231,7 +233,7 @@ def _is_lively(followed: FollowedFolder | FollowedComparison) -> bool:
     """Whether it may change within a second."""
     if isinstance(followed, FollowedComparison):
         return followed.view is not None and followed.view.is_running
-    return followed.is_being_read or followed.summary.is_running
+    return followed.is_being_read or followed.summary.is_running or time.monotonic() < followed.expected_until
 
 
 def _folders(top: Path) -> Iterator[tuple[Path, set[str]]]:

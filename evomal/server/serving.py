@@ -88,9 +88,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.set_inheritable(False)
     except OSError as error:
         listener.close()
-        raise InputError(
-            f"port {port} of {host} cannot be used: {error.strerror}; choose another with --port"
-        ) from None
+        raise InputError(f"port {port} of {host} cannot be used: {error.strerror}; choose another --port") from None
     return listener
 
 

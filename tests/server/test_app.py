@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,7 +17,10 @@ from evomal.runs.stopping import is_stop_requested
 from evomal.server import actions, app, run_page
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME
+from evomal.verdict.folder import write_result
+from evomal.verdict.statistics import Paired
 from tests.server.pages import HOSTILE, TOKEN, address, application, rows, run
+from tests.verdict.results import comparison, entry
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +42,10 @@ def client(top):
 @pytest.fixture
 def half(tmp_path):
     """A folder with one interrupted run, and a client."""
-    folder = run(tmp_path / "half", complete=False)
-    return folder, TestClient(application(tmp_path).app, base_url="http://localhost")
+    folder, pages = run(tmp_path / "half", complete=False), application(tmp_path)
+    client = TestClient(pages.app, base_url="http://localhost")
+    client.library = pages.library
+    return folder, client
 
 
 def test_the_list_names_every_run(client, top):
@@ -194,6 +200,7 @@ def test_a_running_search_is_asked_to_stop(half):
     with held(folder):
         assert client.post(f"{place}/stop", data={"token": TOKEN}, follow_redirects=False).status_code == 303
         assert is_stop_requested(folder)
+        client.library.refresh()
         assert "has been asked to stop" in client.get(place).text
 
 
@@ -286,3 +293,38 @@ def test_events_of_nothing_are_refused(client, monkeypatch):
 def test_the_answers_for_scripts_are_json(client, top):
     answer = client.post(f"{address(top, top / 'done')}/stop", headers={"x-evomal-token": "wrong"})
     assert json.loads(answer.text)["sentence"].startswith("The token is not the one")
+
+
+def test_a_comparison_has_its_intervals_verdicts_and_table(tmp_path):
+    difference = Paired(5, -0.1, -0.2, -0.05, 0.0625, "Wilcoxon", 5, 0, 0)
+    huber = replace(entry("huber", "plain", 0.1, [0.4, 0.4]), difference=difference)
+    found = comparison(
+        entry("mse", "plain", 0.1, [0.5, 0.5]), huber, verdicts={"huber": ("gain", "huber <b>gains</b>")}
+    )
+    (tmp_path / "compared" / "searches").mkdir(parents=True)
+    run(tmp_path / "compared" / "searches" / "evomal-0")
+    write_result(found, tmp_path / "compared")
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    page = client.get(address(tmp_path, tmp_path / "compared", "comparisons")).text
+    parts = (
+        'id="plots"',
+        "<figcaption>Differences to mse<",
+        'stroke="var(--green)"',
+        'id="runs"',
+        "huber &lt;b&gt;gains",
+    )
+    assert [part for part in (*parts, "all seeds") if part not in page] == []
+    search = client.get(address(tmp_path, tmp_path / "compared" / "searches" / "evomal-0")).text
+    assert f'<a href="{address(tmp_path, tmp_path / "compared", "comparisons")}">Part of a comparison.</a>' in search
+    assert client.get("/comparisons/nothing").status_code == 404
+
+
+def test_two_runs_are_shown_side_by_side(tmp_path):
+    folders = [run(tmp_path / "one"), run(tmp_path / "other", seed=9)]
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    keys = [address(tmp_path, folder).split("/")[-1] for folder in folders]
+    page = client.get("/pair", params={"run": keys}).text
+    assert page.count("<article>") == 2
+    assert re.search(r'<th scope="row">seed</th><td class="words">0</td><td class="words">9</td>', page)
+    for chosen in ([], keys[:1], [keys[0], keys[0]], [keys[0], "nothing"]):
+        assert "Two runs must be chosen but got" in client.get("/pair", params={"run": chosen}).text
