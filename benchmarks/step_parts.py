@@ -148,7 +148,7 @@ def profiled(step: Callable[[], None], watching: Callable[[], contextlib.Abstrac
     ]
     kernels = []
     for event in events:
-        if event.name.startswith((_PREFIX, "ProfilerStep", "Activity Buffer")):
+        if event.name.startswith((_PREFIX, "ProfilerStep", "Activity Buffer", "Optimizer.")):  # ranges, not kernels
             continue
         if on_cuda and event.device_type != DeviceType.CUDA:
             continue
