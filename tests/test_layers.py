@@ -8,8 +8,8 @@ import pytest
 import evomal
 
 ROOT = Path(evomal.__file__).parent
-# What each package may import, besides itself and the leaves: the modules at the top level, and the settings.
-_LEAVES = ("settings",)
+# What each package may import, besides itself and the leaves: the modules at the top level, settings and zoo.
+_LEAVES = ("settings", "zoo")
 _ORDER = ("methods", "runs", "verdict", "figures", "paper", "report", "integrations", "campaigns", "server", "cli")
 MAY_IMPORT = {
     "leaf": (),

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -249,10 +248,11 @@ def _losses(specs: Sequence[str]) -> "dict[str, Loss]":
     """The losses by the names that a figure shows: names as they are given, files by their own names."""
     from evomal.losses import CATALOGUE, load_loss
     from evomal.losses.catalogue import is_specified, specified_loss
+    from evomal.losses.files import is_loss_file
 
     found: dict[str, Loss] = {}
     for spec in specs:
-        if not is_specified(spec) and not os.path.exists(spec):
+        if not is_specified(spec) and not is_loss_file(spec):
             names = ", ".join(CATALOGUE)
             raise InputError(f"a loss must be a name ({names}) or a loss file, but there is no {spec!r}")
         loss = specified_loss(spec) if is_specified(spec) else load_loss(spec)

@@ -19,13 +19,18 @@ _LONGEST_LINE = 1_000  # characters
 
 def list_losses(as_json: AsJson = False) -> None:
     """List the named losses, with their formulas and options."""
-    from evomal.losses import CATALOGUE
+    from evomal.losses import CATALOGUE, load_loss
+    from evomal.zoo import EMPTY, zoo_names
 
     rows: list[dict[str, Any]] = []
     for row in CATALOGUE.values():
         loss = row()
         options = {name: getattr(loss, name) for name in loss.option_names}
         rows.append({"name": row.name, "formula": row.definition, "options": options, "purpose": row.purpose})
+    for name in zoo_names():
+        learned = load_loss(f"zoo:{name}")
+        purpose = f"learned on {learned.provenance.get('task', 'an unnamed task')}"
+        rows.append({"name": f"zoo:{name}", "formula": learned.formula(), "options": {}, "purpose": purpose})
     if as_json:
         echo_json(rows)
         return
@@ -38,6 +43,8 @@ def list_losses(as_json: AsJson = False) -> None:
         console.print()
     console.print("p: probability of the target, pi: share of its class, C: number of classes", style="dim")
     console.print("y: target, f: output", style="dim")
+    if not zoo_names():
+        console.print(EMPTY, style="dim")
 
 
 def list_tasks(as_json: AsJson = False) -> None:

@@ -22,6 +22,7 @@ from evomal.errors import InputError
 from evomal.losses import CATALOGUE, Loss, load_loss
 from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.losses.expression_loss import ExpressionLoss
+from evomal.losses.files import is_loss_file
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.data_checks import advice_on_gaps
@@ -69,7 +70,7 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
         if task.kind not in kinds:
             raise InputError(f"the task is {task.kind}, but {name} is for {', '.join(kinds)}")
         module = specified_loss(str(loss), kind=task.kind)
-    elif os.path.exists(loss):
+    elif is_loss_file(loss):
         module = load_loss(loss)
     else:
         raise InputError(f"loss must be a name ({', '.join(CATALOGUE)}) or a loss file, but there is no {str(loss)!r}")

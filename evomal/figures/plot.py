@@ -19,7 +19,7 @@ from evomal.figures import search_curves as _search_curves
 from evomal.figures import shape_panels as _shape_panels
 from evomal.figures.style import Figure
 from evomal.losses.catalogue import CATALOGUE, is_specified, specified_loss
-from evomal.losses.files import load_loss
+from evomal.losses.files import is_loss_file, load_loss
 from evomal.losses.loss import Loss
 from evomal.runs.reading import read_runs
 from evomal.runs.recorded_run import Run, Runs
@@ -189,7 +189,7 @@ def _named_loss(loss: Any) -> tuple[str, Loss]:
         return loss.catalogue_name or loss.formula(), loss
     if isinstance(loss, str) and is_specified(loss):
         return loss, specified_loss(loss)
-    if isinstance(loss, str | os.PathLike) and os.path.exists(loss):
+    if isinstance(loss, str | os.PathLike) and is_loss_file(loss):
         return str(loss), load_loss(loss)
     raise unknown_name("loss or loss file", loss, CATALOGUE)
 

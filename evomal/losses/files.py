@@ -40,6 +40,7 @@ from evomal.losses.neural import MAX_SIDE, NeuralLoss
 from evomal.losses.taylor import PARAMETERS, TaylorLoss
 from evomal.text import short_repr
 from evomal.units import Units
+from evomal.zoo import is_zoo_name, zoo_file
 
 FORMAT, VERSION = "evomal-loss", 1
 MAX_BYTES = 4 * 1024 * 1024
@@ -91,7 +92,7 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
     """Reads a loss from a file.
 
     Args:
-        path: A loss file, as written by `save_loss` or by hand.
+        path: A loss file, as written by `save_loss` or by hand, or `zoo:NAME` for one that comes with evomal.
 
     Returns:
         The loss, with its provenance and units.
@@ -105,7 +106,12 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
         ...
         evomal.files.MissingFileError: missing.json: there is no such file
     """
-    return _loaded(path_to("path", path), follow_links=True)
+    return _loaded(zoo_file(path) if is_zoo_name(path) else path_to("path", path), follow_links=True)
+
+
+def is_loss_file(spec: str | os.PathLike[str]) -> bool:
+    """Whether a text is the path of a file that is there, or `zoo:NAME`, and not the name of a known loss."""
+    return is_zoo_name(spec) or os.path.exists(spec)
 
 
 def find_loss(path: Path) -> Loss | None:

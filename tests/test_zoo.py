@@ -1,0 +1,59 @@
+"""The zoo: losses by name, with cards, and one sentence where there is none."""
+
+import json
+
+import pytest
+
+import evomal
+from evomal import zoo
+from evomal.errors import InputError
+from evomal.verdict.contestants import given_contestants
+from evomal.zoo import entries
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
+
+
+@pytest.fixture
+def robust(tmp_path, monkeypatch):
+    """A zoo with one loss."""
+    loss = evomal.ExpressionLoss("abs(tanh(sub(y, f)))", kind="regression")
+    evomal.save_loss(loss, tmp_path / "robust.json", provenance={"task": "planted outliers"})
+    (tmp_path / "robust.md").write_text("# robust\n")
+    monkeypatch.setattr(entries, "FOLDER", tmp_path)
+
+
+def test_every_loss_of_the_zoo_is_read_and_has_a_card():
+    for name in zoo.zoo_names():
+        assert evomal.load_loss(f"zoo:{name}").provenance["task"]
+        card = zoo.zoo_card(f"zoo:{name}")
+        assert card.startswith(f"# {name}\n")
+        assert {"## Measured", "## Not measured"} <= set(card.splitlines())
+    files = {path.stem for path in entries.FOLDER.glob("*.md")}
+    assert files == set(zoo.zoo_names())
+
+
+def test_an_empty_zoo_says_so(tmp_path, monkeypatch, run):  # noqa: F811
+    monkeypatch.setattr(entries, "FOLDER", tmp_path)
+    with pytest.raises(InputError) as caught:
+        evomal.load_loss("zoo:robust")
+    assert str(caught.value) == f"there is no loss named 'zoo:robust': {zoo.EMPTY}"
+    code, out, _ = run("losses")
+    assert code == 0
+    assert zoo.EMPTY in " ".join(out.split())
+
+
+def test_a_loss_is_loaded_by_its_name(robust, run):  # noqa: F811
+    assert str(evomal.load_loss("zoo:robust").expression) == "abs(tanh(sub(y, f)))"
+    assert zoo.zoo_card("zoo:robust") == "# robust\n"
+    task = evomal.load_task("diabetes", model="mlp:hidden=4")
+    assert [one.name for one in given_contestants(["huber", "zoo:robust"], task)] == ["huber", "zoo:robust"]
+    code, out, _ = run("losses", "--json")
+    assert code == 0
+    assert json.loads(out)[-1]["name"] == "zoo:robust"
+    code, out, _ = run("export", "zoo:robust", "--to", "latex")
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["zoo:robst", "zoo:../robust", "zoo:"])
+def test_another_name_is_refused(robust, name):
+    with pytest.raises(InputError, match="there is no loss in the zoo named"):
+        evomal.load_loss(name)
