@@ -97,7 +97,8 @@ def progress_callback(loss: Loss) -> Any:
 
     class Progress(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            loss.progress = min(1.0, state.global_step / state.max_steps)
+            if getattr(loss, "is_moving", False):
+                loss.progress = min(1.0, state.global_step / state.max_steps)
 
     return Progress()
 

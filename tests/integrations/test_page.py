@@ -16,6 +16,9 @@ LIBRARIES = {
     "skorch": ("skorch",),
     "Loggers for searches": ("tensorboard", "mlflow", "wandb"),
     "Hugging Face Trainer": ("transformers", "accelerate"),
+    "Lightning": ("lightning",),
+    "timm": ("timm",),
+    "PyTorch itself": ("onnx", "onnxscript", "onnxruntime"),
 }
 
 
@@ -23,6 +26,7 @@ def test_every_section_is_run():
     assert [*LIBRARIES] == [*SECTIONS]
 
 
+@pytest.mark.long  # it searches and exports; `make test-integrations` runs it
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_code_of_a_section_runs(section, tmp_path, monkeypatch):
     for name in LIBRARIES[section]:
