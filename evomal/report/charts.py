@@ -85,7 +85,7 @@ class Chart:
     """Names at y = 0, 1, …, from the top, instead of numbers."""
     left: float = _LEFT
     legend: list[tuple[str, str, str]] = field(default_factory=list)
-    """Kind (`line`, `dashed`, `dotted`, `dot`, `area`), colour and text."""
+    """Kind (`line`, `dashed`, `dotted`, `dot`, `area`, `band`), colour and text."""
     _parts: list[str] = field(default_factory=list)
 
     def line(
@@ -116,9 +116,9 @@ class Chart:
         """A strip between two heights."""
         top, bottom = self._down(high), self._down(low)
         box = f'x="{self.left:g}" y="{top:.1f}" width="{self._inner_width:.1f}" height="{max(bottom - top, 0):.1f}"'
-        self._parts.append(f'<rect {box} fill="var(--{colour})" class="area"/>')
+        self._parts.append(f'<rect {box} fill="var(--{colour})" class="band"/>')
         if name:
-            self.legend.append(("area", colour, name))
+            self.legend.append(("band", colour, name))
 
     def bar(self, left: float, right: float, low: float, high: float, colour: str) -> None:
         """A filled box."""

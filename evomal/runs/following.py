@@ -188,7 +188,7 @@ class RunView:
         found = self.table[(self.table["generation"] == generation) & (self.table["index"] == index)]
         return int(found["rowid"][0]) if len(found) else None
 
-    def ancestors(self, candidate: Candidate, most: int = 2_000) -> list[Candidate]:
+    def ancestors(self, candidate: Candidate, most: int = 300) -> list[Candidate]:
         """The recorded ancestors of a candidate, latest first; of a long line only the last ones."""
         found: list[Candidate] = []
         generation, wanted = candidate.generation - 1, set(candidate.parents)

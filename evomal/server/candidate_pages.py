@@ -32,7 +32,7 @@ EXPORTS = {
 }
 """The ending and the media type of each format."""
 _LONGEST_TYPESET = 240  # characters
-_MOST_STEPS, _MOST_LINKS, _MOST_PARENTS = 40, 300, 12
+_MOST_STEPS, _MOST_LINKS, _MOST_PARENTS = 40, 60, 12
 _STAGES = {"rates": "choice of learning rates", "final": "final", "lead": "lead over the best rival"}
 
 
@@ -168,7 +168,7 @@ def ancestry_chart(found: Ancestry, address: str) -> ShownChart | None:
     others = [place for place in range(len(rows)) if place not in line][-_MOST_LINKS:]
     groups = (
         (others, "grey", "other ancestors"),
-        (sorted(line)[:-1], "blue", ""),
+        (sorted(line)[:-1][-_MOST_LINKS:], "blue", ""),
         ([len(rows) - 1], "vermillion", "this candidate"),
     )
     for places, colour, name in groups:

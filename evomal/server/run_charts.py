@@ -75,7 +75,7 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
             [(x.low, levels[rival]), (x.high, levels[rival])], "orange", kind="dotted", name=f"best rival {rival}"
         )
     points = [(number + 1.0, float(value)) for number, value in enumerate(best)]
-    chart.line(_thinned(points), "blue", step=True, name="best candidate so far")
+    chart.line(_thinned(points), "blue", step=True, name="best candidate so far" if points else "")
     chart.dots(points[-1:], "blue", radius=3.5)
     return shown("Search", chart)
 
