@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-long test-browser test-integrations fuzz lint unit bench figures results clean
+.PHONY: help setup demo test test-all test-long test-browser test-integrations fuzz lint unit bench figures results
+.PHONY: docs docs-serve clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
@@ -19,6 +20,7 @@ help:
 	@echo "make bench      measure speed and memory, as ratios within one run"
 	@echo "make figures    the figures of README.md, from nine short searches"
 	@echo "make results    the pages of docs/results, from the data of campaigns"
+	@echo "make docs       the site in site/, strict; make docs-serve shows it while it is written"
 	@echo "make setup      only make .venv with the evomal command"
 
 setup: $(VENV)/.installed
@@ -78,6 +80,20 @@ test-integrations:
 test-browser: $(VENV)/.dev
 	$(PYTEST) -m browser
 
+# The site has a virtual environment of its own: its tools are large, and only it needs them.
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+docs:
+	$(MAKE) .venv-docs/.docs VENV=.venv-docs
+	.venv-docs/bin/mkdocs build --strict
+
+docs-serve:
+	$(MAKE) .venv-docs/.docs VENV=.venv-docs
+	.venv-docs/bin/mkdocs serve
+
 # Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
 FUZZ :=
 SEED := 0
@@ -115,4 +131,4 @@ results: $(VENV)/.installed
 	$(BIN)/python -m evomal.campaigns.pages docs
 
 clean:
-	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist site
