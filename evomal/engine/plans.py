@@ -153,7 +153,7 @@ PopulationMode = Literal["auto", "stacked", "looped"]
 
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
-_WORKSPACES = {"cuda": _GIB // 4}  # of cuBLAS and cuDNN, for three streams
+_WORKSPACES = {"cuda": _GIB // 4}  # of cuBLAS, for three streams
 _LARGEST_CHUNK = 512
 _LARGEST_STACK = {"cuda": 2048, "cpu": 128}
 _EVALUATED_NUMBERS = 2**22
@@ -212,7 +212,8 @@ def make_plan(
         own = population if device.type == "cpu" and inner_steps == 1 else 1
         chunks = (min(chunk or own, own) if inner_steps > 1 else chunk or own, 1)
         own_bytes = facts.bytes_per_sample
-        predicted = kept + _WORKSPACES.get(device.type, 0)
+        has_products = any(isinstance(layer, nn.Linear) for layer in module.modules())
+        predicted = kept + (_WORKSPACES.get(device.type, 0) if has_products else 0)
         predicted += own_bytes.training(weights_bytes, facts.cast_bytes, batch)
         predicted += meta if inner_steps > 1 else own_bytes.meta(weights_bytes, facts.cast_bytes, batch)
     else:

@@ -139,3 +139,14 @@ def test_half_precision_is_cast_as_autocast_would():
     x = torch.randn(5, 3, 8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(replaced(x), plain(x))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_forward_mode_on_cuda_is_that_of_torch_s_layers(layout):
+    modules = [module.cuda() for module in pair()]
+    x = torch.randn(5, 3, 8, 8).double().cuda().contiguous(memory_format=layout)
+    parameters = parameters_of(modules[0])
+    direction = {name: torch.randn_like(value) for name, value in parameters.items()}
+    expected, found = (jvp(function_of(module, x), (parameters,), (direction,))[1] for module in modules)
+    torch.testing.assert_close(found, expected)
