@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evomal.checks import path_to
 from evomal.errors import EvomalError, InputError
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
@@ -51,9 +52,10 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         >>> load_run("runs/diabetes-evomal-0").state  # doctest: +SKIP
         <RunState.COMPLETE: 'complete'>
     """
-    path = Path(folder) / RECORD_NAME
+    place = path_to("folder", folder)
+    path = place / RECORD_NAME
     try:
-        return _read(Path(folder))
+        return _read(place)
     except _SenselessError as error:
         raise InputError(f"{path}: is damaged ({error})") from None
     except EvomalError:

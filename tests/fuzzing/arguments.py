@@ -2,6 +2,7 @@
 
 import inspect
 import random
+import shutil
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -76,6 +77,7 @@ _USUAL: dict[str, Callable[[], Any]] = {
     "seed": lambda: 0, "layers": lambda: [[[0.5] * 2] * 3, [[0.25] * 3] * 3, [[1.0] * 3]], "value": lambda: 0.5,
     "xp": lambda: "torch", "weights": lambda: None, "number": lambda: 0,
     "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
+    "folder": lambda: "run", "state": lambda: "complete",
 }  # fmt: skip
 _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
     ("starting_weights", "generator"): lambda: np.random.default_rng(0),
@@ -170,7 +172,7 @@ class Arguments:
 
     def __init__(self, corpus: Path) -> None:
         self._callables = callables()
-        self._loss = sorted((corpus / "losses").iterdir())[0]
+        self._loss, self._run = sorted((corpus / "losses").iterdir())[0], corpus / "run"
 
     def draw(self, rng: random.Random) -> list[Any]:
         """The function, and arguments by name."""
@@ -188,7 +190,8 @@ class Arguments:
         return edits
 
     def stage(self, edits: Sequence[Any], box: Box) -> list[Any]:
-        """The call; the working folder holds a loss file and settings."""
+        """The call; the working folder holds a loss file, a run and settings."""
+        shutil.copytree(self._run, box.here / "run")
         (box.here / "loss.json").write_bytes(self._loss.read_bytes())
         (box.here / "settings.toml").write_text("population = 2\n")
         name = next((edit[1] for edit in edits if edit[0] == "function"), "load_loss")
