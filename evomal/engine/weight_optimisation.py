@@ -30,16 +30,12 @@ _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 @dataclass(frozen=True)
 class Optimised:
-    """A candidate's optimised weights, and statistics of its meta-gradient."""
+    """A candidate's optimised weights, and whether it diverged."""
 
     weights: list[float]
     """In the order of the candidate's weights."""
     diverged_at: int | None
     """The meta step at which gradient or task loss was not finite; the weights are those before it."""
-    mean_gradient_norm: float
-    share_of_zero_gradients: float
-    final_task_loss: float
-    """NaN where the first step was not finite."""
 
 
 class WeightOptimisation:
@@ -64,9 +60,7 @@ class WeightOptimisation:
         self._tuned = torch.ones(shape, dtype=torch.bool, device=device)
         self._step_count = torch.zeros((), dtype=dtype, device=device)
         self._alive = torch.ones(count, dtype=torch.bool, device=device)
-        self._survived, self._norms, self._zeros, self._losses = torch.zeros(
-            4, count, dtype=dtype, device=device
-        ).unbind()
+        self._survived = torch.zeros(count, dtype=dtype, device=device)
         is_small = (mode == "stacked" or count == 1) and tasks[0].inner_steps == 1
         captured = settings.graphs and device.type == "cuda" and is_small
         captured &= not any(data.is_varying for data in tasks)
@@ -86,8 +80,7 @@ class WeightOptimisation:
         """
         self._weights.copy_(weights)
         self._tuned.copy_(tuned)
-        statistics = (self._survived, self._norms, self._zeros, self._losses)
-        for tensor in (self._first, self._second, self._step_count, *statistics):
+        for tensor in (self._first, self._second, self._step_count, self._survived):
             tensor.zero_()
         self._alive.fill_(True)
         with contextlib.ExitStack() as kernels:
@@ -104,7 +97,7 @@ class WeightOptimisation:
         return self._results(steps)
 
     def _step(self) -> None:
-        gradients, task_losses = torch.zeros_like(self._weights), torch.zeros_like(self._losses)
+        gradients, task_losses = torch.zeros_like(self._weights), torch.zeros_like(self._survived)
         for data, losses, tangent in zip(self._tasks, self._populations, self._tangents, strict=True):
             batch = data.batch()
             self._masks.begin("inner 0")
@@ -118,8 +111,7 @@ class WeightOptimisation:
 
     def _update(self, gradients: Tensor, task_losses: Tensor) -> None:
         """Adam (Kingma and Ba, 2015) for each candidate alone; a candidate whose numbers are not finite is frozen."""
-        norms = torch.linalg.vector_norm(gradients, dim=1)
-        self._alive &= torch.isfinite(norms) & torch.isfinite(task_losses)
+        self._alive &= torch.isfinite(torch.linalg.vector_norm(gradients, dim=1)) & torch.isfinite(task_losses)
         moving = self._alive.unsqueeze(1) & self._tuned
         gradients = torch.where(moving, gradients, 0)
         self._step_count += 1
@@ -129,12 +121,8 @@ class WeightOptimisation:
         scale = (self._second / (1 - _BETAS[1] ** self._step_count)).sqrt_().add_(_EPSILON)
         self._weights.sub_(torch.where(moving, self._meta_lr * mean / scale, 0))
         self._survived += self._alive
-        self._norms += torch.where(self._alive, norms, 0)
-        self._zeros += self._alive & (norms == 0)
-        self._losses.copy_(torch.where(self._alive, task_losses, self._losses))
 
     def _results(self, steps: int) -> list[Optimised]:
-        columns = (self._weights, self._survived, self._norms, self._zeros, self._losses)
         return [
             Optimised(
                 weights=row,
@@ -142,11 +130,8 @@ class WeightOptimisation:
                 diverged_at=None
                 if survived == steps and all(map(math.isfinite, row))
                 else min(int(survived), steps - 1),
-                mean_gradient_norm=norms / max(1.0, survived),
-                share_of_zero_gradients=zeros / max(1.0, survived),
-                final_task_loss=loss if survived else math.nan,
             )
-            for row, survived, norms, zeros, loss in zip(*(column.tolist() for column in columns), strict=True)
+            for row, survived in zip(self._weights.tolist(), self._survived.tolist(), strict=True)
         ]
 
 

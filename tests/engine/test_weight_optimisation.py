@@ -67,8 +67,6 @@ def test_it_equals_the_plain_way(mode, inner_steps, count):
         expected = by_double_backprop(tasks, expression, start, steps=12, lr=0.05, inner_steps=inner_steps)
         assert result.weights == pytest.approx(expected.tolist(), rel=1e-7)
         assert result.diverged_at is None
-        assert result.mean_gradient_norm > 0
-        assert result.share_of_zero_gradients == 0
 
 
 @pytest.mark.parametrize("model", [dropping, normalised])
@@ -135,10 +133,9 @@ def test_one_that_diverges_disturbs_nobody(mode):
         assert one.diverged_at is None
 
 
-def test_a_gradient_that_is_zero_is_counted():
+def test_a_gradient_that_is_zero_moves_nothing():
     dead = type(SMOOTH[0]).parse("sign(sub(y, f))")
     (found,) = Engine(regression(), seed=0, settings=EngineSettings(**DOUBLE)).optimise([dead], [[1.0] * dead.edges])
-    assert found.share_of_zero_gradients == 1
     assert found.weights == [1.0] * dead.edges
 
 
