@@ -40,7 +40,7 @@ def loss_file(tmp_path):
     ("arguments", "sentence"),
     [
         (["nonsense"], "no such command 'nonsense' (see evomal --help)"),
-        (["serch"], "no such command 'serch': did you mean 'search'? (see evomal --help)"),
+        (["serch"], "no such command 'serch': did you mean 'search', 'serve'? (see evomal --help)"),
         (["data", "fetch", "--data"], "option '--data' requires an argument (see evomal data fetch --help)"),
         (["compare"], "missing argument 'task' (see evomal compare --help)"),
         (["transfer"], "missing option '--to' (see evomal transfer --help)"),
@@ -257,7 +257,7 @@ def test_words_are_completed_in_a_shell():
     asked = {"_EVOMAL_COMPLETE": "complete_bash", "COMP_WORDS": "evomal se", "COMP_CWORD": "1"}
     command = [sys.executable, "-m", "evomal"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked})
-    assert (done.returncode, done.stdout.split()) == (0, ["search"])
+    assert (done.returncode, done.stdout.split()) == (0, ["search", "serve"])
 
 
 def test_losses_named_in_the_catalogue_are_public():
