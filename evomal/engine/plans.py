@@ -153,7 +153,7 @@ PopulationMode = Literal["auto", "stacked", "looped"]
 
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
-_WORKSPACES = {"cuda": _GIB // 4}  # of cuBLAS, for three streams
+_WORKSPACES = {"cuda": _GIB // 4}  # measured, for models with linear layers; others needed none
 _LARGEST_CHUNK = 512
 _LARGEST_STACK = {"cuda": 2048, "cpu": 128}
 _EVALUATED_NUMBERS = 2**22
