@@ -27,7 +27,7 @@ NAMES = {
     "xdist": "pytest-xdist",
 }
 LOCAL = {"evomal", "tests", "examples", *(path.stem for path in ROOT.glob("*/*.py"))}
-NOT_IMPORTED = {"hatchling", "httpx2", "mypy", "onnxscript", "ruff"}  # commands and plugins
+NOT_IMPORTED = {"hatchling", "httpx2", "mypy", "onnxscript", "playwright", "ruff"}  # commands, plugins, a browser
 WITH_TORCH = "triton"  # comes with the builds of torch that can use it
 
 
@@ -156,3 +156,25 @@ def test_the_versions_that_are_missing_are_named(tmp_path, installed, sentence):
     assert (done.returncode == 0) is bool(installed)
     assert sentence in done.stdout
     assert re.findall(r"(\S+)/bin/python -m pytest", done.stdout) == [f".venv-{version}" for version in installed]
+
+
+# ---- the image and the workflows ----
+
+
+def test_the_image_is_built_of_files_that_are_there():
+    lines = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]]
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {*copied} == kept
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", "\n".join(lines))
+    assert {*extras.split(",")} <= {*PROJECT["project"]["optional-dependencies"]}
+
+
+def test_the_workflows_make_targets_that_there_are():
+    targets = {*re.findall(r"(?m)^([\w-]+)(?:[\w -]*):", (ROOT / "Makefile").read_text())}
+    workflows = [path.read_text() for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
+    made = {name for text in workflows for name in re.findall(r"run: make ([\w-]+)", text)}
+    assert made == {"test", "docs"}
+    assert made <= targets
+    assert all("\npermissions:\n  contents: read\n" in text for text in workflows)
