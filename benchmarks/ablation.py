@@ -16,6 +16,7 @@ import math
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import searches
 import torch
 
 import evomal
+from evomal.campaigns.record import MeasuredTable
 from evomal.tasks.final_rows import FEWEST_ROWS
 from evomal.tasks.task import Task
 from evomal.verdict.statistics import paired
@@ -96,8 +98,15 @@ def measured(
         yield {"variant": variant, "time": seconds, **searches.searched(name, seed, preset, device, own | limits)}
 
 
-def summarise(lines: Iterable[Mapping[str, Any]]) -> str:
-    """A table: the test costs of each variant, and their ratio to those of the whole search with the same seeds."""
+_COLUMNS = (
+    "task", "variant", "n", "seconds", "generations", "learned: median, worst", "ratio to full, 95 %",
+    "recommended: median, worst", "ratio to full, 95 %",
+)  # fmt: skip
+
+
+def summarise(lines: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The rows of a table: the test costs of each variant, and their ratio to those of the whole search with the same
+    seeds."""
     known: dict[str, dict[str, float]] = {}
     groups: dict[tuple[str, str, float], dict[str, dict[int, Mapping[str, Any]]]] = {}
     for line in lines:
@@ -106,14 +115,11 @@ def summarise(lines: Iterable[Mapping[str, Any]]) -> str:
         else:
             by_variant = groups.setdefault((line["task"], line["preset"], line["time"]), {})
             by_variant.setdefault(line["variant"], {})[line["seed"]] = line
-    rows = [
-        "| task | variant | n | seconds | generations | learned: median, worst | ratio to full, 95 % | "
-        "recommended: median, worst | ratio to full, 95 % |", "|---" * 9 + "|",
-    ]  # fmt: skip
+    rows = []
     if missing := sorted({task for task, *_ in groups} - known.keys()):
         raise SystemExit(f"the lines of `searches.py --rivals` are missing for {', '.join(missing)}")
     for (task, preset, seconds), by_variant in groups.items():
-        for variant, found in by_variant.items():
+        for variant, found in sorted(by_variant.items(), key=lambda item: list(VARIANTS).index(item[0])):
             taken = statistics.median(line["seconds"] for line in found.values())
             cells = [f"{task}, {preset}, {seconds:g} s", variant, str(len(found)), f"{taken:.0f}"]
             cells.append(f"{statistics.median(line['generations'] for line in found.values()):g}")
@@ -122,8 +128,26 @@ def summarise(lines: Iterable[Mapping[str, Any]]) -> str:
                 full = {seed: cost(line, known[task]) for seed, line in by_variant.get(FULL, {}).items()}
                 cells.append(f"{statistics.median(costs.values()):.4g}, {max(costs.values()):.4g}")
                 cells.append("" if variant == FULL else _ratio(costs, full))
-            rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+            rows.append(tuple(cells))
+    return rows
+
+
+def table_of(lines: list[dict[str, Any]], options: argparse.Namespace) -> MeasuredTable:
+    """The table as data of `docs/results/data`."""
+    searches_of = [line for line in lines if "rivals" not in line]
+    counts = Counter((line["task"], line["variant"]) for line in searches_of)
+    (seconds,) = {line["time"] for line in searches_of}
+    return MeasuredTable(
+        name=options.table.stem, title="What each part of the search is worth",
+        about="Searches without one of its parts at a time, in the same time as the whole search, its final included. "
+        "Test cost of the learned and of the recommended loss, mean of 5 fresh seeds, each loss at its best of nine "
+        "learning rates. Ratios are geometric means over searches with the same seeds, with their 95 % intervals; more "
+        "than 1 is worse than the whole search.",
+        command=f"python benchmarks/ablation.py --task TASK --preset PRESET --time {seconds:g} --seeds SEEDS",
+        commit=options.commit, hardware=options.hardware,
+        n=f"{min(counts.values())} searches of each variant and task, seeds from 0", columns=_COLUMNS,
+        rows=tuple(summarise(lines)), notes=tuple(options.note),
+    )  # fmt: skip
 
 
 def _ratio(costs: Mapping[int, float], full: Mapping[int, float]) -> str:
@@ -152,13 +176,22 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="a setting of all variants as key=value")
     parser.add_argument("--list", action="store_true", help="print the settings of every variant")
     parser.add_argument("--summarise", type=Path, nargs="*", help="files of lines")
+    parser.add_argument("--table", type=Path, help="with --summarise: write docs/results/data/NAME.json instead")
+    parser.add_argument("--commit", default="unknown", help="of the code that was measured")
+    parser.add_argument("--hardware", default="unknown")
+    parser.add_argument("--note", action="append", default=[], help="a sentence below the table")
     options = parser.parse_args()
     if options.list:
         for variant, changes in VARIANTS.items():
             print(f"{variant}: {' '.join(f'--set {key}={value}' for key, value in changes.items())}")
         return
     if options.summarise is not None:
-        print(summarise(json.loads(line) for path in options.summarise for line in path.read_text().splitlines()))
+        lines = [json.loads(line) for path in options.summarise for line in path.read_text().splitlines()]
+        if options.table is not None:
+            table_of(lines, options).write(options.table)
+        else:
+            for cells in (_COLUMNS, ["---"] * len(_COLUMNS), *summarise(lines)):
+                print(f"| {' | '.join(cells)} |")
         return
     if options.task is None:
         parser.error("--task is missing")

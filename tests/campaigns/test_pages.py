@@ -93,7 +93,7 @@ def test_writing_removes_pages_without_data(docs, monkeypatch):
     (docs / DATA / "fitness.json").unlink()
     monkeypatch.setattr(pages, "campaign_markdown", lambda result: result.title)
     pages.main(docs)
-    assert sorted(path.name for path in (docs / "results").glob("*.md")) == ["quick-0.1.md", "searches.md"]
+    assert sorted(path.name for path in (docs / "results").glob("*.md")) == ["ablation.md", "quick-0.1.md", "searches.md"]
     assert [path.name for path in (docs / "figures").iterdir()] == ["results.svg"]
 
 
