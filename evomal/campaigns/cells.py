@@ -7,6 +7,7 @@ Each cell has a folder, in which the search or the comparison records itself and
 import contextlib
 import json
 import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from evomal.runs.run_loop import search
 from evomal.runs.store import BEST_NAME
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
+from evomal.text import printable
 from evomal.threads import thread_count
 from evomal.verdict.comparing import compare_contestants
 from evomal.verdict.contestants import ComparedLoss, Contestant, baseline_contestant, given_contestants
@@ -39,10 +41,17 @@ from evomal.verdict.plan import Plan
 CELL_NAME, TIMES_NAME = "cell.json", "times.json"
 _LONGEST = 64_000_000  # bytes
 _GIT_SECONDS = 10
+_LONGEST_COMMIT = 60  # characters
+COMMIT = "EVOMAL_COMMIT"
 
 
 def commit() -> str:
-    """The commit of evomal's source, with `+` if files of it were changed; its version outside a repository."""
+    """The commit of evomal's source, with `+` if files of it were changed; its version outside a repository.
+
+    A copy of the source without its repository, as on another machine, is told by the variable EVOMAL_COMMIT.
+    """
+    if told := os.environ.get(COMMIT):
+        return printable(told)[:_LONGEST_COMMIT]
     folder = Path(__file__).parents[2]
 
     def git(*words: str) -> str:

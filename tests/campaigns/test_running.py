@@ -211,6 +211,11 @@ def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatc
     assert result.tasks[0].comparison is None
 
 
+def test_the_commit_of_a_copy_is_told(monkeypatch):
+    monkeypatch.setenv(cells.COMMIT, "abc1234")
+    assert cells.commit() == "abc1234"
+
+
 def test_a_damaged_cell_is_said_and_not_overwritten(file, whole, tmp_path):
     place = tmp_path / "clean" / "searches" / "paper-taylorglo-0"
     place.mkdir(parents=True)
