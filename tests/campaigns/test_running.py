@@ -29,7 +29,10 @@ def file(tmp_path_factory):
 def whole(file, tmp_path_factory):
     """The campaign, run without interruption."""
     out = tmp_path_factory.mktemp("whole")
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(files, "save_figure", lambda figure, path, _: figure.savefig(f"{path}.svg"))
     run_campaign(read_campaign(file), out, command=["repeat"])
+    monkeypatch.undo()
     return out
 
 
@@ -46,14 +49,12 @@ def test_every_cell_is_measured_and_written(whole):
     result = read_result(whole / "campaign.json")
     clean, outliers = result.tasks
     assert result.left == ()
-    assert [(cell.method, cell.seed) for cell in clean.searches] == [
-        ("taylorglo", 0), ("taylorglo", 1), ("evomal", 0), ("evomal", 1),
-    ]  # fmt: skip
+    assert [(cell.method, cell.seed) for cell in clean.searches] == [("taylorglo", 0), ("evomal", 0)]
     assert outliers.rows == {"training": 266, "validation": 88, "test": 88}
     assert clean.known_losses == outliers.known_losses == ["mse", "huber"]
     assert clean.contestants == ["taylorglo", "evomal"]
     assert outliers.contestants == ["taylorglo", "taylorglo (paper) from clean", "evomal (paper) from clean"]
-    assert len(outliers.costs("taylorglo (paper) from clean", "tuned")) == 2
+    assert [len(outliers.costs(name, "tuned")) for name in outliers.contestants] == [2, 1, 1]
     assert {row.variant for row in clean.comparison.rows} == {"plain", "tuned", "rescaled"}
     assert {row.variant for row in outliers.comparison.rows} == {"plain", "tuned"}
     assert all(len(loss.test) == 2 for row in clean.comparison.rows for loss in row.losses if loss is not None)
@@ -164,7 +165,7 @@ def test_several_processes_give_the_same_result(file, whole, tmp_path, without_f
 def test_no_time_is_said_in_words(run, file, tmp_path):  # noqa: F811
     code, out, _ = run("campaign", file, "--out", tmp_path, "--time", "0.001")
     assert code == 0
-    assert "8 cells left: clean/paper-taylorglo-0," in out
+    assert "6 cells left: clean/paper-taylorglo-0," in out
     assert "the same command continues" in " ".join(out.split())
 
 
@@ -173,6 +174,7 @@ def test_the_dry_run_lists_the_cells_with_times(run, file, whole, tmp_path, roug
     assert code == 0
     assert "clean/paper-evomal" in out
     assert "2 cells, 2 done" in out
+    assert "clean/comparison" in out
     assert "left: about 0.0 s" in out
     code, out, _ = run("campaign", file, "--out", tmp_path, "--dry-run", "--only", "outliers", "--json")
     (searches,) = [row for row in json.loads(out)["cells"] if row["name"] == "outliers/paper-taylorglo"]
@@ -198,16 +200,16 @@ def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatc
     search = PlannedSearch.run
 
     def fails(one, task, listener=None):
-        if one.seed == 1:
+        if one.method == "evomal":
             raise EvomalError("the device is lost")
         return search(one, task, listener)
 
     monkeypatch.setattr(PlannedSearch, "run", fails)
     campaign = read_campaign(file).only(["clean"])
-    with pytest.raises(EvomalError, match="2 cells failed: clean/paper-taylorglo-1: the device is lost; clean/paper-e"):
+    with pytest.raises(EvomalError, match="1 cell failed: clean/paper-evomal-0: the device is lost"):
         run_campaign(campaign, tmp_path)
     result = read_result(tmp_path / "campaign.json")
-    assert result.left == ("clean/paper-taylorglo-1", "clean/paper-evomal-1", "clean/comparison")
+    assert result.left == ("clean/paper-evomal-0", "clean/comparison")
     assert result.tasks[0].comparison is None
 
 

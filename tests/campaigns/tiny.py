@@ -5,7 +5,6 @@ title = "A tiny campaign"
 presets = ["paper"]
 methods = ["taylorglo", "evomal"]
 losses = ["huber"]
-search_seeds = 2
 seeds = 2
 tune_lr = 2
 [settings]
@@ -30,6 +29,7 @@ task = "diabetes"
 model = "mlp:hidden=4"
 outliers = 0.3
 methods = ["taylorglo"]
+search_seeds = 2
 learned_on = ["clean"]
 rescale = false
 """
