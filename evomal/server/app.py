@@ -1,6 +1,7 @@
 """The web application: addresses, pages that are made once per change, and events for those who follow."""
 
 import asyncio
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -38,6 +39,9 @@ from evomal.text import file_name
 from evomal.verdict.searches import SEARCHES
 
 EVERYTHING = "*"
+STALE_HEADER = "x-evomal-stale"
+"""On a page that is older than what is known: it is worth asking again in a while."""
+_SHARE_OF_PAGES = 0.1  # of a core, for each page that is made again and again
 _COMPARISON = "comparison:"
 _STATIC = Path(__file__).with_name("static")
 _MOST_PAGES = 128  # kept in memory
@@ -62,7 +66,7 @@ class LivePages:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         self._followers = 0
-        self._pages: OrderedDict[str, tuple[Version, asyncio.Future[bytes]]] = OrderedDict()
+        self._pages: OrderedDict[str, _KeptPage] = OrderedDict()
         self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="evomal-pages")
         self._static = _static_files()
         routes = [
@@ -264,25 +268,47 @@ class LivePages:
         return folder
 
     async def _page(self, request: Request, name: str, version: Version, made: Callable[[], str]) -> Response:
-        """The page of that name, which is made once for each version, whoever asks for it."""
-        tag = f'"{self._boot}-{"-".join(map(str, version))}"'
-        headers = {"cache-control": "no-cache", "etag": tag}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
+        """The page of that name, which is made once for all who ask, and not for every version of a fast search."""
         kept = self._pages.get(name)
-        if kept is None or kept[0] != version:
-            future = asyncio.get_running_loop().run_in_executor(self._threads, lambda: made().encode())
-            self._pages[name] = kept = (version, future)
+        if kept is None or (kept.version != version and kept.may_be_made_anew()):
+            kept = _KeptPage(version, made, self._threads)
+            self._pages[name] = kept
             while len(self._pages) > _MOST_PAGES:
                 self._pages.popitem(last=False)
         self._pages.move_to_end(name)
+        tag = f'"{self._boot}-{"-".join(map(str, kept.version))}"'
+        headers = {"cache-control": "no-cache", "etag": tag}
+        if kept.version != version:
+            headers[STALE_HEADER] = "1"
         try:
-            content = await asyncio.shield(kept[1])
+            content = await asyncio.shield(kept.content)
         except BaseException:
-            if kept[1].done() and self._pages.get(name) is kept:
+            if kept.content.done() and self._pages.get(name) is kept:
                 del self._pages[name]
             raise
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
         return HTMLResponse(content, headers=headers)
+
+
+class _KeptPage:
+    """A page that was made, or is being made, by a thread."""
+
+    def __init__(self, version: Version, made: Callable[[], str], threads: ThreadPoolExecutor) -> None:
+        self.version = version
+        self.content = asyncio.get_running_loop().run_in_executor(threads, self._timed, made)
+        self._not_before = math.inf
+
+    def may_be_made_anew(self) -> bool:
+        """Whether enough time has passed: pages of fast searches must not take more than a small share of a core."""
+        return self.content.done() and time.monotonic() >= self._not_before
+
+    def _timed(self, made: Callable[[], str]) -> bytes:
+        begin = time.thread_time()
+        try:
+            return made().encode()
+        finally:
+            self._not_before = time.monotonic() + (time.thread_time() - begin) / _SHARE_OF_PAGES
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

@@ -2,6 +2,7 @@
 
 import secrets
 import socket
+import sys
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ def serve(
         ) from None
     import torch
 
+    sys.setswitchinterval(0.001)  # answers do not wait long for pages that are being made
     torch.set_num_threads(1)  # shapes are small, and a search may need the cores
     token = secrets.token_urlsafe(12)
     with _listening(host, port) as listener:

@@ -81,6 +81,7 @@
     try {
       const answer = await fetch(location.href, { cache: "no-cache" });
       if (!answer.ok) return;
+      if (answer.headers.has("X-Evomal-Stale")) setTimeout(refreshSoon, 2000);
       update(new DOMParser().parseFromString(await answer.text(), "text/html"));
     } catch { /* the connection says so */ }
   }
