@@ -22,6 +22,11 @@ def test_every_public_name_is_in_the_reference():
     assert {f"evomal.losses.{name}" for name in {*evomal.losses.__all__} - ELSEWHERE} <= {*REFERENCE}
 
 
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [path.name for path in (ROOT / "docs").glob("*.md") if f": {path.name}\n" not in navigation] == []
+
+
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed: make docs installs it")
 def test_the_site_is_built_and_a_broken_link_is_noticed(tmp_path):
