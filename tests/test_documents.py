@@ -23,3 +23,20 @@ def test_links_lead_to_files_and_headings(path):
     assert [link for link in links if link.startswith("#") and link[1:] not in headings] == []
     files = [link.partition("#")[0] for link in links if not link.startswith("#")]
     assert [file for file in files if not (path.parent / file).exists()] == []
+
+
+def test_the_results_in_the_readme_are_those_of_the_results():
+    """Each row of its table is one of the preset `thorough`, which may continue the task of the row before it."""
+
+    def rows(name):
+        lines = (ROOT / name).read_text().splitlines()
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+    found, task = {}, []
+    for row in rows("docs/results.md"):
+        task = row[:3] if row[0] else task
+        if "(thorough)" in row[3]:
+            found[task[0]] = [*task, row[4], row[5], row[6].partition(" (")[0]]
+    shown = [row for row in rows("README.md") if row[0] != "task"]
+    assert len(shown) >= 5
+    assert [row for row in shown if found.get(row[0]) != row] == []
