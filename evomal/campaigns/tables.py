@@ -37,9 +37,10 @@ def task_lines(task: MeasuredTask) -> Iterator[str]:
         yield f"{task.title}: {plural(len(task.searches), 'search')} done, not compared yet"
         return
     for _, baseline, best, name, count, _, median, advised, difference, to_best in _summary_cells(task):
-        found = f"{name}: median {median} over {count} searches" if median else name
+        found = f"{name}: median {median} over {plural(int(count), 'search')}" if median else name
         also = f"; recommended {advised}" if advised else ""
-        yield f"{task.title}: {found}{also}; {difference} to {baseline}{f'; {to_best} to {best}' if to_best else ''}"
+        beside = f"; {to_best} to {best}" if to_best and best != baseline else ""
+        yield f"{task.title}: {found}{also}; {difference} to {baseline}{beside}"
 
 
 def summary_table(tasks: Sequence[MeasuredTask]) -> list[str]:
@@ -89,7 +90,7 @@ def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
         used = (
             "" if advised is None else f"{_median(advised, task)}, {value_text(max(advised), task)} ({learned} learned)"
         )
-        to_best = "the same" if best == baseline else difference_text(task.difference(name, best), task)
+        to_best = difference_text(task.difference(name, best), task)
         to_baseline = difference_text(task.difference(name, baseline), task)
         each = " ".join(_each_search(name, task))
         yield (*first, name, str(len(means)), each, _median(means, task), used, to_baseline, to_best)

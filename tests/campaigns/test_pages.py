@@ -10,6 +10,7 @@ from evomal.campaigns import pages, read_result
 from evomal.campaigns.claims import read_claims
 from evomal.campaigns.pages import CLAIMS, DATA
 from evomal.campaigns.record import MeasuredTable, read_data
+from evomal.campaigns.tables import summary_table, task_lines
 from evomal.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -96,6 +97,27 @@ def test_writing_removes_pages_without_data(docs, monkeypatch):
     kept = {path.stem for path in (docs / DATA).glob("*.json")}
     assert {path.stem for path in (docs / "results").glob("*.md")} == kept
     assert [path.name for path in (docs / "figures").iterdir()] == ["results.svg"]
+
+
+def test_a_difference_is_shown_also_where_the_baseline_is_the_best_known_loss(found):
+    task = read_result(DOCS / DATA / "searches.json").task("diabetes")
+    assert task.best_known == task.comparison.baseline
+    shown = "+0.019 (+0.0076 to +0.031), worse"
+    assert summary_table([task])[-1].endswith(f"| {shown} | {shown} |")
+    assert f"| {shown} |" in found["results.md"]
+    lines = list(task_lines(task))
+    assert [line.count(" to mse 0.704") for line in lines] == [1, 1]  # the same loss is named once
+    assert "over 7 searches;" in lines[0]
+
+
+def test_one_search_is_one_search():
+    task = read_result(DOCS / DATA / "searches.json").task("diabetes")
+    rows = [row.model_copy(update={"losses": row.losses[:1]}) for row in task.comparison.rows]
+    one = task.model_copy(update={
+        "comparison": task.comparison.model_copy(update={"rows": tuple(rows)}),
+        "searches": tuple(cell for cell in task.searches if cell.seed == 0),
+    })  # fmt: skip
+    assert "over 1 search;" in next(task_lines(one))
 
 
 def test_a_foreign_file_is_refused(tmp_path):
