@@ -155,9 +155,9 @@ class RunView:
 
     @cached_property
     def best_by_generation(self) -> npt.NDArray[np.float64]:
-        """The lowest fitness up to each generation; infinite until something was evaluated."""
+        """The lowest comparable fitness up to each generation; infinite until there is one. It ends at `best_row`."""
         lowest = np.full(self.generations, np.inf)
-        np.minimum.at(lowest, self.evaluated["generation"], self.evaluated["fitness"])
+        np.minimum.at(lowest, self.comparable["generation"], self.comparable["fitness"])
         return np.minimum.accumulate(lowest) if len(lowest) else lowest
 
     @cached_property
@@ -335,15 +335,17 @@ class FollowedRun:
         if count < known or (self._small is not None and small.created != self._small.created):
             raise _ReplacedError
         self._small = small
+        last = self._waiting[-1].generation if self._waiting else self._times[-1][0] if self._times else 0
         for expected, (row, _) in enumerate(
             rows(connection, "chunks", "WHERE number >= ? ORDER BY number", (known,)), known
         ):
             chunk = _Chunk(*row)
             if chunk.number != expected or type(chunk.candidates) is not int or chunk.candidates < 1:
                 raise DamageError(f"its chunk {expected} is missing")
-            if type(chunk.generation) is not int or not 0 <= chunk.generation <= expected:
+            if type(chunk.generation) is not int or not last <= chunk.generation <= expected:
                 raise DamageError(f"its chunk {expected} is of generation {short_repr(chunk.generation)}")
             self._waiting.append(chunk)
+            last = chunk.generation
 
     def _add(self, found: Sequence[tuple[int, tuple[Any, ...], Any]]) -> None:
         """Take over rows, and count them in when their chunk is complete."""

@@ -82,8 +82,17 @@ class Guard:
             return "This host name is not served; allow it with --name.\n", 421
         if method in ("GET", "HEAD"):
             return None
-        origin = headers.get("origin")
-        is_foreign = origin is not None and urlsplit(origin).netloc != host
-        if is_foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if _is_foreign(headers.get("origin"), host) or headers.get("sec-fetch-site", "same-origin") not in (
+            "same-origin",
+            "none",
+        ):
             return "Requests from other sites are refused.\n", 403
         return None
+
+
+def _is_foreign(origin: str | None, host: str) -> bool:
+    """Whether an Origin header names another site, or nothing that could be this one."""
+    try:
+        return origin is not None and urlsplit(origin).netloc != host
+    except ValueError:
+        return True

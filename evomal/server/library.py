@@ -18,6 +18,7 @@ from evomal.runs.recorded_run import RunState
 from evomal.runs.stopping import is_stop_requested
 from evomal.runs.store import RECORD_NAME
 from evomal.server.summaries import RunSummary, summary_of
+from evomal.text import one_line
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer
 from evomal.verdict.folder import LOG_NAME, RecordedVerdicts, recorded_verdicts
 
@@ -70,13 +71,19 @@ class FollowedComparison:
         if self.view is not None and stamps == self._stamps and is_running == self.view.is_running:
             return False
         if stamps[:-1] != self._stamps[:-1] or self.view is None:
-            self._verdicts = recorded_verdicts(self.folder)
+            self._verdicts = self._read_verdicts()
         self._count_trainings(stamps[-1])
         self._stamps = stamps
         version = 1 if self.view is None else self.view.version + 1
         written = max(changed for _, _, changed in stamps) / 1e9
         self.view = ComparisonView(self.folder, version, self._verdicts, self._trainings, written, is_running)
         return True
+
+    def _read_verdicts(self) -> RecordedVerdicts:
+        try:
+            return recorded_verdicts(self.folder)
+        except Exception as error:  # as for runs: forged files must not hide other folders
+            return RecordedVerdicts((), (_not_understood(error),), False)
 
     def _count_trainings(self, stamp: tuple[int, int, int]) -> None:
         """Count the trainings in the lines that were appended to the log."""
@@ -133,7 +140,14 @@ class FollowedFolder:
         try:
             return summary_of(self.view, self.key, self.name)
         except EvomalError as error:  # the record was damaged or removed since
-            return dataclasses.replace(self.summary, state=RunState.UNREADABLE, problem=str(error))
+            problem = str(error)
+        except Exception as error:  # a forged record can cause any error, and must not hide the other runs
+            problem = f"{self.folder}: {_not_understood(error)}"
+        return dataclasses.replace(self.summary, state=RunState.UNREADABLE, problem=problem)
+
+
+def _not_understood(error: Exception) -> str:
+    return f"cannot be understood ({type(error).__name__}: {one_line(error)})"
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

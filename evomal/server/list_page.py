@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from evomal.report.pages import render
 from evomal.runs.recorded_run import RunState
 from evomal.server.library import ComparisonView
-from evomal.server.summaries import RunSummary, count_sentence
+from evomal.server.summaries import RunSummary, count_sentence, moment_of
 from evomal.text import plural, shorten
 
 RUNS_PER_PAGE = 100
@@ -61,7 +60,6 @@ def comparison_summary(view: ComparisonView, key: str, name: str) -> ComparisonS
     sentences = [sentence for found in view.verdicts.verdicts for sentence in found.sentences]
     verdict = sentences[0].sentence if sentences else " ".join(view.verdicts.notes)
     more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
-    written = datetime.fromtimestamp(view.written, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return ComparisonSummary(
         key=key,
         name=name,
@@ -69,7 +67,7 @@ def comparison_summary(view: ComparisonView, key: str, name: str) -> ComparisonS
         title=" and ".join(found.title for found in view.verdicts.verdicts) or "Comparison",
         verdict=f"{shorten(verdict, 300)}{more}",
         trainings=plural(view.trainings, "training") if view.trainings else "",
-        written=written,
+        written=moment_of(view.written),
     )
 
 

@@ -143,15 +143,27 @@ def _ends_of_generations(times: Sequence[tuple[int, str]]) -> list[str]:
 def _time(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (OverflowError, TypeError, ValueError):  # the first for a time that lies before the year 1 in UTC
         return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _moment(text: str) -> str:
     """A recorded time as ISO text in UTC; empty if it is none."""
     found = _time(text)
-    return "" if found is None else found.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return "" if found is None else _utc_text(found)
+
+
+def moment_of(seconds: float) -> str:
+    """The time of a file, in seconds since 1970, as ISO text in UTC; empty beyond the year 9999."""
+    try:
+        return _utc_text(datetime.fromtimestamp(seconds, UTC))
+    except (OSError, OverflowError, ValueError):
+        return ""
+
+
+def _utc_text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def count_sentence(summaries: Sequence[RunSummary]) -> str:

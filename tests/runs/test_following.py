@@ -6,12 +6,16 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from evomal.methods.candidates import State, front_of, trained
 from evomal.runs import RunStore, following, load_run
+from evomal.runs.canonical import checksum
+from evomal.runs.database import column_names
 from evomal.runs.following import FollowedRun
 from evomal.runs.recorded_run import RunState
 from evomal.runs.store import RECORD_NAME
@@ -205,3 +209,23 @@ def test_the_curve_of_the_best_never_rises(folder):
     assert len(best) == 3
     assert (np.diff(best) <= 0).all()
     assert followed.view.counts[State.REJECTED].tolist() == [3, 3, 3]
+
+
+def test_the_curve_of_the_best_ends_at_the_best_and_not_at_a_shorter_rung(tmp_path):
+    rungs = ((1.0, 0.4), (1.0, 0.5))
+    rows = [replace(row(0, 0, 0.5), rungs=rungs), *(replace(row(1, n, 0.2), rungs=rungs[:1]) for n in range(2))]
+    followed = FollowedRun(record(tmp_path / "run", rows))
+    followed.refresh()
+    assert followed.view.best_by_generation.tolist() == [0.5, 0.5]
+    assert followed.view.best_row["fitness"] == 0.5
+
+
+def test_generations_that_come_back_are_damage(folder):
+    with closing(sqlite3.connect(folder / RECORD_NAME)) as connection, connection:
+        names = ", ".join(column_names("chunks"))
+        ((_, _, *rest),) = connection.execute(f"SELECT {names} FROM chunks WHERE number = 2")
+        proof = checksum(["chunks", 2, 0, *rest])
+        connection.execute("UPDATE chunks SET generation = 0, checksum = ? WHERE number = 2", (proof,))
+    followed = FollowedRun(folder)
+    followed.refresh()
+    assert "its chunk 2 is of generation 0" in followed.view.head.problem

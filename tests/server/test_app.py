@@ -165,8 +165,12 @@ def test_named_hosts_are_served(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}]
-)
+    "headers",
+    [
+        {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://["},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)  # fmt: skip
 def test_other_origins_cannot_act(half, headers):
     folder, client = half
     place = f"{address(folder.parent, folder)}/stop"

@@ -1,14 +1,17 @@
 """One thread keeps runs and comparisons up to date, and tells when something changed."""
 
+import os
 import shutil
 import threading
 
 import pytest
+from starlette.testclient import TestClient
 
 from evomal.runs import RunStore
+from evomal.server import library as library_module
 from evomal.server.library import Library, key_of
 from evomal.verdict.folder import LOG_NAME
-from tests.server.pages import rows, run
+from tests.server.pages import application, rows, run
 from tests.server.servers import wait_for
 
 
@@ -71,3 +74,36 @@ def test_trainings_of_a_comparison_are_counted_as_they_come(tmp_path):
     log.write_text('["",{"trainings":[{"training":{}}]}]\n')
     library.refresh()
     assert followed.view.trainings == 1
+
+
+def test_times_that_no_calendar_has_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("evomal.runs.store.now", lambda: "0001-01-01T00:00:00+14:00")
+    run(tmp_path / "run")
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "comparison.json").touch()
+    os.utime(tmp_path / "compared" / "comparison.json", (400_000_000_000, 400_000_000_000))
+    pages = application(tmp_path)
+    (followed,) = pages.library.runs.values()
+    assert (followed.summary.problem, followed.summary.created) == ("", "")
+    assert ">compared</a>" in TestClient(pages.app, base_url="http://localhost").get("/").text
+
+
+@pytest.mark.parametrize("reader", ["summary_of", "recorded_verdicts"])
+def test_a_folder_that_causes_any_error_hides_no_other(tmp_path, monkeypatch, reader):
+    run(tmp_path / "forged")
+    (tmp_path / "forged" / LOG_NAME).touch()
+    library, read = Library(tmp_path), getattr(library_module, reader)
+
+    def failing(first, *others):
+        if "forged" in str(getattr(first, "folder", first)) and getattr(first, "version", 1):
+            raise RuntimeError("what nobody\nthought of")
+        return read(first, *others)
+
+    monkeypatch.setattr(library_module, reader, failing)
+    run(tmp_path / "good")
+    library.refresh()
+    summaries = {one.name: one.summary for one in library.runs.values()}
+    assert str(summaries["good"].state) == "complete"
+    (compared,) = library.comparisons.values()
+    told = (summaries["forged"].problem, *compared.view.verdicts.notes)
+    assert any("cannot be understood (RuntimeError: what nobody thought of)" in one for one in told)
