@@ -1,5 +1,6 @@
 """Estimators of scikit-learn that search for a loss, and train a network with the one that is recommended."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
@@ -15,14 +16,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 from evomal.engine import train
+from evomal.engine.resolve import resolve_loss
 from evomal.engine.training import evaluate_model
 from evomal.errors import EvomalError, InputError
+from evomal.losses.catalogue import named_loss
 from evomal.losses.loss import Loss
 from evomal.methods.baseline import TASK_LOSSES
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.tasks.building import units_of
 from evomal.tasks.metrics import Measure, Metric
+from evomal.tasks.model_trials import outputs_of_model
 from evomal.tasks.models import make_model
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
@@ -30,6 +34,9 @@ from evomal.text import short_repr
 
 Array = npt.NDArray[Any]
 AnyLoss = Loss | str | os.PathLike[str]
+
+_ARGUMENTS = {"task": "X and y", "seed": "random_state", **{name: name for name in ("method", "preset", "folder")}}
+"""Arguments of a search that are no settings, and what gives them here."""
 
 
 class _LossLearner(BaseEstimator):  # type: ignore[misc]
@@ -65,8 +72,9 @@ class _LossLearner(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def _fit(self, x: Array, y: Array, outputs: int, sample_weight: Any, class_weight: list[float] | None) -> Self:
-        recipe = Recipe(steps=2000) if self.recipe is None else self.recipe
+        recipe, settings = self._checked_recipe(), self._checked_settings()
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        counted = np.ones(len(x), dtype=bool) if weights is None else weights > 0
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -74,39 +82,62 @@ class _LossLearner(BaseEstimator):  # type: ignore[misc]
             "model": lambda: self._make_model(x.shape[1], outputs), "kind": self._kind, "recipe": recipe,
             "class_weight": class_weight, "name": type(self).__name__, "metric": self.metric,
         }  # fmt: skip
-        rows = (x, y) if weights is None else (x, y, weights)
+        self._scaler = StandardScaler().fit(x[counted])
+        self._units = units_of(y[counted]) if self._kind == "regression" else None
+        targets = y if self._units is None else self._units.standardised(y)
+        own_weights = () if weights is None else (weights,)
+        everything = (self._scaler.transform(x), targets, *own_weights)
+        task = Task.from_arrays(train=everything, validation=everything, test=everything, **common, standardise=False)
+        if self._kind == "classification":
+            _check_width(task, outputs)
         self.result_: SearchResult | None = None
-        loss, lr = self.loss, recipe.lr
-        if loss is None:
+        if self.loss is None:
             # The search does not look at the test part.
+            rows = (x, y, *own_weights)
             parts: dict[str, Any] = {"train": rows, "validation": self.validation_fraction, "test": rows}
-            task = Task.from_arrays(**parts, **common, seed=int(seed))
             self.result_ = search(
-                task, method=self.method, preset=self.preset, seed=int(seed), folder=self.folder,
-                **{"device": self.device, **(self.settings or {})},
+                Task.from_arrays(**parts, **common, seed=int(seed)), method=self.method, preset=self.preset,
+                seed=int(seed), folder=self.folder, **{"device": self.device, **settings},
             )  # fmt: skip
             # Without a final there is no recommendation, and without a candidate that was trained no best loss.
             chosen = self.result_.recommended or self.result_.best
-            loss = TASK_LOSSES[self._kind] if chosen is None else chosen.loss()
+            found: Loss = named_loss(TASK_LOSSES[self._kind], kind=self._kind) if chosen is None else chosen.loss()
+            self.lr_ = recipe.lr
             if chosen is not None:
-                lr = recipe.lr * chosen.rate if chosen.lr is None else chosen.lr
-        self.loss_, self.lr_ = loss, lr
-        self._scaler = StandardScaler().fit(x)
-        self._units = units_of(y) if self._kind == "regression" else None
-        inputs = self._scaler.transform(x)
-        targets = y if self._units is None else self._units.standardised(y)
-        everything = (inputs, targets, *rows[2:])
-        task = Task.from_arrays(train=everything, validation=everything, test=everything, **common, standardise=False)
+                self.lr_ = recipe.lr * chosen.rate if chosen.lr is None else chosen.lr
+            found.provenance = {**found.provenance, "learning_rate": self.lr_}  # for trainings with the saved loss
+            self.loss_ = resolve_loss(found, task)
+        else:
+            self.loss_ = resolve_loss(self.loss, task)
+            self.lr_ = (_found_rate(self.loss_) if self.recipe is None else None) or recipe.lr
+        loss = self.loss_
         if isinstance(loss, Loss) and self._kind == "regression":
             loss = loss.in_units(None)  # the targets are standardised here
-        options: dict[str, Any] = {"seed": int(seed), "lr": lr, "device": self.device, "test": False, "curve_points": 1}
-        score = train(task, loss, **options, keep_model=True)
+        score = train(
+            task, loss, seed=int(seed), lr=self.lr_, device=self.device, test=False, curve_points=1, keep_model=True
+        )
         if score.model is None:
             raise EvomalError(
                 f"the training diverged: {score.sentence}: use a lower learning rate, recipe=Recipe(lr=…)"
             )
         self.model_: nn.Module = score.model.cpu()
         return self
+
+    def _checked_recipe(self) -> Recipe:
+        if self.recipe is None:
+            return Recipe(steps=2000)
+        if not isinstance(self.recipe, Recipe):
+            raise InputError(f"recipe must be a Recipe but got {short_repr(self.recipe)}")
+        return self.recipe
+
+    def _checked_settings(self) -> Mapping[str, Any]:
+        given: Any = {} if self.settings is None else self.settings
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise InputError(f"settings must be a dictionary of settings by name but got {short_repr(given)}")
+        for name, argument in _ARGUMENTS.items():
+            if name in given:
+                raise InputError(f"settings must not hold {name}: give {argument} to the estimator")
+        return given
 
     def _make_model(self, features: int, outputs: int) -> nn.Module:
         if isinstance(self.model, str):
@@ -122,6 +153,21 @@ class _LossLearner(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         x = validate_data(self, x, reset=False, dtype=(np.float64, np.float32))
         return evaluate_model(self.model_, torch.tensor(self._scaler.transform(x), dtype=torch.float32)).double()
+
+
+def _check_width(task: Task, classes: int) -> None:
+    """Raise unless the model has an output for each class; if it cannot be tried, trainings say why."""
+    width = outputs_of_model(task.model, task.train)
+    if width not in (None, classes):
+        raise InputError(f"model must have {classes} outputs, one for each class, but has {width}")
+
+
+def _found_rate(loss: nn.Module) -> float | None:
+    """The learning rate that a search found for the loss, as its file names it."""
+    rate = loss.provenance.get("learning_rate") if isinstance(loss, Loss) else None
+    if not isinstance(rate, int | float) or isinstance(rate, bool):
+        return None
+    return float(rate) if 0 < rate < math.inf else None
 
 
 class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
@@ -140,7 +186,8 @@ class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
         method: The method of the search: see `evomal methods`.
         preset: `quick`, `thorough` or `paper`.
         settings: Settings of the search that differ from the preset.
-        recipe: How networks are trained; by default `Recipe(steps=2000)`.
+        recipe: How networks are trained; by default `Recipe(steps=2000)`, for a given loss with the learning rate that
+            its file names, if it names one.
         metric: What the search judges losses by; by default the error rate.
         validation_fraction: The share of the rows that the search judges losses on.
         folder: The folder to record the search in; it is resumed if the folder holds it.
@@ -194,7 +241,7 @@ class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
         Args:
             X: The features, a row for each sample.
             y: The label of each sample.
-            sample_weight: How much each sample counts; by default all count alike.
+            sample_weight: How much each sample counts; by default all count alike. Rows of weight 0 are left out.
 
         Returns:
             The classifier itself.
@@ -239,7 +286,8 @@ class EvomalRegressor(RegressorMixin, _LossLearner):  # type: ignore[misc]
         method: The method of the search: see `evomal methods`.
         preset: `quick`, `thorough` or `paper`.
         settings: Settings of the search that differ from the preset.
-        recipe: How networks are trained; by default `Recipe(steps=2000)`.
+        recipe: How networks are trained; by default `Recipe(steps=2000)`, for a given loss with the learning rate that
+            its file names, if it names one.
         metric: What the search judges losses by; by default the mean squared error.
         validation_fraction: The share of the rows that the search judges losses on.
         folder: The folder to record the search in; it is resumed if the folder holds it.
@@ -274,7 +322,7 @@ class EvomalRegressor(RegressorMixin, _LossLearner):  # type: ignore[misc]
         Args:
             X: The features, a row for each sample.
             y: The target of each sample, or several in columns.
-            sample_weight: How much each sample counts; by default all count alike.
+            sample_weight: How much each sample counts; by default all count alike. Rows of weight 0 are left out.
 
         Returns:
             The regressor itself.

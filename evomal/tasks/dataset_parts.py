@@ -94,7 +94,7 @@ def _fields(
     else:
         outputs = int(labels.max()) + 1 if len(labels) else 1
         if parts[0].source is not None:  # a rare class may be missing in the sample
-            outputs = max(outputs, outputs_of_model(model, parts[0]))
+            outputs = max(outputs, outputs_of_model(model, parts[0]) or 1)
     units = units_of(parts[0].targets.double().numpy()) if options.standardise else None
     for place, part in zip(places, parts, strict=True):
         if part.source is not None:

@@ -73,15 +73,15 @@ def _with_floats_at(inputs: Inputs, places: Collection[int]) -> Inputs:
     return map_tensors(lambda tensor: tensor.float() if next(numbers) in places else tensor, inputs)
 
 
-def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int:
-    """Return the number of classes that a model tells apart; 1 where that is not clear."""
+def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int | None:
+    """Return the number of classes that a model tells apart; None where that is not clear."""
     tried = _fresh(model)
     outputs = None if tried is None else _outcome(tried, first(part.inputs, 2))[0]
     shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
     positions = tuple(part.targets.shape[1:])
     if len(shape) != len(positions) + 2:
-        return 1
-    return shape[1] if shape[2:] == positions else shape[-1] if shape[1:-1] == positions else 1
+        return None
+    return shape[1] if shape[2:] == positions else shape[-1] if shape[1:-1] == positions else None
 
 
 def _fresh(model: Callable[[], nn.Module]) -> nn.Module | None:

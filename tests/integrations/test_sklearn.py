@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
-from evomal import Recipe, save_loss
+from evomal import Recipe, Units, load_loss, save_loss
 from evomal.errors import EvomalError, InputError
+from evomal.integrations import sklearn as sklearn_module
 from evomal.integrations.sklearn import EvomalClassifier, EvomalRegressor
 from evomal.losses import FocalLoss, HuberLoss
 from tests.protocols import ONE_TRAINING
@@ -61,13 +62,15 @@ def test_a_search_and_then_a_training_with_the_recommended_loss(make, data, tmp_
     np.testing.assert_array_equal(resumed.predict(data[0]), estimator.predict(data[0]))
 
 
-def test_without_a_final_it_is_the_best_loss_and_without_that_the_baseline():
+def test_without_a_final_it_is_the_best_loss_and_without_that_the_baseline(tmp_path):
     found = regressor(loss=None, settings={**TINY, "finalists": 0}).fit(*DIABETES)
     assert found.result_.recommended is None
     assert str(found.loss_) == str(found.result_.best.loss())
     nothing = classifier(loss=None, settings={**TINY, "filters": ("rejection",), "filter_steps": 1}).fit(*IRIS)
     assert nothing.result_.best is None
-    assert (nothing.loss_, nothing.lr_) == ("ce", SHORT.lr)
+    assert (nothing.loss_.catalogue_name, nothing.lr_) == ("ce", SHORT.lr)
+    save_loss(nothing.loss_, tmp_path / "mine.json")
+    assert load_loss(tmp_path / "mine.json").provenance["learning_rate"] == SHORT.lr
 
 
 def test_labels_are_texts_and_probabilities_are_in_the_order_of_the_classes():
@@ -90,6 +93,39 @@ def test_predictions_are_in_the_units_of_the_targets():
     several = regressor().fit(x, np.column_stack([y, -1000 * y]))
     assert several.predict(x).shape == (len(x), 2)
     assert several.score(x, np.column_stack([y, -1000 * y])) > 0.4
+
+
+def test_a_loss_file_trains_as_the_loss_does_whatever_its_units(tmp_path):
+    x, y = DIABETES
+    units = Units(float(y.mean()), float(y.std()))
+    save_loss(HuberLoss(delta=1.0).in_units(units), tmp_path / "mine.json")
+    found = regressor(loss=tmp_path / "mine.json").fit(x, y)
+    assert found.loss_.units == units
+    np.testing.assert_array_equal(found.predict(x), regressor(loss="huber:delta=1").fit(x, y).predict(x))
+
+
+@pytest.mark.parametrize(("named", "rate"), [(0.25, 0.25), ("0.25", 0.01), (True, 0.01), (-1.0, 0.01)])
+def test_the_learning_rate_of_a_loss_file_is_that_of_the_default_recipe(named, rate, tmp_path, monkeypatch):
+    save_loss(FocalLoss(), tmp_path / "mine.json", provenance={"learning_rate": named})
+    monkeypatch.setattr(sklearn_module, "Recipe", lambda steps: Recipe(steps=3))
+    assert classifier(loss=tmp_path / "mine.json", recipe=None).fit(*IRIS).lr_ == rate
+    monkeypatch.undo()
+    assert classifier(loss=tmp_path / "mine.json").fit(*IRIS).lr_ == SHORT.lr
+
+
+@pytest.mark.parametrize(("make", "data"), [(classifier, IRIS), (regressor, DIABETES)], ids=["classes", "values"])
+def test_rows_of_weight_zero_change_nothing(make, data):
+    x, y = data
+    added = np.vstack([x, 1e6 + x[:20]]), np.concatenate([y, y[:20] if make is classifier else 1e6 + y[:20]])
+    found = make().fit(*added, sample_weight=np.repeat([1.0, 0.0], [len(x), 20]))
+    np.testing.assert_array_equal(found.predict(x), make().fit(x, y, sample_weight=np.ones(len(x))).predict(x))
+
+
+def test_a_class_of_weight_zero_is_a_class():
+    x, y = IRIS
+    found = classifier().fit(x, y, sample_weight=(y != 2).astype(float))
+    assert found.predict_proba(x).shape == (150, 3)
+    assert (found.predict(x) != 2).all()
 
 
 def test_pipelines_cross_validation_and_grids():
@@ -131,6 +167,13 @@ def test_the_seed_decides():
         (lambda: classifier(model=3).fit(*IRIS), "model must be the name of a model, or a function from the numbers"),
         (lambda: classifier(loss="hinge").fit(*IRIS), "there is no 'hinge'"),
         (lambda: classifier(loss=None, settings={"population": 0}).fit(*IRIS), "population must be"),
+        (lambda: classifier(model=lambda features, _: torch.nn.Linear(features, 5)).fit(*IRIS), "3 outputs, .* has 5"),
+        (lambda: classifier(model=lambda features, _: torch.nn.Linear(features, 1)).fit(IRIS[0], IRIS[1] > 0), "has 1"),
+        (lambda: classifier(recipe=30).fit(*IRIS), "recipe must be a Recipe but got 30"),
+        (lambda: classifier(settings=[1]).fit(*IRIS), r"settings must be a dictionary .* but got \[1\]"),
+        (lambda: classifier(settings={1: 2}).fit(*IRIS), "settings must be a dictionary .* but got {1: 2}"),
+        (lambda: classifier(settings={"seed": 1}).fit(*IRIS), "not hold seed: give random_state to the estimator"),
+        (lambda: classifier(settings={"preset": "x"}).fit(*IRIS), "not hold preset: give preset to the estimator"),
     ],
 )
 def test_what_is_refused(fit, sentence):
