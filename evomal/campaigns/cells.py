@@ -185,7 +185,10 @@ class CellRunner:
 def run_until(
     limit: "TimeLimit", job: PlannedSearch, task: Task, listener: SearchListener | None = None
 ) -> SearchCell | EvomalError | None:
-    """Run one search until the time is used up; InputError is raised, since it concerns every search alike."""
+    """Run one search until the time is used up; InputError is raised, since it concerns every search alike.
+
+    A request to stop is returned as it is, so that it passes from a worker to the campaign that it ends.
+    """
     try:
         limit.check()
         return job.run(task, limit.listener(listener))
@@ -194,7 +197,7 @@ def run_until(
     except InputError:
         raise
     except EvomalError as error:
-        return EvomalError(f"{job}: {error}")
+        return error
 
 
 @dataclass(frozen=True)

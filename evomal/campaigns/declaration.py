@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -192,14 +193,14 @@ class Campaign(TaskProtocol):
         """The tasks that Python files make."""
         return [task.task for task in self.tasks if task.names_python_file]
 
-    def only(self, names: list[str]) -> "Campaign":
-        """The campaign with some of its tasks, and those that their losses are learned on."""
+    def chosen(self, names: Sequence[str] | None) -> frozenset[str]:
+        """The names of some of its tasks and of those that their losses are learned on; None: of all."""
         known = [task.name for task in self.tasks]
+        names = known if names is None else names
         for name in names:
             if name not in known:
                 raise unknown_name("task", name, known)
-        wanted = {*names, *(other for task in self.tasks if task.name in names for other in task.learned_on)}
-        return self.model_copy(update={"tasks": tuple(task for task in self.tasks if task.name in wanted)})
+        return frozenset([*names, *(other for task in self.tasks if task.name in names for other in task.learned_on)])
 
 
 def _completed(task: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:

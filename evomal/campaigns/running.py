@@ -23,7 +23,7 @@ from evomal.campaigns.declaration import Campaign, CampaignTask
 from evomal.campaigns.files import write_files
 from evomal.campaigns.record import CampaignResult, MeasuredTask, SearchCell
 from evomal.checks import path_to
-from evomal.errors import EvomalError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.files import create_folder
 from evomal.methods import Failure
 from evomal.runs.display import SearchListener
@@ -31,7 +31,6 @@ from evomal.runs.executors import WorkerPool
 from evomal.runs.lock import FolderLock
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.text import plural
 from evomal.verdict.plan import Plan
 
 _GRACE = 60.0  # seconds that workers get to stop by themselves
@@ -57,6 +56,10 @@ class TaskPlan:
         """The cells that are not finished."""
         cells: list[PlannedSearch | PlannedComparison] = [*self.searches, self.comparison]
         return [str(cell) for cell in cells if cell.cell is None]
+
+    def require_readable(self) -> None:
+        """Raise InputError if the file of a cell is damaged."""
+        _ = self.left  # reads them all
 
 
 def planned(
@@ -86,6 +89,7 @@ def run_campaign(
     campaign: Campaign,
     out: str | os.PathLike[str],
     *,
+    only: Sequence[str] | None = None,
     jobs: int = 1,
     seconds: float | None = None,
     changes: Sequence[str] = (),
@@ -101,6 +105,8 @@ def run_campaign(
     Args:
         campaign: What to measure, as `read_campaign` returns it.
         out: The folder for everything.
+        only: The tasks to run, with those that their losses are learned on; the files cover the whole campaign. None:
+            all tasks.
         jobs: The number of processes on this machine that searches and trainings are divided among.
         seconds: The time after which to stop; what is left is named in the result. None: run to the end.
         changes: Settings of this machine as `key=value`: device, executor and its options.
@@ -112,8 +118,10 @@ def run_campaign(
         What is measured so far, and which cells are left.
 
     Raises:
-        InputError: A setting or file is not valid, or the folder holds something else.
+        InputError: A setting or file is not valid, or the folder holds something else. If that concerns some tasks
+            only, all others were run.
         EvomalError: Cells failed; all others were run.
+        StoppedError: Somebody asked a search to stop, as the page of `evomal serve` can; call again to resume.
 
     Example:
         >>> campaign = evomal.campaigns.read_campaign("campaigns/searches.toml")  # doctest: +SKIP
@@ -122,39 +130,76 @@ def run_campaign(
     """
     place = create_folder(path_to("out", out))
     plans = planned(campaign, place, changes=changes, data=data)
+    chosen = [plan for plan in plans if plan.name in campaign.chosen(only)]
+    for plan in plans:
+        plan.require_readable()
     limit = TimeLimit(None if seconds is None else time.time() + seconds)
     words = command or ("evomal", "campaign", f"campaigns/{campaign.name}.toml", "--out", str(out))
-    failures: list[EvomalError] = []
+    failures = _Failures()
+    stopped: StoppedError | None = None
     lock = FolderLock(place)
     try:
-        with contextlib.suppress(OutOfTimeError), _workers(plans, jobs, limit, listener) as pool:
-            for plan in plans:
-                failures += _run_searches(plan, pool, limit, listener)
-                _compare(plan, pool, limit, listener)
-            for plan in plans:  # whose losses are learned on tasks that come later
-                _compare(plan, pool, limit, listener)
-        result = _result(campaign, plans, shlex.join(words))
+        try:
+            with contextlib.suppress(OutOfTimeError), _workers(chosen, jobs, limit, listener) as pool:
+                for plan in chosen:
+                    with failures.kept(plan.name):
+                        _run_searches(plan, pool, limit, listener, failures)
+                    with failures.kept(str(plan.comparison)):
+                        _compare(plan, pool, limit, listener)
+                for plan in chosen:  # whose losses are learned on tasks that come later
+                    if str(plan.comparison) not in failures.found:
+                        with failures.kept(str(plan.comparison)):
+                            _compare(plan, pool, limit, listener)
+        except StoppedError as error:
+            stopped = error
+        result = _result(campaign, plans, shlex.join(words), failures)
         write_files(result, place)
     finally:
         lock.release()
-    if failures:
-        raise EvomalError(f"{plural(len(failures), 'cell')} failed: {'; '.join(map(str, failures))}")
+    if stopped is not None:
+        raise stopped
+    failures.raise_any()
     return result
 
 
+class _Failures:
+    """The errors that ended cells, or all that is left of a task, while the others are run."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, EvomalError] = {}
+        """By the name of the cell or task."""
+
+    @contextlib.contextmanager
+    def kept(self, place: str) -> Iterator[None]:
+        """A context whose error is kept for later, unless it is a request to stop."""
+        try:
+            yield
+        except StoppedError:
+            raise
+        except EvomalError as error:
+            self.found[place] = error
+
+    def raise_any(self) -> None:
+        """Raise all that was kept as one error; InputError if all are."""
+        if self.found:
+            are_inputs = all(isinstance(error, InputError) for error in self.found.values())
+            sentences = "; ".join(f"{place}: {error}" for place, error in self.found.items())
+            raise (InputError if are_inputs else EvomalError)(f"failed: {sentences}")
+
+
 def _run_searches(
-    plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener: SearchListener | None
-) -> list[EvomalError]:
-    """Run the searches of one task that are not finished; returns the errors that ended some."""
-    waiting, failures = [one for one in plan.searches if one.cell is None], []
+    plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener: SearchListener | None, failures: _Failures
+) -> None:
+    """Run the searches of one task that are not finished."""
+    waiting = [one for one in plan.searches if one.cell is None]
     for job, found in _searched(waiting, plan.load(), pool, limit, listener) if waiting else ():
-        if isinstance(found, EvomalError):
-            failures.append(found)
-        elif found is None:
-            raise OutOfTimeError
-        elif listener is not None:
-            listener.announce(f"{job} is done")
-    return failures
+        with failures.kept(str(job)):
+            if isinstance(found, EvomalError):
+                raise found
+            if found is None:
+                raise OutOfTimeError
+            if listener is not None:
+                listener.announce(f"{job} is done")
 
 
 def _compare(plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener: SearchListener | None) -> None:
@@ -187,7 +232,7 @@ def _searched(
     pool.prepare(CellRunner, task, until=limit.until)
     for index, found in pool.run(searches):
         if isinstance(found, Failure):
-            found = EvomalError(f"{searches[index]}: {found.sentence}")
+            found = EvomalError(found.sentence)
         yield searches[index], found
 
 
@@ -206,14 +251,15 @@ def _workers(
         yield pool
 
 
-def _result(campaign: Campaign, plans: Sequence[TaskPlan], command: str) -> CampaignResult:
-    """What is measured so far."""
+def _result(campaign: Campaign, plans: Sequence[TaskPlan], command: str, failures: _Failures) -> CampaignResult:
+    """What is measured so far, without tasks that cannot be loaded."""
     tasks = []
     for plan in plans:
         cells = [cell for one in plan.searches if (cell := one.cell) is not None]
         comparison = plan.comparison.cell
         if cells or comparison is not None:
-            tasks.append(_measured(plan, cells, comparison))
+            with failures.kept(plan.name):
+                tasks.append(_measured(plan, cells, comparison))
     left = [name for plan in plans for name in plan.left]
     return CampaignResult(
         name=campaign.name, title=campaign.title, about=campaign.about, command=command, tasks=tuple(tasks),

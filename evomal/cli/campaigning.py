@@ -1,6 +1,7 @@
 """`evomal campaign`."""
 
 import textwrap
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,24 +63,26 @@ def run_campaign_file(
             f"{file}: names the Python file of {campaign.python_files[0]}, which this command does not run unless told "
             "to: add --trust if the campaign is your own"
         )
-    if only is not None:
-        campaign = campaign.only([name.strip() for name in only.split(",")])
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    chosen = campaign.chosen(names)
     changes = [*place, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time
     if dry_run:
         from evomal.campaigns.estimating import estimates
 
-        _show_estimates(campaign, estimates(planned(campaign, out, changes=changes, data=data)), jobs, as_json=as_json)
+        plans = [plan for plan in planned(campaign, out, changes=changes, data=data) if plan.name in chosen]
+        _show_estimates(campaign, estimates(plans), jobs, as_json=as_json)
         return
     try:
         with TerminalDisplay() as listener:
             result = run_campaign(
-                campaign, out, jobs=jobs, seconds=seconds, changes=changes, data=data, listener=listener,
+                campaign, out, only=names, jobs=jobs, seconds=seconds, changes=changes, data=data, listener=listener,
                 command=given_command().words,
             )  # fmt: skip
-    except KeyboardInterrupt:
-        raise StoppedError(f"interrupted; give the same command again to resume in {out}") from None
-    _show(result, out, as_json=as_json)
+    except (KeyboardInterrupt, StoppedError) as error:
+        how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
+        raise StoppedError(f"{how}; give the same command again to resume in {out}") from None
+    _show(result, chosen, out, as_json=as_json)
 
 
 def _show_estimates(campaign: "Campaign", found: "list[CellEstimate]", jobs: int, *, as_json: bool) -> None:
@@ -109,7 +112,7 @@ def _show_estimates(campaign: "Campaign", found: "list[CellEstimate]", jobs: int
     echo(f"left: about {time_text(total)}{unknown} one after the other{spread}")
 
 
-def _show(result: "CampaignResult", out: Path, *, as_json: bool) -> None:
+def _show(result: "CampaignResult", chosen: Container[str], out: Path, *, as_json: bool) -> None:
     """Print what each contestant came to, what is left, and where everything is."""
     from evomal.campaigns.record import FILE_NAME
     from evomal.campaigns.tables import task_lines
@@ -120,8 +123,9 @@ def _show(result: "CampaignResult", out: Path, *, as_json: bool) -> None:
     for task in result.tasks:
         for line in task_lines(task):
             echo(*textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
-    if result.left:
-        names = ", ".join(result.left[:_SHOWN]) + (", …" if len(result.left) > _SHOWN else "")
-        sentence = f"{plural(len(result.left), 'cell')} left: {names}; the same command continues"
+    left = [name for name in result.left if name.partition("/")[0] in chosen]
+    if left:
+        names = ", ".join(left[:_SHOWN]) + (", …" if len(left) > _SHOWN else "")
+        sentence = f"{plural(len(left), 'cell')} left: {names}; the same command continues"
         echo(*textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
     echo(f"files: {out / FILE_NAME}, {out / 'campaign.md'}")

@@ -79,6 +79,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, text, sentence):
 def test_some_tasks_can_be_chosen_with_those_they_learn_on(tmp_path):
     text = "".join(f'[[tasks]]\nname = "{name}"\ntask = "diabetes"\n' for name in "abc")
     campaign = read_campaign(written(tmp_path, f'title = "t"\n{text}learned_on = ["a"]\n'))
-    assert [task.name for task in campaign.only(["c"]).tasks] == ["a", "c"]
+    assert campaign.chosen(["c"]) == {"a", "c"}
+    assert campaign.chosen(None) == {"a", "b", "c"}
     with pytest.raises(InputError, match="there is no task named 'd'"):
-        campaign.only(["d"])
+        campaign.chosen(["d"])

@@ -3,16 +3,18 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from evomal.campaigns import cells, files, read_campaign, read_result, run_campaign
-from evomal.campaigns.cells import OutOfTimeError, PlannedSearch, TimeLimit
-from evomal.errors import EvomalError, InputError
+from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.verdict.plan import Plan
 from tests.campaigns.tiny import TINY, without_times
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -146,7 +148,7 @@ def test_workers_give_the_same_result(file, whole, tmp_path, monkeypatch, withou
     monkeypatch.setattr(
         Plan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
     )
-    run_campaign(read_campaign(file).only(["clean"]), tmp_path, jobs=2, command=["repeat"])
+    run_campaign(read_campaign(file), tmp_path, only=["clean"], jobs=2, command=["repeat"])
     assert content(tmp_path)["tasks"] == content(whole)["tasks"][:1]
 
 
@@ -205,12 +207,86 @@ def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatc
         return search(one, task, listener)
 
     monkeypatch.setattr(PlannedSearch, "run", fails)
-    campaign = read_campaign(file).only(["clean"])
-    with pytest.raises(EvomalError, match="1 cell failed: clean/paper-evomal-0: the device is lost"):
-        run_campaign(campaign, tmp_path)
+    with pytest.raises(EvomalError, match=r"^failed: clean/paper-evomal-0: the device is lost$"):
+        run_campaign(read_campaign(file), tmp_path, only=["clean"])
     result = read_result(tmp_path / "campaign.json")
-    assert result.left == ("clean/paper-evomal-0", "clean/comparison")
+    assert result.left[:2] == ("clean/paper-evomal-0", "clean/comparison")
     assert result.tasks[0].comparison is None
+
+
+def test_a_failure_is_said_also_when_the_time_is_used_up(file, tmp_path, monkeypatch):
+    def fails_once(one, *_):
+        if one.seed == 0 and one.method == "taylorglo":
+            raise EvomalError("the device is lost")
+        raise OutOfTimeError
+
+    monkeypatch.setattr(PlannedSearch, "run", fails_once)
+    with pytest.raises(EvomalError, match=r"^failed: clean/paper-taylorglo-0: the device is lost$"):
+        run_campaign(read_campaign(file), tmp_path)
+    assert len(read_result(tmp_path / "campaign.json").left) == 6
+
+
+def copy_of(whole, folder):
+    return Path(shutil.copytree(whole, folder / "copy"))
+
+
+def test_a_task_that_cannot_be_loaded_does_not_stop_the_others(file, whole, tmp_path, without_figures):
+    out, path = copy_of(whole, tmp_path), tmp_path / "tiny.toml"
+    path.write_text(
+        file.read_text().replace("[[tasks]]", '[[tasks]]\nname = "absent"\ntask = "none.py:make"\n[[tasks]]', 1)
+    )
+    (out / "campaign.json").unlink()
+    with pytest.raises(InputError, match=r"^failed: absent: .*none\.py:make: there is no file"):
+        run_campaign(read_campaign(path), out)
+    result = read_result(out / "campaign.json")
+    assert [task.name for task in result.tasks] == ["clean", "outliers"]
+    assert [name.partition("/")[0] for name in result.left] == ["absent"] * 3
+
+
+def test_a_comparison_that_fails_does_not_stop_the_others(file, whole, tmp_path, monkeypatch, without_figures):
+    out, tried = copy_of(whole, tmp_path), []
+    for cell in out.glob("*/comparison/cell.json"):
+        cell.unlink()
+
+    def fails(comparison, *_):
+        tried.append(str(comparison))
+        raise EvomalError("the device is lost")
+
+    monkeypatch.setattr(PlannedComparison, "run", fails)
+    with pytest.raises(EvomalError, match=r"^failed: clean/comparison: the device is lost; outliers/comparison: "):
+        run_campaign(read_campaign(file), out)
+    assert tried == ["clean/comparison", "outliers/comparison"]
+    assert read_result(out / "campaign.json").left == tuple(tried)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_request_to_stop_ends_the_campaign(run, file, tmp_path, monkeypatch, jobs):  # noqa: F811
+    begun = []
+
+    def is_stopped(one, *_):
+        begun.append(str(one))
+        raise StoppedError("the search was stopped on request")
+
+    monkeypatch.setattr(PlannedSearch, "run", is_stopped)
+    monkeypatch.setattr(
+        Plan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
+    )
+    code, _, err = run("campaign", file, "--out", tmp_path, "--jobs", str(jobs))
+    assert code == 130
+    assert "stopped on request; give the same command again to resume" in err
+    assert len(begun) == 1
+    assert len(read_result(tmp_path / "campaign.json").left) == 6
+
+
+def test_the_files_cover_the_tasks_that_were_not_chosen(run, file, whole, tmp_path, without_figures):  # noqa: F811
+    out = copy_of(whole, tmp_path)
+    (out / "outliers" / "comparison" / "cell.json").unlink()
+    code, shown, _ = run("campaign", file, "--out", out, "--only", "clean")
+    assert code == 0
+    assert "left" not in shown  # nothing that the same command would continue
+    result = read_result(out / "campaign.json")
+    assert [task.name for task in result.tasks] == ["clean", "outliers"]
+    assert result.left == ("outliers/comparison",)
 
 
 def test_the_commit_of_a_copy_is_told(monkeypatch):
