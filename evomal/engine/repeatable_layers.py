@@ -52,6 +52,15 @@ class Recorder:
         return found
 
 
+class _Repeatable(nn.Module):
+    """Takes the place of a layer, and has its attributes: the model may read them, as in `self.conv.stride`."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.__dict__.update((name, value) for name, value in vars(layer).items() if not name.startswith("_"))
+        self.recorder = Recorder()
+
+
 class _BatchNorm(torch.autograd.Function):
     """Batch norm by the statistics of the batch; mean and inverse deviation are further outputs."""
 
@@ -108,12 +117,12 @@ class _BatchNorm(torch.autograd.Function):
         return along + shift.to(x.dtype).view(shape), None, None
 
 
-class RepeatableBatchNorm(nn.Module):
+class RepeatableBatchNorm(_Repeatable):
     """Takes the place of a batch norm that uses the statistics of its batch."""
 
     def __init__(self, layer: nn.modules.batchnorm._BatchNorm) -> None:
-        super().__init__()
-        self.weight, self.bias, self.eps, self.recorder = layer.weight, layer.bias, layer.eps, Recorder()
+        super().__init__(layer)
+        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
 
     def forward(self, x: Tensor) -> Tensor:
         found = _BatchNorm.apply(x, self.weight, self.bias, self.eps, self.recorder)  # type: ignore[no-untyped-call]
@@ -156,12 +165,12 @@ class _Convolution(torch.autograd.Function):
         return own if along is None else own + along
 
 
-class RepeatableConvolution(nn.Module):
+class RepeatableConvolution(_Repeatable):
     """Takes the place of a convolution that pads with zeros."""
 
     def __init__(self, layer: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight, self.bias, self.recorder = layer.weight, layer.bias, Recorder()
+        super().__init__(layer)
+        self.weight, self.bias = layer.weight, layer.bias
         self._options = (layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -206,12 +215,11 @@ class _MaxPool(torch.autograd.Function):
         return found.view_as(last).movedim(-1, 1), None
 
 
-class RepeatableMaxPool(nn.Module):
+class RepeatableMaxPool(_Repeatable):
     """Takes the place of a max pooling."""
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
-        super().__init__()
-        self.recorder = Recorder()
+        super().__init__(layer)
         given = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
         pairs = [[value, value] if isinstance(value, int) else [*value] for value in given]
         self._options = (*pairs, layer.ceil_mode)
@@ -221,12 +229,12 @@ class RepeatableMaxPool(nn.Module):
         return result
 
 
-class RepeatableDropout(nn.Module):
+class RepeatableDropout(_Repeatable):
     """Takes the place of a dropout."""
 
     def __init__(self, layer: nn.Dropout) -> None:
-        super().__init__()
-        self._keep, self.recorder = 1 - layer.p, Recorder()
+        super().__init__(layer)
+        self._keep = 1 - layer.p
 
     def forward(self, x: Tensor) -> Tensor:
         def draw() -> tuple[Tensor]:
@@ -238,7 +246,7 @@ class RepeatableDropout(nn.Module):
         return x * mask
 
 
-_REPEATABLE = (RepeatableBatchNorm, RepeatableConvolution, RepeatableDropout, RepeatableMaxPool)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _STACKED_PARAMETERS = 200_000  # of a convolutional model that may be stacked, see `plans`
 
 
@@ -257,7 +265,10 @@ def replace_layers(module: nn.Module) -> None:
         for name, layer in [*parent.named_children()]:
             if not layer.training:
                 continue  # a layer in evaluation mode is meant to use the statistics it has
-            if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            if layer._forward_pre_hooks or layer._forward_hooks:
+                continue  # as of spectral norm: what it computes is not what its type says
+            # A subclass may compute something else, such as an activation behind a batch norm.
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm) and type(layer) in _BATCH_NORMS:
                 setattr(parent, name, RepeatableBatchNorm(layer))
             elif type(layer) is nn.Dropout:
                 setattr(parent, name, RepeatableDropout(layer))
@@ -296,4 +307,4 @@ def recorded(module: nn.Module) -> list[Tensor]:
 
 
 def _recorders(module: nn.Module) -> list[Recorder]:
-    return [layer.recorder for layer in module.modules() if isinstance(layer, _REPEATABLE)]
+    return [layer.recorder for layer in module.modules() if isinstance(layer, _Repeatable)]

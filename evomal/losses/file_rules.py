@@ -109,14 +109,18 @@ def option_of_a_loss(place: str, value: Any) -> Any:
 def provenance(place: str, value: Any) -> dict[str, Any]:
     """Short texts and numbers by name, with at most one level of nesting."""
     entries = mapping(place, value)
-    for name, entry in entries.items():
-        for inner in entry.values() if isinstance(entry, dict) else (entry,):
+    for outer, entry in entries.items():
+        for name, inner in entry.items() if isinstance(entry, dict) else ((outer, entry),):
             is_number = (isinstance(inner, int) and abs(inner) < _MAX_INTEGER) or (
                 isinstance(inner, float) and math.isfinite(inner)
             )
             is_text = isinstance(inner, str) and len(inner) <= _MAX_ENTRY
-            if not (inner is None or is_number or is_text) or len(name) > _MAX_ENTRY:
+            if not (inner is None or is_number or is_text):
                 raise broken(f"{place}: each entry", "a short text or a finite number", inner)
+            if max(len(outer), len(name)) > _MAX_ENTRY:
+                raise broken(
+                    f"{place}: each name", f"a text of at most {_MAX_ENTRY} characters", max(outer, name, key=len)
+                )
     return entries
 
 

@@ -95,7 +95,10 @@ class LoaderSource(Source):
     def read(self, request: Request) -> Part:
         seed, purpose, epoch, chosen = request
         loader, items = self._loader, []
-        indices = chosen if loader.batch_sampler is not None else [chosen]
+        if loader.batch_sampler is not None:
+            indices = chosen
+        else:  # the sampler's own index, which may be a list of numbers
+            indices = [chosen.tolist() if isinstance(chosen, array) else chosen]
         for index in indices:
             self._draws.seed(item_seed(seed, purpose, epoch, _number(index)))
             with users_code(f"item {index} of the {self.place} dataset"):
@@ -229,7 +232,7 @@ def _has_equal_batches(loader: DataLoader[Any]) -> bool:
 
 def _packed(indices: Any) -> Any:
     """Returns a list of whole numbers in a fifth of its memory, as 16 epochs may be kept; anything else as it is."""
-    if isinstance(indices, list | tuple) and all(type(index) is int and abs(index) < 2**63 for index in indices):
+    if isinstance(indices, list) and all(type(index) is int and abs(index) < 2**63 for index in indices):
         return array("q", indices)
     return indices
 

@@ -150,3 +150,36 @@ def test_forward_mode_on_cuda_is_that_of_torch_s_layers(layout):
     direction = {name: torch.randn_like(value) for name, value in parameters.items()}
     expected, found = (jvp(function_of(module, x), (parameters,), (direction,))[1] for module in modules)
     torch.testing.assert_close(found, expected)
+
+
+class NormWithActivation(nn.BatchNorm2d):
+    """As libraries of image models have it."""
+
+    def forward(self, x):
+        return torch.relu(super().forward(x))
+
+
+class Odd(nn.Module):
+    """Layers that are not what their base class or type says, and one whose attributes are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.plain = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4, track_running_stats=False)
+        self.norm = NormWithActivation(4, track_running_stats=False)
+        self.hooked = nn.Conv2d(4, 4, 1)
+        self.hooked.register_forward_hook(lambda module, inputs, output: 2 * output)
+
+    def forward(self, x):
+        x = self.norm(self.plain(self.conv(x)))
+        return self.hooked(x).mean((2, 3)) / self.conv.stride[0] / self.plain.num_features
+
+
+def test_layers_that_compute_something_else_stay_and_attributes_can_be_read():
+    torch.manual_seed(0)
+    model = Odd().train()
+    replaced = copy.deepcopy(model)
+    replace_layers(replaced)
+    assert isinstance(replaced.conv, RepeatableConvolution)
+    assert isinstance(replaced.plain, RepeatableBatchNorm)
+    x = torch.randn(5, 3, 8, 8)
+    torch.testing.assert_close(replaced(x), model(x))

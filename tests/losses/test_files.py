@@ -131,6 +131,7 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
         ({**GOOD, "options": {"weight": [1.0]}}, "weight is per class, so a regression loss takes none"),
         ({**GOOD, "provenance": {"a": [1]}}, "provenance: each entry must be a short text or a finite number"),
         ({**GOOD, "provenance": {"a": "x" * 2000}}, "provenance: each entry must be a short text or a finite number"),
+        ({**GOOD, "provenance": {"a": {"x" * 2000: 1}}}, "provenance: each name must be a text of at most"),
         ({**NAMED, "name": "focla"}, "there is no loss named 'focla': did you mean 'focal'?"),
         ({**NAMED, "name": "os.system"}, "there is no loss named 'os.system': known names are ce,"),
         ({**NAMED, "options": {"gamma": -1}}, "gamma must be a finite number of at least 0 but got -1"),

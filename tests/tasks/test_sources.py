@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, default_collate
 
 from evomal.errors import InputError, UserCodeError
 from evomal.randomness import GlobalStates, preserved_globals
@@ -177,6 +177,19 @@ def test_loaders_keep_their_batches():
     assert [len(batch[0][1]) for batch in read(loader_source(buckets, "t"), range(3), keys=((0, "t"),))] == [3, 1, 3]
     unbatched = DataLoader([(torch.zeros(3, 1), torch.zeros(3)), (torch.zeros(2, 1), torch.zeros(2))], batch_size=None)
     assert [len(batch[0][1]) for batch in read(loader_source(unbatched, "t"), range(3), keys=((0, "t"),))] == [3, 2, 3]
+
+
+class OfLists(Noisy):
+    """Takes several numbers at once, as a list, and gives their batch."""
+
+    def __getitem__(self, index):
+        assert isinstance(index, list)
+        return default_collate([super(OfLists, self).__getitem__(one) for one in index])
+
+
+def test_a_sampler_of_batches_gives_the_dataset_lists():
+    loader = DataLoader(OfLists(), batch_size=None, sampler=BatchSampler(range(10), 4, drop_last=False))
+    assert [len(batch[0][1]) for batch in read(loader_source(loader, "t"), range(4), keys=((0, "t"),))] == [4, 4, 2, 4]
 
 
 class Seen(Noisy):
