@@ -62,14 +62,22 @@ def compute_loss_func(loss: Loss, *, shift: bool | None = None) -> Callable[...,
         logits = _logits(outputs)
         labels = labels.to(logits.device)
         if _is_shifted(outputs, logits, shift):
+            if labels.dim() < 2 or (logits.dim() != 3 and loss.kind != "regression"):
+                raise InputError(f"shift=True needs logits of shape (N, T, C) but got {tuple(logits.shape)}")
             logits, labels = logits[:, :-1], labels[:, 1:]
         if logits.dim() == 3 and loss.kind != "regression":
             logits, labels = logits.flatten(0, 1), labels.flatten(0, 1)
         # Made at every call, so that it has the state of the loss, such as the device.
         summed = copy.copy(loss.to(logits.device))
-        summed.reduction = "sum"
         # As Transformers' own losses: the sum over thousands of tokens would have three digits in bfloat16.
-        total: Tensor = summed(logits.to(compute_dtype(logits)), labels)
+        logits = logits.to(compute_dtype(logits))
+        if loss.kind == "regression":  # whose losses take -100 for a value, as torch's do
+            summed.reduction, ignored = "none", labels == IGNORED
+            losses: Tensor = summed(logits, labels.masked_fill(ignored, 0))
+            total = losses.masked_fill(ignored.reshape(losses.shape), 0).sum()
+        else:
+            summed.reduction = "sum"
+            total = summed(logits, labels)
         items = (labels != IGNORED).sum() if num_items_in_batch is None else torch.as_tensor(num_items_in_batch)
         if loss.kind == "classification" and labels.is_floating_point() and labels.shape == logits.shape:
             items = items / logits.shape[1]  # every probability of a class was counted

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from evomal.runs.store import BEST_NAME
 Settings = dict[str, str | int | float | bool]
 
 
-class SearchLogger(SearchCallback):
+class SearchLogger(SearchCallback, ABC):
     """What all loggers log: settings, the best value and the states of the candidates by generation, and the result.
 
     For a library of your own, derive from it and define `open`, `log` and `finish`. The generations of a search that is

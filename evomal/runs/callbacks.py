@@ -74,9 +74,15 @@ class Callbacks:
         return any(isinstance(value, bool | np.bool_) and bool(value) for value in returned)
 
     def on_end(self, result: SearchResult | None) -> None:
-        """The search has ended; told to those that were told of its beginning."""
+        """The search has ended. Calls all whose `on_start` returned, then raises the first error of theirs."""
+        errors = []
         for one in self._started:
-            one.on_end(result)
+            try:
+                one.on_end(result)
+            except BaseException as error:  # also Ctrl-C: other logs have to be ended
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class _Function(SearchCallback):

@@ -39,6 +39,7 @@ from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
+from evomal.users_code import described
 
 _SHOWN_FAILURES = 3
 
@@ -149,11 +150,14 @@ class _Run:
         }
 
     def followed(self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
-        """Run the search to its end, which the callbacks are told of, however it ends."""
+        """Run the search to its end, and call `on_end` of the callbacks however it ends."""
         try:
             result = self._to_the_end(store, callbacks, listener)
-        except BaseException:
-            callbacks.on_end(None)
+        except BaseException as failure:
+            try:
+                callbacks.on_end(None)
+            except BaseException as error:
+                failure.add_note(f"a callback failed in on_end, too: {described(error)}")
             raise
         callbacks.on_end(result)
         return result

@@ -1,5 +1,6 @@
 """`evomal doctor`: what it finds, and that it notices what is wrong."""
 
+import dataclasses
 import json
 import sys
 
@@ -7,6 +8,9 @@ import pytest
 import torch
 
 from evomal.cli import doctor, main
+from evomal.losses import expression_kernels, kernels_cpu
+
+LOSSES, GRADIENT, COMPUTED = kernels_cpu.losses, kernels_cpu.gradient, expression_kernels._computed
 
 
 @pytest.fixture
@@ -46,11 +50,33 @@ def test_what_is_missing_is_said_with_its_remedy(run, tmp_path, monkeypatch):
     assert "  search: installed\n" in out
 
 
-def test_a_kernel_that_computes_something_else_is_noticed(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "_TOLERANCE", -1.0)
+def wrong_values(*arguments):
+    found = LOSSES(*arguments)
+    return dataclasses.replace(found, losses=1.001 * found.losses)
+
+
+def wrong_gradients(*arguments):
+    return 1.001 * GRADIENT(*arguments)
+
+
+def wrong_trees(*arguments, keep):
+    losses, gradient = COMPUTED(*arguments, keep=keep)
+    return 1.001 * losses, gradient
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "wrong", "sentence"),
+    [
+        (kernels_cpu, "losses", wrong_values, "the value of FocalLoss differs from torch's by a relative error of 1"),
+        (kernels_cpu, "gradient", wrong_gradients, "the gradient of FocalLoss differs"),
+        (expression_kernels, "_computed", wrong_trees, "the value of ExpressionLoss differs"),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_computes_something_else_is_noticed(run, tmp_path, monkeypatch, module, name, wrong, sentence):
+    monkeypatch.setattr(module, name, wrong)
     code, out = run("--data", tmp_path)
     assert code == 1
-    assert "CrossEntropyLoss is " in out
+    assert f"  numba on cpu: {sentence}" in out
 
 
 def test_a_compiler_that_fails_is_noticed(run, tmp_path, monkeypatch):

@@ -77,6 +77,21 @@ def test_labels_and_values_are_counted_by_entries():
     )
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_values_of_minus_100_do_not_count(columns):
+    logits, values = LOGITS[:, 0, :columns].clone().requires_grad_(), LOGITS[:, 1, :columns].clone()
+    values[1:3] = -100
+    kept = torch.tensor([0, 3])
+    labels = values.squeeze(1) if columns == 1 else values
+    compute, expected = compute_loss_func(SquaredErrorLoss()), F.mse_loss(logits[kept], values[kept])
+    found = compute({"logits": logits}, labels)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(compute({"logits": logits}, labels, num_items_in_batch=4 * columns), expected / 2)
+    (gradient,) = torch.autograd.grad(found, logits)
+    assert (gradient[1:3] == 0).all()
+    assert (gradient[kept] != 0).all()
+
+
 def test_pixels_have_their_classes_in_the_second_dimension():
     logits = LOGITS.movedim(2, 1).reshape(4, 5, 3, 2)
     found = compute_loss_func(CrossEntropyLoss())({"logits": logits}, LABELS.reshape(4, 3, 2))
@@ -109,6 +124,8 @@ def test_the_loss_itself_is_unchanged_and_its_progress_counts():
         (lambda: compute_loss_func(FocalLoss())({"start": LOGITS}, LABELS), "must hold logits but got start"),
         (lambda: compute_loss_func(FocalLoss())({"logits": 3}, LABELS), "must be a tensor but got int"),
         (lambda: compute_loss_func(FocalLoss())((LOGITS,), None), "the batch has no labels"),
+        (lambda: compute_loss_func(FocalLoss(), shift=True)((LOGITS[0],), LABELS[0]),
+         r"shift=True needs logits of shape \(N, T, C\) but got \(6, 5\)"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call, sentence):

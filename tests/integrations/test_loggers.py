@@ -41,6 +41,14 @@ def test_what_is_logged(tmp_path):
     assert again.generations == kept.generations
 
 
+def test_a_logger_defines_all_three_methods():
+    class Unfinished(SearchLogger):
+        open = log = Kept.log
+
+    with pytest.raises(TypeError, match=r"abstract method '?finish"):
+        Unfinished()
+
+
 def test_the_log_of_a_search_that_fails_is_ended():
     kept = Kept()
     with pytest.raises(ZeroDivisionError):

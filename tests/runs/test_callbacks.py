@@ -85,6 +85,34 @@ def test_a_search_that_fails_is_told_to_those_that_were_told_of_its_beginning():
     assert failing.told[-1] == ("end", None)
 
 
+class Broken(evomal.SearchCallback):
+    """Fails at the end."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_end(self, result):
+        raise self.error
+
+
+@pytest.mark.parametrize("first", [OSError("disk full"), KeyboardInterrupt()])
+def test_all_are_called_at_the_end_and_the_first_error_is_raised(first):
+    last = Notes()
+    with pytest.raises(type(first)) as raised:
+        run(callback=[Broken(first), Broken(ValueError("second")), last])
+    assert raised.value is first
+    assert last.told[-1] == ("end", "all 3 generations are done")
+
+
+def test_the_error_of_a_search_is_not_replaced_by_that_of_a_callback():
+    last = Notes()
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(callback=[Broken(OSError("disk full")), last, lambda generation: 1 / 0])
+    assert last.told[-1] == ("end", None)
+    (note,) = raised.value.__notes__
+    assert note.startswith("a callback failed in on_end, too: OSError: disk full")
+
+
 @pytest.mark.parametrize("given", [3, "print", Notes, [print, 3]])
 def test_what_is_no_callback_is_refused(given):
     with pytest.raises(InputError, match="callback must be a function, a SearchCallback or a list of them but got"):
