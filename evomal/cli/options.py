@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,10 +223,12 @@ def given_options(context: typer.Context, *parameters: str) -> str:
 def split_losses(names: str, task: "Task") -> list[str]:
     """Returns the losses of a comma-separated list; `strong` stands for the rivals that fit the task.
 
-    The options of a loss, as in `a:x=1,y=2`, stay with it.
+    The options of a loss, as in `a:x=1,y=2`, stay with it. A file with commas in its path has to be given alone.
     """
     from evomal.methods.rivals import strong_rivals
 
+    if "," in names and os.path.isfile(names):
+        return [names]
     found: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         if "=" in name and ":" not in name and found and ":" in found[-1]:

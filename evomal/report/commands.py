@@ -11,9 +11,12 @@ from evomal.errors import EvomalError
 from evomal.runs.recorded_run import Run
 from evomal.runs.store import BEST_NAME
 from evomal.settings import PRESETS, SearchSettings
+from evomal.settings.search_settings import RECIPE_SETTINGS
 from evomal.tasks import Hardships
 from evomal.verdict.folder import RecordedVerdicts
 
+_COMPARED = ("metric", "optimizer", *RECIPE_SETTINGS, "final_steps", "milestones", "precision", "channels_last")
+"""Settings that the trainings of a comparison share with those of a final."""
 _PARTS = ("settings", "budgets", "workplace")
 
 
@@ -74,7 +77,7 @@ def compare_command(run: Run) -> str | None:
 def compare_words(run: Run) -> list[str] | None:
     """The words of that command."""
     try:
-        words = _task_words(run.settings["source"], run)
+        words = [*_task_words(run.settings["source"], run), *_compared_settings(run)]
     except (EvomalError, KeyError, TypeError, ValueError):
         return None
     best, out = str(run.folder / BEST_NAME), str(run.folder)
@@ -136,6 +139,12 @@ def _task_words(source: Any, run: Run) -> list[str]:
             option = f"--{field.name.replace('_', '-')}"
             words += [option] if value is True else [option, repr(float(value))]
     return words
+
+
+def _compared_settings(run: Run) -> list[str]:
+    """The settings by which a comparison trains and judges as the search did, as arguments of a command."""
+    mine, usual = recorded_settings(run).as_texts(), SearchSettings.preset("quick").as_texts()
+    return [word for name in _COMPARED if mine[name] != usual[name] for word in ("--set", f"{name}={mine[name]}")]
 
 
 def _conditions(run: Run, settings: SearchSettings, folder: str) -> str:

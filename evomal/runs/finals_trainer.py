@@ -20,6 +20,7 @@ from evomal.methods.several_tasks import common_lr
 from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists, lead_seeds
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
+from evomal.runs.stopping import stop_if_requested
 from evomal.runs.store import RunStore
 from evomal.runs.trials_of_tasks import TaskValues, across_tasks, combined, values_by_task
 from evomal.tasks.metric_display import ShownMetric
@@ -145,6 +146,7 @@ class FinalsTrainer:
             self._announce("final", len(missing) * len(losses) * self._executor.steps(1)["evaluate"])
         kind = self._tasks[0].kind
         for seed in missing:
+            self._stop_if_requested()
             begin = time.perf_counter()
             results = [
                 *train_rivals(names, self._executor, kind, seed=seed, report=self._report),
@@ -210,6 +212,7 @@ class FinalsTrainer:
                 raise self._foreign()
             if known:
                 continue
+            self._stop_if_requested()
             begin = time.perf_counter()
             criteria, tried = zip(*entrants.values(), strict=True)
             run = self._executor.run("try_rates", criteria, [part] * len(criteria), tried, report=self._report)
@@ -236,6 +239,10 @@ class FinalsTrainer:
             dataclasses.replace(rung, seeds=(seed,), splits=rung.splits[index : index + 1])
             for index, seed in enumerate(rung.seeds)
         ]
+
+    def _stop_if_requested(self) -> None:
+        if self._store is not None:
+            stop_if_requested(self._store.path.parent)
 
     def _foreign(self) -> InputError:
         place = "" if self._store is None else f"{self._store.path}: "

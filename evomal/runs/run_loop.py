@@ -209,6 +209,8 @@ class _Run:
                 store.finish(ending)
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was run all the same"
+        if store is not None:
+            withdraw_stop(store.path.parent)  # it came too late
         by_task, headroom = trials.by_task(self._final), trials.headroom
         is_complete = self._strategy.finished
         run = self._as_run(

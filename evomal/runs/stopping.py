@@ -1,7 +1,8 @@
-"""Requests to stop a search after its current generation.
+"""Requests to stop a search after its current generation, or after the current trainings of its final.
 
-A request is a file in the folder of the run, which the search looks for between generations. So it reaches a search on
-another machine that shares the folder, no signal can hit a wrong process, and nothing that was computed is lost.
+A request is a file in the folder of the run, which the search looks for whenever it has recorded something. So it
+reaches a search on another machine that shares the folder, no signal can hit a wrong process, and nothing that was
+computed is lost.
 """
 
 import os
@@ -13,7 +14,7 @@ STOP_NAME = ".run.stop"
 
 
 def request_stop(folder: Path) -> None:
-    """Ask the search in the folder to stop after its current generation; may be repeated."""
+    """Ask the search in the folder to stop when it has recorded what it computes now; may be repeated."""
     try:
         handle = os.open(folder / STOP_NAME, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -27,7 +28,7 @@ def is_stop_requested(folder: Path) -> bool:
 
 
 def withdraw_stop(folder: Path) -> None:
-    """Remove a request: when it has been obeyed, and when a search begins, which an older request is not meant for."""
+    """Remove a request: when it has been obeyed, and when a search begins or ends, as a request is for one process."""
     try:
         (folder / STOP_NAME).unlink(missing_ok=True)
     except OSError as error:

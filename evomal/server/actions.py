@@ -30,7 +30,7 @@ class Actions:
         if not is_held(view.folder):
             raise InputError("the search is not running")
         request_stop(view.folder)
-        return "The search stops after its current generation."
+        return "The search stops after its current generation or after the current trainings of its final."
 
     def resume(self, view: RunView) -> str:
         """Begin a process that resumes an interrupted search."""

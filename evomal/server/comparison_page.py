@@ -52,7 +52,8 @@ def forest_plot(name: str, comparison: Comparison) -> ShownChart | None:
         return None
     ends = [end for _, one in rows for end in (one.low, one.high, one.difference) if end is not None]
     unit = difference_unit(comparison.metric)
-    metric = comparison.metric.replace("_", " ")
+    # Differences are recorded in costs, as the table beside the plot has them.
+    metric = f"{'cost, −' if comparison.higher_is_better else ''}{comparison.metric.replace('_', ' ')}"
     label = f"difference to {comparison.baseline} in {metric}{f' ({unit})' if unit else ''}"
     axis = Axis.over(label, [0.0, *filter(math.isfinite, ends)], scale=metric_scale(comparison.metric))
     description = f"Differences to {comparison.baseline} with 95 % intervals; less is better"

@@ -59,15 +59,17 @@ def pair_chart(views: Sequence[RunView], runs: Sequence[Run], names: Sequence[st
     found = np.concatenate(curves)
     if not np.isfinite(found).any():
         return None
-    baseline = next(((name, runs[0].value(cost)) for name, cost in runs[0].rivals.items() if math.isfinite(cost)), None)
-    levels = [] if baseline is None else [baseline[1]]
+    baseline, cost = next(iter(runs[0].rivals.items()), ("", math.inf))
+    levels = [runs[0].value(cost)] if math.isfinite(cost) else []
     last = max(len(curve) for curve in curves)
     axis = metric_axis(runs[0], [*found[np.isfinite(found)], *levels])
     chart = Chart(
         "The best validation values so far of both runs", Axis("generation", 0.5, last + 0.5, whole=True), axis
     )
-    if baseline is not None:
-        chart.level(baseline[1], "grey", "dashed", f"baseline {shorten(baseline[0], 30)}")
+    for level in levels:
+        chart.level(level, "grey", "dashed", f"baseline {shorten(baseline, 30)}")
+    if baseline and not levels:
+        chart.legend.append(("dashed", "grey", f"baseline {shorten(baseline, 30)} diverged"))
     for curve, colour, name in zip(curves, _COLOURS, names, strict=True):
         points = [(number + 1.0, float(value)) for number, value in enumerate(curve)]
         chart.line(points, colour, step=True, name=shorten(name, 40))

@@ -88,13 +88,14 @@ def summary_of(view: RunView, key: str, name: str) -> RunSummary:
     run: Run = view.sample(()) if any(trial.stage == "final" for trial in view.trials) else head
     shown, row = run.shown_metric, view.best_row
     best = "" if row is None else shown.text(float(row["fitness"]))
-    costs = {name: cost for name, cost in run.rivals.items() if math.isfinite(cost)}
+    costs = dict(run.rivals)
     cost = math.inf if row is None else float(row["fitness"])
     if run.final is not None:
         cost, costs = run.final.winner[1].mean, {name: one.mean for name, one in run.final.rivals.items()}
         best = shown.text(cost)
     baseline = next(iter(costs), "")
-    rival = min((name for name in costs if name != baseline), key=lambda name: costs[name], default="")
+    finite = {name: cost for name, cost in costs.items() if math.isfinite(cost)}
+    rival = min((name for name in finite if name != baseline), key=lambda name: costs[name], default="")
     return RunSummary(
         key=key,
         name=name,
@@ -108,10 +109,12 @@ def summary_of(view: RunView, key: str, name: str) -> RunSummary:
         planned=view.planned_generations,
         candidates=len(view.table),
         best=best,
-        baseline=f"{shorten(baseline, 30)} {shown.text(costs[baseline])}" if baseline else "",
+        baseline=f"{shorten(baseline, 30)} {shown.text(costs[baseline]) if baseline in finite else 'diverged'}"
+        if baseline
+        else "",
         rival=f"{shorten(rival, 30)} {shown.text(costs[rival])}" if rival else "",
         verdict="" if run.final is None else shorten(run.final.verdict(run.metric), 200),
-        is_ahead=None if not costs or not math.isfinite(cost) else cost < min(costs.values()),
+        is_ahead=None if not finite or not math.isfinite(cost) else cost < min(finite.values()),
         created=_moment(head.created),
         written=_moment(head.written or ""),
         end=_moment(_end(view)),

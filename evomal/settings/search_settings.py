@@ -22,7 +22,7 @@ from evomal.text import short_repr
 WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeout", "retries")
 """Settings that say where candidates are computed, which changes no number: they may differ when a run is resumed."""
 
-_RECIPE = ("lr", "momentum", "nesterov", "weight_decay", "batch_size", "schedule", "warmup", "clip")
+RECIPE_SETTINGS = ("lr", "momentum", "nesterov", "weight_decay", "batch_size", "schedule", "warmup", "clip")
 _ONE_ISLAND = ("crossover", "mutation", "elitism", "parsimony")
 
 
@@ -152,7 +152,7 @@ class SearchSettings(SettingFields):
 
     def recipe_changes(self) -> dict[str, Any]:
         """The settings of the training recipe, beside the optimizer, that replace the task's own."""
-        return {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+        return {name: value for name in RECIPE_SETTINGS if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True)

@@ -54,3 +54,11 @@ def test_every_hardship_is_an_option_that_changes_nothing_by_default(name):
         option = options[hardship.name]
         assert option.opts == [f"--{hardship.name.replace('_', '-')}"]
         assert (option.default, type(option.default)) == (hardship.default, type(hardship.default))
+
+
+def test_a_path_with_commas_is_one_loss(tmp_path):
+    file = tmp_path / "lr=1,wd=0" / "best.json"
+    file.parent.mkdir()
+    assert len(split_losses(str(file), regression())) == 2
+    file.touch()
+    assert split_losses(str(file), regression()) == [str(file)]

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,26 @@ def test_the_best_loss_is_compared_on_its_task(tmp_path):
         "evomal", "compare", *task,
         "--losses", str(tmp_path / "mine" / "best.json"), "--tune-lr", "5", "--out", str(tmp_path / "mine"),
     ]  # fmt: skip
+
+
+def test_the_best_loss_is_judged_and_trained_as_in_its_search(tmp_path):
+    settings = SearchSettings.preset(
+        "quick", metric="r2", lr=0.5, optimizer="adam", batch_size=7, precision="bfloat16", final_steps=None,
+        population=9,
+    )  # fmt: skip
+    words = shlex.split(compare_command(run_of(tmp_path, settings)))
+    changes = [word for before, word in pairwise(words) if before == "--set"]
+    assert changes == [
+        "metric=r2",
+        "optimizer=adam",
+        "lr=0.5",
+        "batch_size=7",
+        "final_steps=none",
+        "precision=bfloat16",
+    ]
+    assert SearchSettings.preset("quick").with_texts(changes) == settings.with_changes(
+        population=SearchSettings.preset("quick").population
+    )
 
 
 def test_a_model_that_was_not_named_is_named_as_the_default_may_change(tmp_path):

@@ -10,6 +10,7 @@ from evomal.cli import main
 from evomal.errors import EvomalError, StoppedError
 from evomal.runs import RunStore
 from evomal.runs.stopping import STOP_NAME, is_stop_requested, request_stop, withdraw_stop
+from tests.protocols import ON_RUNGS
 
 TINY = {
     "preset": "paper", "population": 4, "generations": 3, "meta_steps": 1, "training_steps": 3, "filter_steps": 3,
@@ -60,6 +61,39 @@ def test_a_request_during_the_last_generation_stops_before_the_final(task, tmp_p
     with pytest.raises(StoppedError):
         evomal.search(task, folder=tmp_path, callback=lambda _: request_stop(tmp_path), **settings)
     assert evomal.search(task, folder=tmp_path, **settings).final is not None
+
+
+@pytest.mark.parametrize("settings", [
+    {**TINY, "generations": 1, "finalists": 1, "final_seeds": 2, "final_steps": 3},
+    {**ON_RUNGS, "method": "taylorglo", "population": 4, "generations": 1, "training_steps": 4, "filter_steps": 3,
+     "finalists": 1, "final_seeds": 1, "device": "cpu", "resplit": False},
+])  # fmt: skip
+def test_a_request_during_the_final_stops_it_between_its_trainings(task, tmp_path, monkeypatch, settings):
+    write = RunStore.write_trials
+
+    def asking(store, trials):
+        write(store, trials)
+        if trials and trials[0].stage != "rivals":
+            request_stop(tmp_path / "stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "write_trials", asking)
+        with pytest.raises(StoppedError):
+            evomal.search(task, folder=tmp_path / "stopped", **settings)
+    with RunStore.read(tmp_path / "stopped") as store:
+        assert {trial.stage for trial in store.trials()} in ({"rivals", "final"}, {"rivals", "rates"})
+        assert store.ending is None
+    for name in ("stopped", "whole"):
+        evomal.search(task, folder=tmp_path / name, **settings)
+    with RunStore.read(tmp_path / "stopped") as stopped, RunStore.read(tmp_path / "whole") as whole:
+        assert stopped.dump() == whole.dump()
+
+
+def test_a_request_that_comes_too_late_is_withdrawn(task, tmp_path, monkeypatch):
+    finish = RunStore.finish
+    monkeypatch.setattr(RunStore, "finish", lambda store, ending: (finish(store, ending), request_stop(tmp_path)))
+    evomal.search(task, folder=tmp_path, **{**TINY, "generations": 1})
+    assert not is_stop_requested(tmp_path)
 
 
 def test_a_request_from_before_the_search_does_not_stop_it(task, tmp_path):

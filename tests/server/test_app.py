@@ -15,6 +15,7 @@ from evomal.runs import RunStore
 from evomal.runs.lock import FolderLock
 from evomal.runs.stopping import is_stop_requested
 from evomal.server import actions, app, run_page
+from evomal.server.comparison_page import forest_plot
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME
 from evomal.verdict.folder import write_result
@@ -213,6 +214,8 @@ def test_a_running_search_is_asked_to_stop(half):
         assert is_stop_requested(folder)
         client.library.refresh()
         assert "has been asked to stop" in client.get(place).text
+    client = TestClient(application(folder.parent).app, base_url="http://localhost")
+    assert "has been asked to stop" not in client.get(place).text
 
 
 def test_the_buttons_begin_processes_of_their_own(half, monkeypatch):
@@ -328,6 +331,15 @@ def test_a_comparison_has_its_intervals_verdicts_and_table(tmp_path):
     search = client.get(address(tmp_path, tmp_path / "compared" / "searches" / "evomal-0")).text
     assert f'<a href="{address(tmp_path, tmp_path / "compared", "comparisons")}">Part of a comparison.</a>' in search
     assert client.get("/comparisons/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(("metric", "label"), [("mse", "in mse<"), ("r2", "in cost, −r2<")])
+def test_intervals_are_labelled_by_what_they_are_of(metric, label):
+    difference = Paired(5, -0.1, -0.2, -0.05, 0.0625, "Wilcoxon", 5, 0, 0)
+    better = replace(entry("huber", "plain", 0.1, [0.4]), difference=difference)
+    found = forest_plot("", comparison(better, metric=metric, higher_is_better=metric == "r2"))
+    assert label in found.svg
+    assert "Left of zero is better" in found.note
 
 
 def test_two_runs_are_shown_side_by_side(tmp_path):

@@ -1,5 +1,6 @@
 """One thread keeps runs and comparisons up to date, and tells when something changed."""
 
+import math
 import os
 import shutil
 import threading
@@ -10,6 +11,7 @@ from starlette.testclient import TestClient
 from evomal.runs import RunStore
 from evomal.server import library as library_module
 from evomal.server.library import Library, key_of
+from evomal.server.pair_page import pair_chart
 from evomal.verdict.folder import LOG_NAME
 from tests.server.pages import application, rows, run
 from tests.server.servers import wait_for
@@ -57,6 +59,18 @@ def test_a_summary_says_how_far_a_run_came(tmp_path, generations, state):
     assert summary.baseline == "mse 0.5"
     assert summary.rival == "huber 0.4"
     assert summary.end == ""
+
+
+@pytest.mark.parametrize("final", [None, {"mse": [math.inf, 0.6], "huber": [0.4, 0.4], "2:1": [0.1, 0.2]}])
+def test_a_baseline_that_diverged_stays_the_baseline(tmp_path, final):
+    run(tmp_path / "run", rivals={"mse": math.inf, "huber": 0.4}, final=final)
+    library = Library(tmp_path)
+    library.refresh()
+    (one,) = library.runs.values()
+    assert (one.summary.baseline, one.summary.rival) == ("mse diverged", "huber 0.4")
+    assert one.summary.is_ahead
+    chart = pair_chart([one.view, one.view], [one.view.head, one.view.head], ["a", "b"])
+    assert ("dashed", "grey", "baseline mse diverged") in chart.legend
 
 
 def test_trainings_of_a_comparison_are_counted_as_they_come(tmp_path):
