@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evomal import __version__
-from evomal.campaigns.declaration import CampaignTask
+from evomal.campaigns.declaration import STRONG, CampaignTask
 from evomal.campaigns.record import LEARNED, ComparisonCell, Made, SearchCell, compact
 from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
@@ -235,9 +235,7 @@ class PlannedComparison:
         """Train with every loss, or continue where an earlier call was stopped."""
         place = CellFolder(create_folder(self.folder))
         base = baseline_contestant(task)
-        names = [
-            name for text in self.task.losses for name in (strong_rivals(task)[1:] if text == "strong" else [text])
-        ]
+        names = [name for text in self.task.losses for name in (strong_rivals(task)[1:] if text == STRONG else [text])]
         learned = self._learned(task)
         given = given_contestants(list(dict.fromkeys(names)), task, beside=base, taken=[one.name for one in learned])
         with place.timed() as seconds:

@@ -19,13 +19,20 @@ from pydantic import (
 
 from evomal.checks import path_to, suggestion, unknown_name
 from evomal.errors import InputError
+from evomal.losses import CATALOGUE
+from evomal.losses.catalogue import is_specified, specified_loss
+from evomal.losses.files import is_loss_file
 from evomal.methods import method_named
 from evomal.settings import SearchSettings
 from evomal.settings.presets import PRESETS
 from evomal.settings.texts import document, rule_of
 from evomal.tasks import TASKS, Hardships, Task, load_task, task_from_file
+from evomal.tasks.datasets import DATASETS
+from evomal.tasks.loading import loadable_model
 from evomal.text import short_repr
 
+STRONG = "strong"
+"""Among the losses of a campaign: the known losses that fit the task."""
 _MOST_TASKS, _MOST_NAMES, _MOST_SEEDS = 100, 100, 1_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 _HARDSHIPS = ("label_noise", "asymmetric", "outliers", "imbalance", "fraction")
@@ -39,11 +46,11 @@ class TaskProtocol(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    presets: _Names = ("quick",)
+    presets: Annotated[_Names, Field(min_length=1)] = ("quick",)
     """Presets of the searches; every method searches with each of them."""
     methods: _Names = ()
     """Methods that search; the baseline takes part anyway."""
-    losses: _Names = ("strong",)
+    losses: _Names = (STRONG,)
     """Known losses; `strong` stands for those that fit the task."""
     learned_on: _Names = ()
     """Other tasks of the campaign whose learned losses are compared here, too."""
@@ -70,6 +77,8 @@ class TaskProtocol(BaseModel):
                 method_named(name)
             elif about.field_name == "presets" and name not in PRESETS:
                 raise unknown_name("preset", name, PRESETS)
+            elif about.field_name == "losses" and name != STRONG and not _names_loss_file(name):
+                specified_loss(name)
         return names
 
     @model_validator(mode="after")
@@ -113,6 +122,11 @@ class CampaignTask(TaskProtocol):
         if not self.names_python_file:
             if self.task not in TASKS:
                 raise unknown_name("task", self.task, TASKS)
+            loadable_model(self.task, self.model, metric=self.metric, hardships=hardships)
+            kind = DATASETS[self.task].kind
+            for loss in self.losses:
+                if is_specified(loss) and kind not in (kinds := CATALOGUE[loss.partition(":")[0]].kinds):
+                    raise InputError(f"the task is {kind}, but {loss} is for {', '.join(kinds)}")
         elif self.model is not None or hardships != Hardships():
             raise InputError(f"{self.task} brings its own model and data: model and hardships are for built-in tasks")
         return self
@@ -174,6 +188,8 @@ class Campaign(TaskProtocol):
                 raise InputError(f"tasks must have different names but {name!r} is the name of two")
         for task in self.tasks:
             for other in task.learned_on:
+                if other == task.name:
+                    raise InputError(f"{task.name}: learned_on must name other tasks but names {other!r} itself")
                 if other not in names:
                     raise InputError(f"{task.name}: learned_on: there is no task {other!r}: {suggestion(other, names)}")
         return self
@@ -201,6 +217,10 @@ class Campaign(TaskProtocol):
             if name not in known:
                 raise unknown_name("task", name, known)
         return frozenset([*names, *(other for task in self.tasks if task.name in names for other in task.learned_on)])
+
+
+def _names_loss_file(text: str) -> bool:
+    return is_loss_file(text) and not is_specified(text)
 
 
 def _completed(task: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:

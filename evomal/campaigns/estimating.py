@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evomal.campaigns.declaration import STRONG
 from evomal.campaigns.running import TaskPlan
 from evomal.errors import InputError
 from evomal.methods.rivals import strong_rivals
@@ -75,7 +76,7 @@ def _of_comparison(plan: TaskPlan) -> CellEstimate:
 def _trainings(plan: TaskPlan, task: Task) -> int:
     """The number of trainings, if no learning rates are added to those asked for."""
     declared = plan.declared
-    known = sum(len(strong_rivals(task)) - 1 if name == "strong" else 1 for name in declared.losses)
+    known = sum(len(strong_rivals(task)) - 1 if name == STRONG else 1 for name in declared.losses)
     losses = 1 + known + len(plan.comparison.searches)
     tuning = declared.tune_lr * len(TUNING_SEEDS) + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds

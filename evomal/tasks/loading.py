@@ -1,6 +1,7 @@
 """Tasks by name: the paper's built-in tasks, and `file.py:function` of a user."""
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import sys
@@ -60,16 +61,9 @@ def load_task(
         >>> load_task("diabetes").record["model"]
         'mlp:hidden=64'
     """
-    row = named("task", name, TASKS)
-    given: Any = model
-    if not isinstance(given, str | None):
-        raise InputError(f"model must be the name of a model but got {short_repr(given)}")
-    if not isinstance(hardships, Hardships | None):
-        raise InputError(f"hardships must be an evomal.Hardships but got a {type(hardships).__name__}")
-    spec = row.models[0] if model == "paper" else model or row.default
-    info, recipe = DATASETS[name], Recipe(**row.recipe)
-    factory = _factory(spec, info.shape, info.classes or 1)
-    factory()  # so that a wrong model is noticed before the data are read
+    spec = loadable_model(name, model, metric=metric, hardships=hardships)
+    row, info = TASKS[name], DATASETS[name]
+    recipe, factory = Recipe(**row.recipe), _factory(spec, info.shape, info.classes or 1)
     raw = load(name, data)
     if isinstance(raw, TableData):
         task = Task.from_arrays(
@@ -90,6 +84,38 @@ def load_task(
         augmentation = Augmentation(row.padding, flip=row.flip) if row.padding else None
         task = Task("classification", *parts, factory, chosen, info.classes, name, augmentation, recipe, record)
     return dataclasses.replace(task, record={**task.record, "dataset": name, "model": spec})
+
+
+def loadable_model(
+    name: str,
+    model: str | None = None,
+    *,
+    metric: str | Metric | Measure | None = None,
+    hardships: Hardships | None = None,
+) -> str:
+    """The model that `load_task` takes for these arguments; raises InputError for what it refuses whatever the data."""
+    row = named("task", name, TASKS)
+    given: Any = model
+    if not isinstance(given, str | None):
+        raise InputError(f"model must be the name of a model but got {short_repr(given)}")
+    if not isinstance(hardships, Hardships | None):
+        raise InputError(f"hardships must be an evomal.Hardships but got a {type(hardships).__name__}")
+    spec = row.models[0] if model == "paper" else model or row.default
+    info, hard, first = DATASETS[name], hardships or Hardships(), np.zeros(1, np.int64)
+    _require_model(spec, info.shape, info.classes or 1)
+    chosen_metric(metric, info.kind)
+    hard.kept_rows(first, first if info.classes else None, seed=0)
+    if info.classes:
+        hard.noisy_labels(first, info.classes, seed=0)
+    else:
+        hard.outlying_targets(first.astype(np.float64), seed=0)
+    return spec
+
+
+@functools.cache  # a large model takes a second
+def _require_model(spec: str, shape: tuple[int, ...], outputs: int) -> None:
+    """Raise InputError if there is no such model, or it does not fit the data."""
+    make_model(spec, shape, outputs)
 
 
 def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
