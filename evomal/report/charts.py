@@ -20,6 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 14.0, 44.0
 _LONGEST_LABEL, _LONGEST_HINT = 60, 300  # characters
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_TICKS = 6
+_ROUNDING = 1e-6  # of an axis
 
 Point = tuple[float, float]
 
@@ -86,6 +87,8 @@ class Chart:
     left: float = _LEFT
     legend: list[tuple[str, str, str]] = field(default_factory=list)
     """Kind (`line`, `dashed`, `dotted`, `dot`, `area`, `band`), colour and text."""
+    is_cut: bool = False
+    """Whether something that lies beyond the axes was drawn at their edge."""
     _parts: list[str] = field(default_factory=list)
 
     def line(
@@ -109,11 +112,17 @@ class Chart:
             self.legend.append((kind, colour, name))
 
     def level(self, y: float, colour: str, kind: str, name: str = "") -> None:
-        """A line from one side to the other."""
+        """A line from one side to the other; only its name and value if it lies beyond the axis."""
+        if name and not min(self.y.low, self.y.high) <= y <= max(self.y.low, self.y.high):
+            self.legend.append((kind, colour, f"{name}: {y * self.y.scale:.4g}, beyond the axis"))
+            return
         self.line([(self.x.low, y), (self.x.high, y)], colour, kind=kind, name=name)
 
     def band(self, low: float, high: float, colour: str, name: str = "") -> None:
-        """A strip between two heights."""
+        """A strip between two heights; only its name if it lies beyond the axis."""
+        if name and (high < self.y.low or low > self.y.high):
+            self.legend.append(("band", colour, f"{name}, beyond the axis"))
+            return
         top, bottom = self._down(high), self._down(low)
         box = f'x="{self.left:g}" y="{top:.1f}" width="{self._inner_width:.1f}" height="{max(bottom - top, 0):.1f}"'
         self._parts.append(f'<rect {box} fill="var(--{colour})" class="band"/>')
@@ -173,10 +182,17 @@ class Chart:
         return WIDTH - self.left - _RIGHT
 
     def _across(self, x: float) -> float:
-        return self.left + _share(x, self.x) * self._inner_width
+        return self.left + self._share(x, self.x) * self._inner_width
 
     def _down(self, y: float) -> float:
-        return _TOP + (1 - _share(y, self.y)) * (self.height - _TOP - _BOTTOM)
+        return _TOP + (1 - self._share(y, self.y)) * (self.height - _TOP - _BOTTOM)
+
+    def _share(self, value: float, axis: Axis) -> float:
+        """Where a value lies between the ends of an axis, from 0 to 1; what lies beyond is drawn at the edge."""
+        found = float(drawable([value])[0])
+        share = (found - axis.low) / (axis.high - axis.low) if axis.high != axis.low else 0.5
+        self.is_cut |= not -_ROUNDING <= share <= 1 + _ROUNDING
+        return float(np.clip(share, 0.0, 1.0))
 
     def _points(self, points: Iterable[Point]) -> str:
         return " ".join(f"{self._across(x):.1f},{self._down(y):.1f}" for x, y in points)
@@ -206,13 +222,6 @@ class Chart:
 def rows_axis(count: int) -> Axis:
     """A y axis for that many rows, the first on top."""
     return Axis("", count - 0.5, -0.5)
-
-
-def _share(value: float, axis: Axis) -> float:
-    """Where a value lies between the ends of an axis, from 0 to 1; what lies beyond is drawn at the edge."""
-    found = float(drawable([value])[0])
-    share = (found - axis.low) / (axis.high - axis.low) if axis.high != axis.low else 0.5
-    return float(np.clip(share, 0.0, 1.0))
 
 
 def _finite(*numbers: float) -> bool:

@@ -40,7 +40,7 @@ from evomal.runs.database import (
     version_of,
 )
 from evomal.runs.finals import recorded_final
-from evomal.runs.lock import is_held
+from evomal.runs.lock import held_for
 from evomal.runs.measured_rivals import recorded_headroom, rivals_of
 from evomal.runs.reading import require_sense, task_metrics
 from evomal.runs.recorded_run import Run, RunState
@@ -407,7 +407,7 @@ class FollowedRun:
     def _state(self, ending: str | None) -> RunState:
         if ending is not None:
             return RunState.COMPLETE
-        return RunState.RUNNING if is_held(self.folder) else RunState.INTERRUPTED
+        return RunState.RUNNING if held_for(self.folder) == "search" else RunState.INTERRUPTED
 
     def _publish_state(self) -> bool:
         state = self._state(self.view.head.ending)

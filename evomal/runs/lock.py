@@ -9,12 +9,14 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from evomal.errors import EvomalError, InputError
 from evomal.files import open_foreign, read_foreign
 
 LOCK_NAME = ".run.lock"
 PROCESS_NAME = ".run.process"
+Purpose = Literal["search", "comparison"]
 _WITHOUT_FLOCK = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
 _RETRY_SECONDS = 0.25
 _LONGEST_NAME = 4096  # bytes
@@ -26,6 +28,8 @@ class Holder:
 
     process: int
     host: str
+    purpose: Purpose = "search"
+    """What it does in the folder; older versions of evomal did not say."""
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}"
@@ -54,8 +58,9 @@ class FolderLock:
     alive.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, purpose: Purpose = "search") -> None:
         self._process_file: Path | None = None
+        self._name = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "purpose": purpose}).encode()
         try:
             with open_foreign(folder / LOCK_NAME, writable=True, create=True) as file:
                 self._handle = os.dup(file.fileno())
@@ -83,11 +88,11 @@ class FolderLock:
         except OSError as error:
             if error.errno not in _WITHOUT_FLOCK:
                 raise EvomalError(f"{folder}: cannot be locked: {error.strerror}") from None
-            self._process_file = _made_process_file(folder)
+            self._process_file = _made_process_file(folder, self._name)
             return
         with contextlib.suppress(OSError):  # on a full disk the lock works without the name of its holder
             os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, _own_name(), 0)
+            os.pwrite(self._handle, self._name, 0)
 
 
 def holder_of(folder: Path) -> Holder | None:
@@ -108,6 +113,14 @@ def is_held(folder: Path) -> bool:
         return False
 
 
+def held_for(folder: Path) -> Purpose | None:
+    """What a living process holds the folder for; None if it is free. A comparison may hold the folder of a run."""
+    if not is_held(folder):
+        return None
+    holder = holder_of(folder)
+    return "search" if holder is None else holder.purpose
+
+
 def _flocked(handle: int, kind: int, patience: float) -> bool:
     # A writer tries for a moment: `is_held` takes the lock for an instant to see whether it can.
     deadline = time.monotonic() + patience
@@ -122,7 +135,7 @@ def _flocked(handle: int, kind: int, patience: float) -> bool:
             return True
 
 
-def _made_process_file(folder: Path) -> Path:
+def _made_process_file(folder: Path, name: bytes) -> Path:
     path = folder / PROCESS_NAME
     for _ in range(2):
         try:
@@ -136,17 +149,13 @@ def _made_process_file(folder: Path) -> Path:
             raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
         else:
             with os.fdopen(handle, "wb") as file:
-                file.write(_own_name())
+                file.write(name)
             return path
     raise _in_use(folder, _holder(path))
 
 
 def _in_use(folder: Path, holder: Holder | None, remedy: str = "") -> InputError:
     return InputError(f"{folder}: the run is in use by {holder or 'another process'}{remedy}")
-
-
-def _own_name() -> bytes:
-    return json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode()
 
 
 def _holder(path: Path) -> Holder | None:
@@ -156,4 +165,5 @@ def _holder(path: Path) -> Holder | None:
     except (ValueError, TypeError, KeyError, RecursionError):  # also an InputError
         return None
     is_sensible = type(process) is int and process > 0 and isinstance(host, str) and host.isprintable()
-    return Holder(process, host[:100]) if is_sensible else None
+    purpose = content.get("purpose")
+    return Holder(process, host[:100], purpose if purpose in get_args(Purpose) else "search") if is_sensible else None

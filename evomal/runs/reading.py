@@ -15,7 +15,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
 from evomal.runs.finals import recorded_final
-from evomal.runs.lock import is_held
+from evomal.runs.lock import held_for
 from evomal.runs.measured_rivals import recorded_headroom, rivals_of
 from evomal.runs.recorded_run import Run, Runs, RunState, known_text
 from evomal.runs.store import RECORD_NAME, RunStore
@@ -98,7 +98,7 @@ def _read(folder: Path) -> Run:
     require_sense(settings)
     on_tasks, trials = trials, tuple(combined(trials, recorded_rule(settings)))
     final = recorded_final(settings, candidates, trials)
-    unfinished = RunState.RUNNING if is_held(folder) else RunState.INTERRUPTED
+    unfinished = RunState.RUNNING if held_for(folder) == "search" else RunState.INTERRUPTED
     return Run(
         folder=folder,
         state=RunState.COMPLETE if ending is not None else unfinished,

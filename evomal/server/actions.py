@@ -11,7 +11,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.files import open_foreign
 from evomal.report.commands import compare_words
 from evomal.runs.following import RunView
-from evomal.runs.lock import is_held
+from evomal.runs.lock import held_for, is_held
 from evomal.runs.recorded_run import RunState
 from evomal.runs.stopping import request_stop
 from evomal.runs.store import BEST_NAME
@@ -27,7 +27,7 @@ class Actions:
 
     def stop(self, view: RunView) -> str:
         """Ask a running search to stop; returns what will happen."""
-        if not is_held(view.folder):
+        if held_for(view.folder) != "search":
             raise InputError("the search is not running")
         request_stop(view.folder)
         return "The search stops after its current generation or after the current trainings of its final."

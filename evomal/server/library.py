@@ -13,7 +13,7 @@ from pathlib import Path
 from evomal.errors import EvomalError
 from evomal.files import open_foreign
 from evomal.runs.following import FollowedRun, RunView
-from evomal.runs.lock import is_held
+from evomal.runs.lock import held_for
 from evomal.runs.recorded_run import RunState
 from evomal.runs.stopping import is_stop_requested
 from evomal.runs.store import RECORD_NAME
@@ -66,8 +66,7 @@ class FollowedComparison:
     def refresh(self) -> bool:
         """Read what is new; returns whether anything changed."""
         stamps = tuple(_stamp(self.folder / name) for name in (*RESULT_NAMES, LOG_NAME))
-        # The lock of a folder that is also a run's is that of its search until the comparison has a log.
-        is_running = stamps[-1] != (0, 0, 0) and is_held(self.folder)
+        is_running = held_for(self.folder) == "comparison"
         if self.view is not None and stamps == self._stamps and is_running == self.view.is_running:
             return False
         if stamps[:-1] != self._stamps[:-1] or self.view is None:

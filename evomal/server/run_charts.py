@@ -37,7 +37,9 @@ class ShownChart:
 
 def shown(title: str, chart: Chart, note: str = "") -> ShownChart:
     """The chart as a page shows it."""
-    return ShownChart(title, chart.markup(), tuple(chart.legend), note)
+    svg = chart.markup()
+    cut = "What lies beyond the axes is drawn at their edge." if chart.is_cut else ""
+    return ShownChart(title, svg, tuple(chart.legend), f"{note} {cut}".strip())
 
 
 def metric_axis(run: Run, values: Iterable[float]) -> Axis:
@@ -67,13 +69,9 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
     if around:
         chart.band(around[0], around[1], "grey", f"noise of {baseline} between seeds")
     if baseline in levels:
-        chart.line(
-            [(x.low, levels[baseline]), (x.high, levels[baseline])], "grey", kind="dashed", name=f"baseline {baseline}"
-        )
+        chart.level(levels[baseline], "grey", "dashed", f"baseline {baseline}")
     if rival in levels and rival != baseline:
-        chart.line(
-            [(x.low, levels[rival]), (x.high, levels[rival])], "orange", kind="dotted", name=f"best rival {rival}"
-        )
+        chart.level(levels[rival], "orange", "dotted", f"best rival {rival}")
     points = [(number + 1.0, float(value)) for number, value in enumerate(best)]
     chart.line(_thinned(points), "blue", step=True, name="best candidate so far" if points else "")
     chart.dots(points[-1:], "blue", radius=3.5)

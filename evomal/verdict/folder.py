@@ -61,7 +61,7 @@ class TrainingLog:
         self._lock: FolderLock | None = None
         if folder is None or self._path is None:
             return
-        self._lock = FolderLock(create_folder(folder))
+        self._lock = FolderLock(create_folder(folder), "comparison")
         try:
             if os.path.lexists(self._path):
                 self._read(self._path, description)

@@ -43,8 +43,24 @@ def test_values_that_are_not_finite_interrupt_lines_and_are_no_points():
 
 def test_values_beyond_the_axis_are_drawn_at_its_edge():
     drawn = chart()
+    drawn.dots([(10, 1)], "blue")
+    drawn.markup()
+    assert not drawn.is_cut
     drawn.dots([(1e300, 1e300)], "blue")
     assert 'd="M448.0,14.0m' in drawn.markup()
+    assert drawn.is_cut
+
+
+def test_levels_beyond_the_axis_are_told_and_not_drawn():
+    drawn = Chart("a chart", Axis("x", 0.0, 10.0), Axis("y", -1.0, 1.0, scale=100.0))
+    drawn.level(1.5, "grey", "dashed", "baseline mse")
+    drawn.band(1.2, 1.8, "grey", "noise")
+    assert "<polyline" not in drawn.markup()
+    assert "<rect" not in drawn.markup()
+    assert [text for _, _, text in drawn.legend] == ["baseline mse: 150, beyond the axis", "noise, beyond the axis"]
+    drawn.level(1.0, "grey", "dashed", "baseline mse")
+    assert drawn.markup().count("<polyline") == 1
+    assert drawn.legend[-1][-1] == "baseline mse"
 
 
 def test_texts_are_escaped():

@@ -14,7 +14,7 @@ import pytest
 
 from evomal.errors import EvomalError, InputError
 from evomal.runs import RunStore
-from evomal.runs.lock import LOCK_NAME, PROCESS_NAME, FolderLock, is_held
+from evomal.runs.lock import LOCK_NAME, PROCESS_NAME, FolderLock, held_for, is_held
 from tests.processes import begun
 from tests.runs.test_store import SETTINGS, written
 
@@ -22,6 +22,7 @@ HOLDER = """
 import fcntl, json, os, sys
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 fcntl.flock(handle, fcntl.LOCK_EX)
+os.ftruncate(handle, 0)
 os.pwrite(handle, json.dumps({"process": os.getpid(), "host": "elsewhere"}).encode(), 0)
 print("held", flush=True)
 sys.stdin.read()
@@ -52,6 +53,23 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path):
             RunStore.create(tmp_path, SETTINGS)
     assert not is_held(tmp_path)
     RunStore.open(tmp_path).close()
+
+
+@pytest.mark.parametrize("purpose", ["search", "comparison"])
+def test_the_lock_says_what_it_is_for(tmp_path, purpose):
+    assert held_for(tmp_path) is None
+    lock = FolderLock(tmp_path, purpose)
+    assert held_for(tmp_path) == purpose
+    lock.release()
+    assert held_for(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ['{"process": 1, "host": "a"}', '{"process": 1, "host": "a", "purpose": []}', ""])
+def test_a_holder_that_says_nothing_else_searches(tmp_path, name):
+    lock = FolderLock(tmp_path, "comparison")
+    (tmp_path / LOCK_NAME).write_text(name)
+    assert held_for(tmp_path) == "search"
+    lock.release()
 
 
 def test_the_lock_ends_with_its_process(tmp_path):

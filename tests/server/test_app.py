@@ -11,14 +11,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from evomal.losses import load_loss
-from evomal.runs import RunStore
+from evomal.runs import RunStore, load_run
 from evomal.runs.lock import FolderLock
 from evomal.runs.stopping import is_stop_requested
 from evomal.server import actions, app, run_page
 from evomal.server.comparison_page import forest_plot
 from evomal.server.guard import HEADERS
-from evomal.server.library import OUTPUT_NAME
-from evomal.verdict.folder import write_result
+from evomal.server.library import OUTPUT_NAME, FollowedFolder
+from evomal.server.run_charts import search_chart
+from evomal.verdict.folder import TrainingLog, write_result
 from evomal.verdict.statistics import Paired
 from tests.server.pages import HOSTILE, TOKEN, address, application, rows, run
 from tests.server.servers import wait_for
@@ -218,6 +219,20 @@ def test_a_running_search_is_asked_to_stop(half):
     assert "has been asked to stop" not in client.get(place).text
 
 
+def test_a_comparison_in_the_folder_of_a_run_is_no_search(half):
+    folder, client = half
+    place = address(folder.parent, folder)
+    with TrainingLog(folder, {}):
+        answer = client.post(f"{place}/stop", headers={"x-evomal-token": TOKEN})
+        assert (answer.status_code, answer.json()["sentence"]) == (409, "The search is not running.")
+        client.library.refresh()
+        ((key, followed),) = client.library.runs.items()
+        assert str(followed.summary.state) == str(load_run(folder).state) == "interrupted"
+        assert client.library.comparisons[key].view.is_running
+        again = client.post(f"{place}/resume", headers={"x-evomal-token": TOKEN})
+        assert again.json()["sentence"] == "A process works on this run already."
+
+
 def test_the_buttons_begin_processes_of_their_own(half, monkeypatch):
     folder, client = half
     begun = []
@@ -340,6 +355,14 @@ def test_intervals_are_labelled_by_what_they_are_of(metric, label):
     found = forest_plot("", comparison(better, metric=metric, higher_is_better=metric == "r2"))
     assert label in found.svg
     assert "Left of zero is better" in found.note
+
+
+def test_a_baseline_far_off_is_told_beside_the_chart(tmp_path):
+    followed = FollowedFolder(run(tmp_path / "run", 40, rivals={"mse": 1e6, "huber": 0.4}), "key", "run")
+    followed.refresh()
+    chart = search_chart(followed.view, followed.view.head)
+    assert ("dashed", "grey", "baseline mse: 1e+06, beyond the axis") in chart.legend
+    assert chart.svg.count('class="dashed"') == 0
 
 
 def test_two_runs_are_shown_side_by_side(tmp_path):
