@@ -1,12 +1,13 @@
 """Libraries that only some parts of evomal need: losses work with torch and NumPy alone."""
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evomal.errors import InputError
@@ -37,6 +38,15 @@ def optional_library(module: str, what: str, package: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise missing_library(what, error, package) from None
+
+
+@contextlib.contextmanager
+def imports_of(what: str) -> Iterator[None]:
+    """A context for imports that raises the sentence of `missing_library` where a library is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_library(what, error) from None
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> "DataFrame":

@@ -96,6 +96,28 @@ for name in evomal.__all__:
     assert not {"Expression", "ExpressionLoss", "losses", "load_loss", "save_loss", "export", "InputError"} & {*needs}
 
 
+def test_integrations_say_what_they_need(bare):
+    done = bare("""
+import importlib, sys, types
+import evomal
+for name in ("sklearn", "loggers", "lightning"):
+    try:
+        importlib.import_module(f"evomal.integrations.{name}")
+    except ImportError as error:
+        assert isinstance(error, evomal.InputError)
+        print(error)
+sys.modules["lightning.pytorch"] = types.SimpleNamespace(Callback=object)
+from evomal.integrations.lightning import LossCallback
+LossCallback(evomal.losses.FocalLoss())  # which needs nothing else
+""")
+    assert done.returncode == 0, done.stderr
+    sklearn, loggers, lightning = done.stdout.splitlines()
+    needed = "which is not installed: pip install"
+    assert sklearn == f"evomal.integrations.sklearn needs scikit-learn, {needed} 'evomal[search]'"
+    assert re.fullmatch(rf"evomal.integrations.loggers needs [\w-]+, {needed} 'evomal\[search\]'", loggers)
+    assert lightning == f"evomal.integrations.lightning needs lightning, {needed} lightning"
+
+
 def test_the_command_says_what_it_needs(bare):
     done = bare("import sys; sys.argv = ['evomal', 'losses']; from evomal.__main__ import main; main()")
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,7 +13,7 @@ from evomal.checks import MOST_SEEDS, MOST_STEPS, whole_number
 from evomal.engine import Score, train
 from evomal.errors import InputError
 from evomal.figures.style import FloatArray
-from evomal.methods.baseline import TASK_LOSSES
+from evomal.losses.catalogue import TASK_LOSSES
 from evomal.progress import Announce
 from evomal.randomness import generator
 from evomal.tasks.parts import Part

@@ -1,5 +1,6 @@
-"""Losses in Lightning: a callback that logs them beside the usual loss, and tells them the progress of the training."""
+"""Losses in Lightning: a callback that logs them beside the usual loss, and sets their progress."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -7,9 +8,8 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.extras import optional_library
-from evomal.losses.catalogue import named_loss
+from evomal.losses.catalogue import TASK_LOSSES, named_loss
 from evomal.losses.loss import Loss
-from evomal.methods.baseline import TASK_LOSSES
 
 _lightning = optional_library("lightning.pytorch", "evomal.integrations.lightning", "lightning")
 
@@ -19,7 +19,7 @@ class LossCallback(_lightning.Callback):  # type: ignore[misc,name-defined]
 
     Values of different losses cannot be compared; those of the usual loss can. Each batch is logged as
     `train/learned loss` and `train/ce` (`train/mse` for regression), and with `val` and `test` in place of `train`. The
-    formula is logged as the hyperparameter `loss`. A loss with the terminal `t` is told the progress of the training.
+    formula is logged as the hyperparameter `loss`. A loss with the terminal `t` is given the progress of the training.
 
     Args:
         loss: The loss that the module calls; a submodule of it, so that it moves with the module and is in its
@@ -44,7 +44,7 @@ class LossCallback(_lightning.Callback):  # type: ignore[misc,name-defined]
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Listen to the loss."""
-        self._hook = self.loss.register_forward_hook(self._keep)
+        self._hook = self.loss.register_forward_hook(self._keep, with_kwargs=True)
         if stage == "fit" and trainer.logger is not None:
             trainer.logger.log_hyperparams({"loss": self.loss.formula()})
 
@@ -72,8 +72,8 @@ class LossCallback(_lightning.Callback):  # type: ignore[misc,name-defined]
         """Log a batch."""
         self._log(pl_module, "test", on_step=False)
 
-    def _keep(self, module: Any, arguments: tuple[Tensor, Tensor], value: Tensor) -> None:
-        output, target = arguments
+    def _keep(self, module: Any, arguments: tuple[Tensor, ...], named: dict[str, Tensor], value: Tensor) -> None:
+        output, target = inspect.signature(module.forward).bind(*arguments, **named).arguments.values()
         self._seen = output.detach(), target.detach(), value.detach().mean()
 
     def _log(self, pl_module: Any, stage: str, *, on_step: bool) -> None:

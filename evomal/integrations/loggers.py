@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evomal.extras import optional_library
-from evomal.runs.callbacks import SearchCallback
-from evomal.runs.generations import Generation
-from evomal.runs.recorded_run import Run
-from evomal.runs.results import SearchResult
-from evomal.runs.store import BEST_NAME
+from evomal.extras import imports_of, optional_library
+
+with imports_of("evomal.integrations.loggers"):
+    from evomal.runs.callbacks import SearchCallback
+    from evomal.runs.generations import Generation
+    from evomal.runs.recorded_run import Run
+    from evomal.runs.results import SearchResult
+    from evomal.runs.store import BEST_NAME
 
 Settings = dict[str, str | int | float | bool]
 

@@ -8,29 +8,32 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from evomal.engine import train
-from evomal.engine.resolve import resolve_loss
-from evomal.engine.training import evaluate_model
 from evomal.errors import EvomalError, InputError
-from evomal.losses.catalogue import named_loss
-from evomal.losses.loss import Loss
-from evomal.methods.baseline import TASK_LOSSES
-from evomal.runs.results import SearchResult
-from evomal.runs.run_loop import search
-from evomal.tasks.building import units_of
-from evomal.tasks.metrics import Measure, Metric
-from evomal.tasks.model_trials import outputs_of_model
-from evomal.tasks.models import make_model
-from evomal.tasks.recipe import Recipe
-from evomal.tasks.task import Task
+from evomal.extras import imports_of
 from evomal.text import short_repr
+
+with imports_of("evomal.integrations.sklearn"):
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.utils import check_random_state, compute_class_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+    from evomal.engine import train
+    from evomal.engine.resolve import resolve_loss
+    from evomal.engine.training import evaluate_model
+    from evomal.losses.catalogue import TASK_LOSSES, named_loss
+    from evomal.losses.loss import Loss
+    from evomal.runs.results import SearchResult
+    from evomal.runs.run_loop import search
+    from evomal.tasks.building import units_of
+    from evomal.tasks.metrics import Measure, Metric
+    from evomal.tasks.model_trials import outputs_of_model
+    from evomal.tasks.models import make_model
+    from evomal.tasks.recipe import Recipe
+    from evomal.tasks.task import Task
 
 Array = npt.NDArray[Any]
 AnyLoss = Loss | str | os.PathLike[str]

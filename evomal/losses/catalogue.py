@@ -6,6 +6,7 @@ from typing import Any
 from evomal.checks import named, options_in, unknown_name
 from evomal.errors import InputError
 from evomal.losses import classification, priors, regression, robust
+from evomal.losses.contract import Kind
 from evomal.losses.loss import HandMadeLoss
 from evomal.text import short_repr
 
@@ -34,6 +35,9 @@ _CLASSES: tuple[type[HandMadeLoss], ...] = (
 
 CATALOGUE: dict[str, type[HandMadeLoss]] = {made.name: made for made in _CLASSES}
 """The classes of hand-made losses by name."""
+
+TASK_LOSSES: dict[Kind, str] = {"classification": "ce", "multilabel": "ce", "regression": "mse"}
+"""The usual loss of each kind of task: the baseline of searches."""
 
 
 def named_loss(name: str, **options: Any) -> HandMadeLoss:

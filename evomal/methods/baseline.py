@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from evomal.engine import Fitness
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.losses.catalogue import named_loss, specified_loss
+from evomal.losses.catalogue import TASK_LOSSES, named_loss, specified_loss
 from evomal.losses.contract import Kind
 from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss, still_open
@@ -26,9 +26,6 @@ RIVALS: dict[Kind, tuple[str, ...]] = {
 }
 """The known losses of the paper by kind of task, the baseline first; `strong_rivals` has more. Absolute cross-entropy
 is not among them: with its default weights it is cross-entropy."""
-
-TASK_LOSSES = {kind: names[0] for kind, names in RIVALS.items()}
-"""The baseline by kind of task."""
 
 
 def train_rivals(

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -268,8 +268,10 @@ def terminal_lines(card: Card) -> Iterator[str]:
     yield ""
     # Indented below a heading of ours, because the labels are from the file, too.
     yield "provenance, as the file has it"
-    for name, value in card.provenance_entries():
-        yield from _row(f"  {name}", value)
+    entries = [(f"  {printable(name)}", value) for name, value in card.provenance_entries()]
+    label_width = min(max([_LABEL, *(cell_len(label) + 1 for label, _ in entries)]), _PROPERTY)
+    for label, value in entries:
+        yield from _row(label, value, label_width=label_width)
     yield from _row("comparison", *(_words_of(card.comparison) or [card.comparison_sentence()]))
     yield from _row("transfer", *(_words_of(card.transfer) or [card.transfer_sentence()]))
     yield from _row("sha256", card.sha256)

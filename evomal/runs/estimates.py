@@ -18,12 +18,12 @@ import torch
 from evomal.checks import seed_number
 from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
-from evomal.losses.catalogue import named_loss
+from evomal.losses.catalogue import TASK_LOSSES, named_loss
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
-from evomal.methods.baseline import BASELINE, RIVALS, TASK_LOSSES
+from evomal.methods.baseline import BASELINE, RIVALS
 from evomal.methods.evaluation import TIMED_AS, TrialLoss
 from evomal.methods.filters import is_dead
 from evomal.methods.ml3 import network_loss

@@ -13,9 +13,8 @@ from evomal.engine.resolve import resolve_loss
 from evomal.engine.task_data import digest
 from evomal.errors import InputError
 from evomal.losses import Loss
-from evomal.losses.catalogue import is_specified
+from evomal.losses.catalogue import TASK_LOSSES, is_specified
 from evomal.losses.files import loss_document
-from evomal.methods.baseline import TASK_LOSSES
 from evomal.runs.canonical import checksum
 from evomal.tasks.task import Task
 from evomal.text import short_repr

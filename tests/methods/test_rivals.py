@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from evomal.engine import Engine, EngineSettings
-from evomal.losses.catalogue import specified_loss
+from evomal.losses.catalogue import TASK_LOSSES, specified_loss
 from evomal.methods import rivals
-from evomal.methods.baseline import TASK_LOSSES, train_rivals
+from evomal.methods.baseline import train_rivals
 from evomal.methods.rivals import strong_rivals
 from evomal.runs.executors.executors import LocalExecutor
 from evomal.tasks.parts import Part

@@ -49,6 +49,14 @@ def test_the_terminal_card_says_the_same_in_eighty_columns(loss_file):
     assert max(map(len, lines)) <= 80
 
 
+def test_names_in_the_provenance_are_whole(tmp_path):
+    path = tmp_path / "mine.json"
+    save_loss(ExpressionLoss("mul(y, f)"), path, provenance={"learning_rate": 0.1, "seed": 3})
+    lines = list(terminal_lines(loss_card(path)))
+    assert "  learning_rate 0.1" in lines
+    assert "  seed          3" in lines
+
+
 def test_wide_letters_are_counted_as_they_are_shown(tmp_path):
     path = tmp_path / "損失.json"
     save_loss(ExpressionLoss("mul(y, f)"), path, provenance={"損失関数の課題の名前": "手書き数字" * 30})
