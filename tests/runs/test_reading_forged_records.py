@@ -72,7 +72,7 @@ def test_whatever_else_goes_wrong_is_one_sentence(tmp_path, monkeypatch):
     def failing(folder):
         raise ZeroDivisionError("one\ntwo " + 500 * "x")
 
-    monkeypatch.setattr(module, "is_held", failing)
+    monkeypatch.setattr(module, "held_for", failing)
     assert refusal(tmp_path) == (
         f"{tmp_path / RECORD}: cannot be understood (ZeroDivisionError: one two {'x' * (300 - 8)})"
     )
