@@ -23,11 +23,21 @@ def server(top: Path):
         yield process, re.search(r"http://\S+(?=/)", first)[0], re.search(r"token (\S+);", second)[1]
 
 
+_SEARCH = """
+import time
+from evomal.runs import run_loop
+look = run_loop.stop_if_requested
+run_loop.stop_if_requested = lambda folder: (time.sleep({}), look(folder))
+from evomal.__main__ import main
+main()
+"""
+
+
 @contextlib.contextmanager
-def searching(folder: Path, generations: int):
-    """A search of many short generations."""
+def searching(folder: Path, generations: int, *, pause: float = 0.0):
+    """A search of many short generations, with a pause after each."""
     words = search_arguments(folder, generations=generations, population=8)
-    command, nowhere = [sys.executable, "-m", "evomal", *words], subprocess.DEVNULL
+    command, nowhere = [sys.executable, "-c", _SEARCH.format(pause), *words], subprocess.DEVNULL
     with begun(command, stdout=nowhere, stderr=nowhere, env=ENVIRONMENT) as process:
         yield process
 

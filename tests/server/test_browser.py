@@ -55,7 +55,7 @@ def test_a_search_is_followed_stopped_resumed_and_exported(browser, tmp_path):
     with server(tmp_path) as (process, place, token), page_of(browser) as page:
         page.goto(f"{place}/#token={token}")
         assert token not in page.url
-        with searching(folder, 60):
+        with searching(folder, 60, pause=1.0):  # time to look at it on any machine
             page.get_by_role("link", name="run", exact=True).click()  # it appears by itself
             state, generation = page.locator("#status .badge"), page.locator("#status dd").nth(1)
             page.evaluate("window.neverReloaded = true")
