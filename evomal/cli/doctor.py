@@ -25,7 +25,8 @@ def examine(data: DataFolder = None, as_json: AsJson = False) -> None:
     """
     found: dict[str, Any] = {
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
-        "platform": platform.platform(),
+        # platform.platform() would start a process to ask for the processor.
+        "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "devices": _devices(),
         "kernels": _kernels(),
         "data": _data(data),
