@@ -137,6 +137,7 @@ def test_behaviour_names_what_is_numeric_and_what_epsilon_changes(run, shown_fig
     assert shown_figures[0][2][-1] == remark
 
 
+@pytest.mark.long
 def test_smoothing_cost_is_measured(run, tmp_path):  # noqa: F811
     folder = tmp_path / "figures"
     arguments = ("--classes", "3,50", "--rounds", 2, "--device", "cpu", "--threads", 1)

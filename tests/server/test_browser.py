@@ -95,6 +95,7 @@ def test_a_search_is_followed_stopped_resumed_and_exported(browser, tmp_path):
     assert stopped.generations < 60
 
 
+@pytest.mark.long  # and part of `make test-browser`
 def test_pages_fit_every_width_and_theme_and_hostile_names_do_nothing(browser, tmp_path):
     hostile = run(tmp_path / HOSTILE.replace("/", "_"), task=HOSTILE, method=HOSTILE, rivals={HOSTILE: 0.3, "mse": 0.4})
     plain = run(tmp_path / "plain", final={"mse": [0.5, 0.6], "2:1": [0.1, 0.2]})
@@ -130,6 +131,7 @@ def test_pages_fit_every_width_and_theme_and_hostile_names_do_nothing(browser, t
     assert colours["light"] != colours["dark"]
 
 
+@pytest.mark.long
 def test_tabs_come_and_go_without_a_trace(browser, tmp_path):
     folder = run(tmp_path / "run", complete=False)
     with server(tmp_path) as (process, place, _):
