@@ -45,17 +45,15 @@ def task_lines(task: MeasuredTask) -> Iterator[str]:
 
 def summary_table(tasks: Sequence[MeasuredTask]) -> list[str]:
     """One row for each task and contestant."""
-    lines = [f"| {' | '.join(_SUMMARY)} |", "|---" * len(_SUMMARY) + "|"]
-    for task in tasks:
-        for place, cells in enumerate(_summary_cells(task)):
-            shown = cells if not place else ("", "", "", *cells[3:])
-            lines.append(f"| {' | '.join(escape_markdown(cell) for cell in shown)} |")
-    return lines
+    return _table(tasks, range(len(_SUMMARY)))
 
 
 def short_table(tasks: Sequence[MeasuredTask]) -> list[str]:
     """The same without the columns of single searches, for a page that shows several campaigns."""
-    kept = (0, 1, 2, 3, 4, 6, 7, 9)
+    return _table(tasks, (0, 1, 2, 3, 4, 6, 7, 9))
+
+
+def _table(tasks: Sequence[MeasuredTask], kept: Sequence[int]) -> list[str]:
     lines = [f"| {' | '.join(_SUMMARY[place] for place in kept)} |", "|---" * len(kept) + "|"]
     for task in tasks:
         for number, cells in enumerate(_summary_cells(task)):

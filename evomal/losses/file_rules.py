@@ -76,7 +76,7 @@ def one_of(*choices: str) -> Rule:
 
 
 def list_of(entry: Rule, *, at_most: int, at_least: int = 0) -> Rule:
-    """A list of so many entries that obey a rule."""
+    """A list of `at_least` to `at_most` entries, each checked by a rule."""
 
     def rule(place: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
