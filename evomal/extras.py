@@ -77,9 +77,13 @@ def missing_library(
 
 
 def extras() -> dict[str, tuple[str, ...]]:
-    """Returns the libraries of each extra by name, as the installed evomal declares them."""
+    """Returns the libraries of each extra by name, as evomal declares them if it is installed."""
     found: dict[str, list[str]] = {}
-    for line in importlib.metadata.requires("evomal") or ():
+    try:
+        lines = importlib.metadata.requires("evomal") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    for line in lines:
         needed = re.match(r"([\w.-]+).*;.*\bextra == ['\"]([\w-]+)['\"]", line)
         if needed and needed[1] != "evomal":
             found.setdefault(needed[2], []).append(needed[1].lower())

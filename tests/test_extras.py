@@ -76,6 +76,18 @@ def test_losses_use_their_kernels_without_modules_of_posix(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_source_tree_that_was_never_installed_has_losses_and_a_version(tmp_path):
+    (tmp_path / "evomal").symlink_to(ROOT / "evomal")
+    (linked := tmp_path / "site").mkdir()
+    for entry in linked_site(linked).glob("evomal-*.dist-info"):
+        entry.unlink()
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(linked)!r}]\nimport evomal.extras\n"
+    code += "evomal.losses.FocalLoss(); print(evomal.__version__, evomal.extras.extras())\nimport pydantic"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert done.stdout == f"{evomal.__version__} {{}}\n"
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'pydantic'\n")  # nothing else lies around
+
+
 def test_public_names_say_what_they_need(bare):
     done = bare("""
 import evomal

@@ -1,7 +1,7 @@
 """The public names: imported when they are used, and the same for people, tools and type checkers."""
 
 import ast
-import importlib
+import importlib.metadata
 import random
 import subprocess
 import sys
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import evomal
+from evomal import cli, runs
 from evomal.lazy_names import lazy_names
+from evomal.report import pages
 
 
 def is_for_type_checkers(node):
@@ -48,6 +50,21 @@ def test_an_unknown_name_is_refused():
         _ = evomal.serch
     with pytest.raises(ImportError, match="cannot import name 'serch'"):
         exec("from evomal import serch")
+
+
+def test_the_version_is_that_of_the_code_whatever_is_installed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "evomal-0.0.1.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: evomal\nVersion: 0.0.1\n"
+    (tmp_path / "evomal-0.0.1.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.metadata.version("evomal") == "0.0.1"
+    monkeypatch.setattr(sys, "argv", ["evomal", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    evomal.save_loss(evomal.losses.FocalLoss(), tmp_path / "loss.json")
+    provenance = evomal.load_loss(tmp_path / "loss.json").provenance
+    said = {capsys.readouterr().out.split()[1], runs.versions()["evomal"], pages.versions()["evomal"]}
+    assert said | {provenance["versions"]["evomal"]} == {evomal.__version__}
 
 
 @pytest.mark.parametrize("name", ["InputError", "Expression", "SearchSettings"])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from evomal import __version__
 from tests.bare_sites import USE_OF_LOSSES, linked_site
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +103,12 @@ def test_the_source_distribution_is_complete(tmp_path):
     with tarfile.open(archive) as file:
         held = {member.name.partition("/")[2] for member in file if member.isfile()}
     assert tracked() - held == set()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
+def test_the_version_of_a_build_is_that_of_the_code():
+    command = [sys.executable, "-m", "hatchling", "version"]
+    assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip() == __version__
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """The `evomal` command: its subcommands, errors and exit codes."""
 
-import importlib.metadata
 import os
 import sys
 import traceback
@@ -9,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from evomal import __version__
 from evomal.cli import (
     analysing,
     analysing_trainings,
@@ -112,7 +112,7 @@ def _fail(reason: object, code: int) -> NoReturn:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        echo(f"evomal {importlib.metadata.version('evomal')}")
+        echo(f"evomal {__version__}")
         raise typer.Exit
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import typer
 
+from evomal import __version__
 from evomal.cli.options import AsJson, DataFolder, echo, echo_json
 from evomal.extras import extras
 from evomal.text import one_line
 
-_PACKAGES = ("evomal", "torch", "numpy", "sympy", "numba", "triton")
+_PACKAGES = ("torch", "numpy", "sympy", "numba", "triton")
 _NOT_LISTED = ("all", "dev", "docs")
 _ROWS, _CLASSES = 512, 1024  # large enough for the kernels to be used
 _TOLERANCE = 1e-5
@@ -24,7 +25,11 @@ def examine(data: DataFolder = None, as_json: AsJson = False) -> None:
     Kernels are compiled, which takes some seconds the first time, and compared with torch. Exits with 1 if one fails.
     """
     found: dict[str, Any] = {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            "evomal": __version__,
+            **{name: _version(name) for name in _PACKAGES},
+        },
         # platform.platform() would start a process to ask for the processor.
         "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "devices": _devices(),

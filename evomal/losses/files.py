@@ -4,7 +4,6 @@ A file is read by the JSON parser and by evomal's own expression parser over a c
 are capped before anything is built, and no name in a file is ever looked up as code.
 """
 
-import importlib.metadata
 import json
 import os
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, get_args
 
 import torch
 
+from evomal import __version__
 from evomal.checks import path_to
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
@@ -246,7 +246,7 @@ def loss_document(loss: Loss) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    return {"evomal": importlib.metadata.version("evomal"), "torch": torch.__version__}
+    return {"evomal": __version__, "torch": torch.__version__}
 
 
 def _json(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from evomal import __version__
 from evomal.figures import style
 from evomal.losses import Loss
 from evomal.text import LONGEST_FORMULA, escape_html, markdown_to_html, printable, shorten
@@ -47,7 +48,8 @@ def figure_markup(figure: "Figure", description: str, prefix: str = "") -> Marku
 
 def versions() -> dict[str, str]:
     """Returns the versions of the packages that a page is made with."""
-    return {name: importlib.metadata.version(name) for name in ("evomal", "torch", "matplotlib")}
+    others = {name: importlib.metadata.version(name) for name in ("torch", "matplotlib")}
+    return {"evomal": __version__, **others}
 
 
 def mathml(loss: Loss, formula: str, *, longest: int = LONGEST_ON_A_LINE) -> Markup | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from evomal import __version__
 from evomal.errors import InputError
 
 
@@ -50,7 +51,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # Everything that can change a float; a method's own settings stand beside them.
 REQUIRED = ("seed", "task", "device", "population_mode", "chunk", "threads", "precision", "versions")
 REQUIRED_VERSIONS = ("evomal", "torch", "numpy", "python")
-_PACKAGES = ("evomal", "torch", "numpy", "numba", "cmaes")
+_PACKAGES = ("torch", "numpy", "numba", "cmaes")
 _MAX_SETTINGS = 4 * 1024 * 1024
 
 
@@ -68,7 +69,7 @@ class Difference:
 
 def versions() -> dict[str, str]:
     """The versions of all that computes or draws: Python, and the packages that are installed."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "evomal": __version__}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+import evomal
 from evomal.cli import doctor, main
 from evomal.losses import expression_kernels, kernels_cpu
 
@@ -29,6 +30,7 @@ def test_what_is_found_as_json(run, tmp_path):
     found = json.loads(out)
     assert code == 0
     assert found["versions"]["torch"] == torch.__version__
+    assert found["versions"]["evomal"] == evomal.__version__
     assert found["devices"]["cpu"].endswith("threads")
     assert found["kernels"]["numba"]["problem"] is None
     assert found["data"]["folder"] == str(tmp_path)
