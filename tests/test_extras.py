@@ -27,9 +27,9 @@ def site(tmp_path_factory):
 def bare(site, tmp_path):
     """Runs code where nothing but those packages can be imported, in an empty folder."""
 
-    def run(code, *arguments):
+    def run(code, *options):
         begin = f"import sys; sys.path.insert(0, {str(site)!r})\n"
-        command = [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", begin + code, *arguments]
+        command = [sys.executable, "-I", "-S", "-B", "-W", "error", *options, "-c", begin + code]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
 
     return run
@@ -53,26 +53,49 @@ def test_nothing_slow_is_imported_with_the_losses():
 
 
 WITHOUT_POSIX = """
-import os, sys
+import os, signal, sys, warnings
 for name in ("fcntl", "resource", "termios", "pwd", "grp", "tty", "pty", "syslog"):
     sys.modules[name] = None
 import torch
+try:
+    import platformdirs  # chooses its part by the name of the platform, which is still this one
+except ModuleNotFoundError:
+    pass
 for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "getuid", "geteuid", "fork", "register_at_fork", "fchmod",
              "sched_getaffinity", "getpgid", "killpg", "setsid", "mkfifo"):
     if hasattr(os, name):
         delattr(os, name)
+for name in ("SIGKILL", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGUSR1", "SIGUSR2"):
+    delattr(signal, name)
+open_file = os.open
+def open_no_folder(path, *arguments, **options):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied", path)
+    return open_file(path, *arguments, **options)
+os.open = open_no_folder
+# Files are not in UTF-8 there unless it is said.
+warnings.filterwarnings("error", category=EncodingWarning, module="evomal")
 """
+TRAINING = """
+import numpy as np
+x = np.random.default_rng(0).normal(size=(60, 3))
+task = evomal.Task.from_arrays(x, x.sum(1) > 0, model=lambda: torch.nn.Linear(3, 2), kind="classification")
+for task in (task, evomal.load_task("diabetes", model="mlp:hidden=8")):
+    evomal.train(task, loss if task.kind == "classification" else regression, steps=20, device="cpu")
+"""
+ENCODINGS_MATTER = ("-X", "warn_default_encoding", "-W", "ignore::EncodingWarning")
 
 
 def test_losses_need_no_module_of_posix(bare):
-    done = bare(WITHOUT_POSIX + USE_OF_LOSSES)
+    done = bare(WITHOUT_POSIX + USE_OF_LOSSES, *ENCODINGS_MATTER)
     assert done.returncode == 0, done.stderr
 
 
-def test_losses_use_their_kernels_without_modules_of_posix(tmp_path):
-    code = WITHOUT_POSIX + USE_OF_LOSSES + "\nassert 'evomal.losses.kernels_cpu' in sys.modules"
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
-                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+def test_kernels_and_trainings_need_no_module_of_posix(tmp_path):
+    code = WITHOUT_POSIX + USE_OF_LOSSES + "\nassert 'evomal.losses.kernels_cpu' in sys.modules" + TRAINING
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"
+    command = [sys.executable, *ENCODINGS_MATTER, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

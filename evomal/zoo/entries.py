@@ -37,7 +37,7 @@ def zoo_card(spec: str | os.PathLike[str]) -> str:
     Raises:
         InputError: The zoo has no such loss, or none at all.
     """
-    return _entry(spec, ".md").read_text()
+    return _entry(spec, ".md").read_text(encoding="utf-8")
 
 
 def _entry(spec: str | os.PathLike[str], suffix: str) -> Path:

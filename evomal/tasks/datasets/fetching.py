@@ -1,7 +1,6 @@
 """Downloading by https only: the public addresses of the files, the SHA-256 of each file and member, and `fetch`."""
 
 import contextlib
-import fcntl
 import gzip
 import os
 import re
@@ -314,6 +313,11 @@ def _unpack(archive: Path, members: Mapping[str, Member], workspace: Path, home:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let a second process wait here: it then finds the files of the first one."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows cannot lock folders: there both processes download, and both find their files
+        yield
+        return
     # A lock on the folder itself, not on a file in it, also works where the folder can only be read.
     handle = os.open(folder, os.O_RDONLY)
     try:
