@@ -1,8 +1,10 @@
 """The runs and comparisons below a folder, kept up to date by one thread for all who look at them."""
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -21,6 +23,7 @@ from evomal.server.summaries import RunSummary, summary_of
 from evomal.text import one_line
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer
 from evomal.verdict.folder import LOG_NAME, RecordedVerdicts, recorded_verdicts
+from evomal.verdict.searches import SEARCHES
 
 RESULT_NAMES = tuple(f"{kind.file_name}.json" for kind in (Comparison, Transfer, RateCurve))
 OUTPUT_NAME = "serve.log"
@@ -30,6 +33,8 @@ _SECONDS_PER_RUN = 0.3  # of reading at once, so that a large record does not ke
 _SHARE_OF_SCANS = 0.05  # of the time: scans of a large tree are made less often
 _READ_AT_ONCE = 1_000_000  # bytes of a log
 _TRAINING = b'"training":'
+_VERSIONS = itertools.count(1)
+"""For everything that changes: a folder that is removed and made again never has a version that it had before."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,8 @@ class FollowedComparison:
             self._verdicts = self._read_verdicts()
         self._count_trainings(stamps[-1])
         self._stamps = stamps
-        version = 1 if self.view is None else self.view.version + 1
         written = max(changed for _, _, changed in stamps) / 1e9
-        self.view = ComparisonView(self.folder, version, self._verdicts, self._trainings, written, is_running)
+        self.view = ComparisonView(self.folder, next(_VERSIONS), self._verdicts, self._trainings, written, is_running)
         return True
 
     def _read_verdicts(self) -> RecordedVerdicts:
@@ -105,7 +109,7 @@ class FollowedFolder:
 
     def __init__(self, folder: Path, key: str, name: str) -> None:
         self.folder, self.key, self.name = folder, key, name
-        self.version = 0
+        self.version = next(_VERSIONS)
         self.expected_until = 0.0
         """Until when a change is expected, on the clock of `time.monotonic`: a button has begun something."""
         self._run = FollowedRun(folder)
@@ -132,7 +136,7 @@ class FollowedFolder:
         if changed:
             self.summary = self._summary()
         if changed or beside != self._beside:
-            self.version, self._beside, changed = self.version + 1, beside, True
+            self.version, self._beside, changed = next(_VERSIONS), beside, True
         return changed
 
     def _summary(self) -> RunSummary:
@@ -163,6 +167,11 @@ def key_of(folder: Path, top: Path) -> str:
     return hashlib.sha256(os.fsencode(os.path.relpath(folder, top))).hexdigest()[:16]
 
 
+def comparison_of(folder: Path) -> Path | None:
+    """The folder of the comparison that a run is a search of; None if it is not in such a place."""
+    return folder.parent.parent if folder.parent.name == SEARCHES else None
+
+
 class Library:
     """Everything below a folder. One thread refreshes it; all others use the views, which do not change.
 
@@ -173,6 +182,8 @@ class Library:
         self.top = top
         self.runs: dict[str, FollowedFolder] = {}
         self.comparisons: dict[str, FollowedComparison] = {}
+        self.searches: dict[str, list[FollowedFolder]] = {}
+        """The runs that are part of a comparison, by its key."""
         self.version = 0
         """Counts changes of anything."""
         self.on_change = on_change
@@ -230,15 +241,17 @@ class Library:
 
     def _scan(self) -> bool:
         """Find folders that came, and forget those that went."""
-        runs, comparisons = {}, {}
+        runs, comparisons, searches = {}, {}, collections.defaultdict(list)
         for folder, names in _folders(self.top):
             key = key_of(folder, self.top)
             if RECORD_NAME in names:
                 runs[key] = self.runs.get(key) or FollowedFolder(folder, key, self.name_of(folder))
+                if (comparison := comparison_of(folder)) is not None:
+                    searches[key_of(comparison, self.top)].append(runs[key])
             if names & {*RESULT_NAMES, LOG_NAME}:
                 comparisons[key] = self.comparisons.get(key) or FollowedComparison(folder)
         changed = runs.keys() != self.runs.keys() or comparisons.keys() != self.comparisons.keys()
-        self.runs, self.comparisons = runs, comparisons
+        self.runs, self.comparisons, self.searches = runs, comparisons, searches
         return changed
 
 

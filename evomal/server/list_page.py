@@ -10,7 +10,7 @@ from evomal.server.summaries import RunSummary, count_sentence, moment_of
 from evomal.text import plural, shorten
 
 RUNS_PER_PAGE = 100
-_LONGEST_FILTER = 200  # characters
+LONGEST_FILTER = 200  # characters
 _FIRST = (RunState.RUNNING,)
 
 
@@ -80,7 +80,6 @@ def list_page(
     text: str,
 ) -> str:
     """The page; `text` leaves those runs whose folder, task or method contain it, `number` is the page of the list."""
-    text = text[:_LONGEST_FILTER]
     wanted = [run for run in runs if text.lower() in f"{run.name} {run.task} {run.method} {run.state}".lower()]
     wanted.sort(key=lambda run: (run.written or run.created, run.name), reverse=True)
     wanted.sort(key=lambda run: run.state not in _FIRST)

@@ -23,14 +23,13 @@ from evomal.report.report_page import VERDICT_CLASSES
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
 from evomal.runs.following import RunView
 from evomal.runs.lock import holder_of
-from evomal.runs.recorded_run import Run, Runs, RunState
+from evomal.runs.recorded_run import Runs, RunState
 from evomal.runs.stopping import is_stop_requested
 from evomal.server import run_charts
 from evomal.server.library import OUTPUT_NAME
 from evomal.server.summaries import RunSummary
 from evomal.text import plural, value_text
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
-from evomal.verdict.searches import SEARCHES
 
 _MOST_RANKED = 60  # candidates among which the best distinct ones are looked for
 _TAIL = 4_000  # bytes of the log
@@ -149,9 +148,3 @@ def log_tail(folder: Path) -> str:
             return file.read(_TAIL).decode("utf-8", "replace")
     except EvomalError:
         return ""
-
-
-def comparison_folder(run: Run) -> Path | None:
-    """The folder of the comparison that a run is a search of; None if it is not in such a place."""
-    parent = run.folder.parent
-    return parent.parent if parent.name == SEARCHES else None

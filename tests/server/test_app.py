@@ -1,6 +1,5 @@
 """Pages of the live server: what they show, how they are guarded, and what the buttons do."""
 
-import asyncio
 import contextlib
 import json
 import re
@@ -11,18 +10,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from evomal.losses import load_loss
-from evomal.runs import RunStore, load_run
+from evomal.runs import load_run
 from evomal.runs.lock import FolderLock
 from evomal.runs.stopping import is_stop_requested
-from evomal.server import actions, app, run_page
+from evomal.server import actions, run_page
 from evomal.server.comparison_page import forest_plot
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME, FollowedFolder
 from evomal.server.run_charts import search_chart
 from evomal.verdict.folder import TrainingLog, write_result
 from evomal.verdict.statistics import Paired
-from tests.server.pages import HOSTILE, TOKEN, address, application, rows, run
-from tests.server.servers import wait_for
+from tests.server.pages import HOSTILE, TOKEN, address, application, run
 from tests.verdict.results import comparison, entry
 
 
@@ -80,28 +78,6 @@ def test_the_page_of_a_run_has_every_section(client, top):
     assert "evomal compare diabetes" in page
 
 
-def test_a_page_is_made_once_for_all_and_not_for_every_version(tmp_path, monkeypatch):
-    folder = run(tmp_path / "run", complete=False)
-    pages, made = application(tmp_path), []
-    monkeypatch.setattr(app, "run_page", lambda view, *_, **__: made.append(view.version) or "a page")
-    monkeypatch.setattr(app.time, "thread_time", iter((0.0, 1e6, 0.0, 0.0)).__next__)  # the first takes long
-    with TestClient(pages.app, base_url="http://localhost") as client:
-        first = client.get(address(tmp_path, folder))
-        assert client.get(address(tmp_path, folder)).text == "a page"
-        again = client.get(address(tmp_path, folder), headers={"if-none-match": first.headers["etag"]})
-        assert (again.status_code, again.content, len(made)) == (304, b"", 1)
-        with RunStore.open(folder) as store:
-            store.write_chunk(3, rows(1, first=3))
-        wait_for(lambda: app.STALE_HEADER in client.get(address(tmp_path, folder)).headers)
-        assert client.get(address(tmp_path, folder)).headers["etag"] == first.headers["etag"]
-        (kept,) = [page for name, page in pages._pages.items() if name.startswith("run")]
-        kept._not_before = 0.0
-        fresh = client.get(address(tmp_path, folder)).headers
-        assert fresh["etag"] != first.headers["etag"]
-        assert app.STALE_HEADER not in fresh
-    assert len(made) == 2
-
-
 def test_candidates_come_in_pages(client, top):
     place = f"{address(top, top / 'done')}/candidates"
     best = client.get(place).text
@@ -116,6 +92,7 @@ def test_a_candidate_has_its_ancestry_scores_and_shape(client, top):
         assert part in page
     assert client.get(f"{address(top, top / 'done')}/candidates/2/99").status_code == 404
     assert client.get(f"{address(top, top / 'done')}/candidates/{10**30}/0").status_code == 404
+    assert client.get(f"{address(top, top / 'done')}/candidates/{'9' * 5000}/0").status_code == 404
 
 
 def test_exports_are_downloads(client, top, tmp_path):
@@ -201,7 +178,7 @@ def test_without_the_token_nothing_happens(half, action, token, monkeypatch):
     with held(folder):
         assert client.post(place, data={"token": token}).status_code == 403
         assert client.post(place, headers={"x-evomal-token": token.encode()}).status_code == 403
-        assert client.get(place).status_code == 405
+        assert (client.get(place).status_code, client.get(place).headers["allow"]) == (405, "POST")
     assert not is_stop_requested(folder)
 
 
@@ -290,35 +267,6 @@ def test_large_bodies_are_refused(half):
     assert answer.status_code == 413
 
 
-def test_events_tell_versions(tmp_path):
-    folder = run(tmp_path / "run", complete=False)
-    pages = application(tmp_path)
-
-    async def follow():
-        pages._loop = asyncio.get_running_loop()
-        events = pages._events(address(tmp_path, folder).split("/")[-1])
-        seen = [await anext(events), await anext(events)]
-        with RunStore.open(folder) as store:
-            store.write_chunk(3, rows(1, first=3))
-        waiting = asyncio.ensure_future(anext(events))
-        await asyncio.to_thread(pages.library.refresh)
-        seen.append(await asyncio.wait_for(waiting, 10))
-        assert pages._followers == 1
-        await events.aclose()
-        return seen
-
-    seen = asyncio.run(follow())
-    assert seen[0].startswith("retry:")
-    assert re.findall(r"data: (\d+)", "".join(seen)) == ["1", "2"]
-    assert pages._followers == 0
-
-
-def test_events_of_nothing_are_refused(client, monkeypatch):
-    assert client.get("/events?of=nothing").status_code == 404
-    monkeypatch.setattr(app, "_MOST_FOLLOWERS", 0)
-    assert client.get("/events?of=*").status_code == 503
-
-
 def test_the_answers_for_scripts_are_json(client, top):
     answer = client.post(f"{address(top, top / 'done')}/stop", headers={"x-evomal-token": "wrong"})
     assert json.loads(answer.text)["sentence"].startswith("The token is not the one")
@@ -374,3 +322,11 @@ def test_two_runs_are_shown_side_by_side(tmp_path):
     assert re.search(r'<th scope="row">seed</th><td class="words">0</td><td class="words">9</td>', page)
     for chosen in ([], keys[:1], [keys[0], keys[0]], [keys[0], "nothing"]):
         assert "Two runs must be chosen but got" in client.get("/pair", params={"run": chosen}).text
+
+
+def test_a_run_that_is_named_twice_takes_no_other_page(tmp_path):
+    keys = [address(tmp_path, run(tmp_path / name)).split("/")[-1] for name in ("one", "two", "three")]
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    for other in (1, 2):
+        page = client.get("/pair", params={"run": [keys[0], keys[0], keys[other]]}).text
+        assert f"/runs/{keys[other]}" in page

@@ -10,6 +10,7 @@ import pytest
 
 from evomal.losses import load_loss
 from evomal.runs import load_run
+from evomal.runs.lock import holder_of
 from evomal.runs.recorded_run import RunState
 from tests.server.pages import HOSTILE, address, run
 from tests.server.servers import searching, server, wait_for
@@ -87,6 +88,8 @@ def test_a_search_is_followed_stopped_resumed_and_exported(browser, tmp_path):
         assert stopped.state is RunState.INTERRUPTED
         page.get_by_role("button", name="Resume").click()
         sync_api.expect(state).to_have_text("running")
+        resumed = holder_of(folder).process
+        assert os.getpriority(os.PRIO_PROCESS, resumed) == os.getpriority(os.PRIO_PROCESS, 0)
         sync_api.expect(state).to_have_text("complete")
         assert load_run(folder).generations == 60
         process.terminate()

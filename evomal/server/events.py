@@ -1,0 +1,85 @@
+"""Server-sent events: who follows a run is told of each new version of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from starlette.exceptions import HTTPException
+
+MOST_FOLLOWERS = 500
+_SECONDS_BETWEEN_SIGNS = 15.0
+_SIGN = ": still here\n\n"
+
+
+class Events:
+    """All who follow; `version_of` gives the version of what they follow, None if that is gone.
+
+    Only the latest version matters, so nothing is kept for a slow reader, and one wake-up serves all.
+    """
+
+    def __init__(self, version_of: Callable[[str], int | None]) -> None:
+        self.followers = 0
+        self._version_of = version_of
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self._signs = 0
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Begin to tell, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._tick()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._loop = None
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._wake()
+
+    def tell(self) -> None:
+        """Have every stream look for a new version; may be called by any thread."""
+        if (loop := self._loop) is not None:
+            loop.call_soon_threadsafe(self._wake)
+
+    def stream(self, of: str) -> AsyncIterator[str]:
+        """The events for one who follows that run or comparison.
+
+        Raises:
+            HTTPException: There is nothing of that name, or too many follow.
+        """
+        if self._version_of(of) is None:
+            raise HTTPException(404, "There is nothing of that name.")
+        if self.followers >= MOST_FOLLOWERS:
+            raise HTTPException(503, f"The server has its limit of {MOST_FOLLOWERS} followers.")
+        return self._stream(of)
+
+    async def _stream(self, of: str) -> AsyncIterator[str]:
+        self.followers += 1
+        try:
+            yield "retry: 2000\n\n"
+            told, signs = None, self._signs
+            while self._loop is not None:
+                changed, version = self._changed, self._version_of(of)
+                if version is None:
+                    return
+                if version != told:
+                    told = version
+                    yield f"data: {version}\n\n"
+                elif signs != self._signs:
+                    signs = self._signs
+                    yield _SIGN
+                else:
+                    await changed.wait()
+        finally:
+            self.followers -= 1
+
+    def _wake(self) -> None:
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    def _tick(self) -> None:
+        """One timer for all, so that a connection that is gone is noticed."""
+        assert self._loop is not None
+        self._signs += 1
+        self._wake()
+        self._ticking = self._loop.call_later(_SECONDS_BETWEEN_SIGNS, self._tick)
