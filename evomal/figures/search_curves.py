@@ -14,6 +14,7 @@ from evomal.figures.data import table
 from evomal.figures.style import Axes, Figure, FloatArray
 from evomal.methods import METHODS
 from evomal.methods.candidates import State
+from evomal.runs.generations import best_so_far
 from evomal.runs.recorded_run import Run, Runs
 
 Axis = Literal["generation", "evaluations"]
@@ -107,27 +108,25 @@ def search_curves(runs: Runs) -> SearchCurves:
 
 
 def best_by_generation(run: Run) -> FloatArray:
-    """Return the best value after each generation; NaN until something is trained."""
-    least = np.full(run.generations, np.inf)
-    for candidate in run.candidates:
-        if candidate.state is State.EVALUATED:
-            least[candidate.generation] = min(least[candidate.generation], candidate.fitness)
-    return _best_so_far(run, least)
+    """Return the best value on the longest rung after each generation; NaN until something is trained on it."""
+    found = run.comparable
+    least = best_so_far([one.generation for one in found], [one.fitness for one in found], run.generations)
+    return _values(run, least)
 
 
 def best_by_evaluation(run: Run) -> FloatArray:
-    """Return the best value after each training; NaN until one does not diverge."""
+    """Return the best value on the longest rung after each training; NaN until one on it does not diverge."""
+    comparable = {one.place for one in run.comparable}
     fitnesses = [
-        candidate.fitness if candidate.state is State.EVALUATED else math.inf
-        for candidate in run.computed
-        if candidate.state is State.EVALUATED or "evaluate" in candidate.seconds
+        one.fitness if one.place in comparable else math.inf
+        for one in run.computed
+        if one.state is State.EVALUATED or "evaluate" in one.seconds
     ]
-    return _best_so_far(run, np.array(fitnesses, dtype=np.float64))
+    return _values(run, np.minimum.accumulate(np.array(fitnesses, dtype=np.float64)))
 
 
-def _best_so_far(run: Run, fitnesses: FloatArray) -> FloatArray:
-    least = np.minimum.accumulate(fitnesses) if len(fitnesses) else fitnesses
-    return np.where(np.isfinite(least), run.value(1.0) * least, np.nan)
+def _values(run: Run, fitness: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(fitness), run.value(1.0) * fitness, np.nan)
 
 
 def _curve(group: Sequence[Run], against: Axis, best: Iterable[FloatArray]) -> SearchCurve | None:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from evomal.methods.candidates import Candidate, State, best_of
 
 if TYPE_CHECKING:
@@ -34,6 +37,17 @@ class Generation:
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         best = "nothing trained" if self.best is None else f"best={self.best.fitness:.4g}"
         return f"Generation({self.number}, {best}, {counts or 'nothing computed'})"
+
+
+def best_so_far(generations: npt.ArrayLike, fitness: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
+    """The lowest fitness up to each of `count` generations; infinite until there is one.
+
+    The candidates must be comparable, with the same number of rungs: the cost of a shorter training says nothing about
+    that of a longer one.
+    """
+    lowest = np.full(count, np.inf)
+    np.minimum.at(lowest, np.asarray(generations, dtype=np.intp), np.asarray(fitness, dtype=np.float64))
+    return np.minimum.accumulate(lowest)
 
 
 def summarised(candidates: Iterable[Candidate]) -> tuple[Generation, ...]:

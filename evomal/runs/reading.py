@@ -8,24 +8,24 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from evomal.checks import path_to
 from evomal.errors import EvomalError, InputError
+from evomal.methods.candidates import Candidate
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
 from evomal.runs.finals import recorded_final
 from evomal.runs.lock import held_for
 from evomal.runs.measured_rivals import recorded_headroom, rivals_of
 from evomal.runs.recorded_run import Run, Runs, RunState, known_text
+from evomal.runs.rows import RecordedTrial
 from evomal.runs.store import RECORD_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined, recorded_rule, values_by_task
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import one_line
 
-if TYPE_CHECKING:
-    pass
-
+_R = TypeVar("_R", bound=Run)
 _OBJECTS = ("task", "versions", "settings", "budgets", "first_budgets", "workplace")
 _DEEPEST = 20  # objects and lists within each other
 _LARGEST = 10**100  # beyond every seed and count, and within the range of a float
@@ -95,27 +95,40 @@ def _read(folder: Path) -> Run:
     with RunStore.read(folder) as store, store.snapshot():
         settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
         candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
-    require_sense(settings)
-    on_tasks, trials = trials, tuple(combined(trials, recorded_rule(settings)))
-    final = recorded_final(settings, candidates, trials)
-    unfinished = RunState.RUNNING if held_for(folder) == "search" else RunState.INTERRUPTED
-    return Run(
-        folder=folder,
-        state=RunState.COMPLETE if ending is not None else unfinished,
-        settings=settings,
-        candidates=candidates,
-        created=created,
-        written=chunks[-1].written if chunks else None,
-        ending=ending,
+    run = described(
+        folder, settings, trials, created=created, written=chunks[-1].written if chunks else None, ending=ending,
         forced=tuple(entry.differences for entry in forced),
-        rivals=rivals_of(trials),
-        headroom=recorded_headroom(trials),
-        final=final,
-        by_task=values_by_task(on_tasks, final, task_metrics(settings)),
-    )
+    )  # fmt: skip
+    return with_candidates(run, candidates, trials)
 
 
-def task_metrics(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
+def described(
+    folder: Path, settings: Mapping[str, Any], trials: Sequence[RecordedTrial], *, ending: str | None, **rest: Any
+) -> Run:
+    """The run without its candidates and its final. Raises InputError if its settings make no sense."""
+    require_sense(settings)
+    together = tuple(combined(trials, recorded_rule(settings)))
+    return Run(
+        folder=folder, state=state_of(folder, ending), settings=settings, ending=ending, rivals=rivals_of(together),
+        headroom=recorded_headroom(together), **rest,
+    )  # fmt: skip
+
+
+def with_candidates(run: _R, candidates: Sequence[Candidate], trials: Sequence[RecordedTrial]) -> _R:
+    """The run with these candidates, among them those of its final, and with that final."""
+    final = recorded_final(run.settings, candidates, tuple(combined(trials, recorded_rule(run.settings))))
+    by_task = values_by_task(trials, final, _task_metrics(run.settings))
+    return dataclasses.replace(run, candidates=tuple(candidates), final=final, by_task=by_task)
+
+
+def state_of(folder: Path, ending: str | None) -> RunState:
+    """How far a readable run came; `ending` is why it is complete, or None."""
+    if ending is not None:
+        return RunState.COMPLETE
+    return RunState.RUNNING if held_for(folder) == "search" else RunState.INTERRUPTED
+
+
+def _task_metrics(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
     """The names of the recorded tasks with their metrics."""
     found = []
     for task in settings.get("task", {}).values():

@@ -116,7 +116,7 @@ class LivePages:
         key = None if place is None else key_of(place, self.library.top)
         comparison = f"/comparisons/{key}" if key in self.library.comparisons else None
         return await self._pages.answer(
-            request, ("run", folder.key), (folder.version, comparison is not None),
+            request, ("run", folder.first_version), (folder.version, comparison is not None),
             lambda: run_page(folder.view, folder.summary, comparison=comparison),
         )  # fmt: skip
 
@@ -141,7 +141,7 @@ class LivePages:
         if len(folders) != 2:
             raise HTTPException(400, f"Two runs must be chosen but got {len(folders)}.")
         return await self._pages.answer(
-            request, ("pair", *(folder.key for folder in folders)), tuple(folder.version for folder in folders),
+            request, ("pair", *(folder.first_version for folder in folders)), tuple(folder.version for folder in folders),
             lambda: pair_page([folder.view for folder in folders], [folder.summary for folder in folders]),
         )  # fmt: skip
 
@@ -150,7 +150,7 @@ class LivePages:
         folder, number = self._run(request), _page_number(request)
         order = "newest" if request.query_params.get("sort") == "newest" else "best"
         return await self._pages.answer(
-            request, ("candidates", folder.key, order, number), (folder.version,),
+            request, ("candidates", folder.first_version, order, number), (folder.version,),
             lambda: candidates_page(folder.view, folder.summary, order=order, number=number),
         )  # fmt: skip
 
@@ -158,7 +158,7 @@ class LivePages:
         """The page of one candidate."""
         folder, place = self._run(request), self._place(request)
         return await self._pages.answer(
-            request, ("candidate", folder.key, *place), (folder.version,),
+            request, ("candidate", folder.first_version, *place), (folder.version,),
             lambda: candidate_page(folder.view, folder.summary, place),
         )  # fmt: skip
 

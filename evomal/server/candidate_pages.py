@@ -16,8 +16,8 @@ from evomal.methods.candidates import Candidate
 from evomal.report.charts import Axis, Chart
 from evomal.report.pages import mathml, render
 from evomal.runs.finals import Scores, rate_text
-from evomal.runs.following import RunView
 from evomal.runs.recorded_run import Run
+from evomal.runs.views import RunView
 from evomal.server.list_page import Pages
 from evomal.server.run_charts import ShownChart, candidate_link, metric_axis, shown
 from evomal.server.run_page import shapes_of

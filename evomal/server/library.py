@@ -14,11 +14,12 @@ from pathlib import Path
 
 from evomal.errors import EvomalError
 from evomal.files import open_foreign
-from evomal.runs.following import FollowedRun, RunView
+from evomal.runs.following import FollowedRun
 from evomal.runs.lock import held_for
 from evomal.runs.recorded_run import RunState
 from evomal.runs.stopping import is_stop_requested
 from evomal.runs.store import RECORD_NAME
+from evomal.runs.views import RunView
 from evomal.server.summaries import RunSummary, summary_of
 from evomal.text import one_line
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer
@@ -109,7 +110,7 @@ class FollowedFolder:
 
     def __init__(self, folder: Path, key: str, name: str) -> None:
         self.folder, self.key, self.name = folder, key, name
-        self.version = next(_VERSIONS)
+        self.version = self.first_version = next(_VERSIONS)
         self.expected_until = 0.0
         """Until when a change is expected, on the clock of `time.monotonic`: a button has begun something."""
         self._run = FollowedRun(folder)

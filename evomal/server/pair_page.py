@@ -11,8 +11,8 @@ from evomal.report.charts import Axis, Chart
 from evomal.report.loss_table import ShownFormula
 from evomal.report.pages import render
 from evomal.runs.canonical import differences
-from evomal.runs.following import RunView
 from evomal.runs.recorded_run import Run
+from evomal.runs.views import RunView
 from evomal.server.run_charts import ShownChart, metric_axis, shown
 from evomal.server.run_page import best_shapes, live_report
 from evomal.server.summaries import RunSummary

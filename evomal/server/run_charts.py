@@ -14,8 +14,8 @@ from evomal.figures.rungs import RungStep
 from evomal.figures.style import COLOUR_NAMES, FloatArray
 from evomal.methods.candidates import Candidate
 from evomal.report.charts import Axis, Chart, LinkedPoint, rows_axis
-from evomal.runs.following import RunView, Table
 from evomal.runs.recorded_run import Run
+from evomal.runs.views import RunView, Table
 from evomal.tasks.metric_display import metric_label, metric_scale
 from evomal.text import plural
 

@@ -21,10 +21,10 @@ from evomal.report.loss_table import loss_table
 from evomal.report.pages import mathml, render
 from evomal.report.report_page import VERDICT_CLASSES
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
-from evomal.runs.following import RunView
 from evomal.runs.lock import holder_of
 from evomal.runs.recorded_run import Runs, RunState
 from evomal.runs.stopping import is_stop_requested
+from evomal.runs.views import RunView
 from evomal.server import run_charts
 from evomal.server.library import OUTPUT_NAME
 from evomal.server.summaries import RunSummary

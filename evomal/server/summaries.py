@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from evomal.runs.following import RunView
 from evomal.runs.recorded_run import Run, RunState
+from evomal.runs.views import RunView
 from evomal.tasks.metric_display import metric_label
 from evomal.text import plural, shorten
 

@@ -1,6 +1,7 @@
 """The best so far: means of known numbers, and of whom."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,10 +114,23 @@ def test_curves_agree_with_a_search_by_hand_through_random_records():
         run = Run(Path(), RunState.COMPLETE, settings(), tuple(rows))
         last = rows[-1].generation
         for generation, found in zip(range(last + 1), best_by_generation(run), strict=True):
-            known = [r.fitness for r in rows if r.generation <= generation and r.state is State.EVALUATED]
+            known = [
+                r.fitness
+                for r in rows
+                if r.generation <= generation and r.state is State.EVALUATED and r.origin != "elite"
+            ]
             assert found == min(known) if known else math.isnan(found)
         trained = [r.fitness for r in rows if r.state is State.EVALUATED and r.origin != "elite"]
         assert best_by_evaluation(run).tolist() == [min(trained[: n + 1]) for n in range(len(trained))]
+
+
+def test_a_shorter_rung_is_no_better_value():
+    rungs = ((1.0, 0.4), (1.0, 0.5))
+    rows = [replace(row(0, 0, 0.2), rungs=rungs[:1]), replace(row(1, 0, 0.5), rungs=rungs),
+            replace(row(2, 0, 0.1), rungs=rungs[:1])]  # fmt: skip
+    run = Run(Path(), RunState.COMPLETE, settings(), tuple(rows))
+    assert best_by_generation(run).tolist()[1:] == best_by_evaluation(run).tolist()[1:] == [0.5, 0.5]
+    assert np.isnan([best_by_generation(run)[0], best_by_evaluation(run)[0]]).all()
 
 
 def test_rivals_are_levels_beside_the_curves(tmp_path):

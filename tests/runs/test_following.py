@@ -19,6 +19,7 @@ from evomal.runs.database import column_names
 from evomal.runs.following import FollowedRun
 from evomal.runs.recorded_run import RunState
 from evomal.runs.store import RECORD_NAME
+from evomal.runs.views import COLUMNS, RunView
 from tests.figures.records import record, row, settings, trials
 
 GENOMES = ("abs(sub(f, y))", "square(sub(f, y))", "add(abs(sub(f, y)), square(sub(f, y)))", "abs(mul(f, sub(f, y)))")
@@ -63,11 +64,22 @@ def test_a_view_agrees_with_the_run_read_as_a_whole(folder):
     ].tolist()
 
 
+def test_the_view_of_a_run_in_memory_is_that_of_its_record(folder):
+    followed = FollowedRun(folder)
+    followed.refresh()
+    view, held = followed.view, RunView.of(load_run(folder))
+    names = [name for name in COLUMNS.names if name != "rowid"]
+    assert view.table[names].tolist() == held.table[names].tolist()
+    assert (view.generations, dict(view.stages)) == (held.generations, dict(held.stages))
+    assert view.read(view.by_rank) == held.read(held.by_rank)
+    assert view.best_by_generation.tolist() == held.best_by_generation.tolist()
+
+
 def test_only_what_was_appended_is_read(folder, monkeypatch):
     followed = FollowedRun(folder)
     followed.refresh()
     read = []
-    monkeypatch.setattr(following, "_require_intact", lambda values, proof: read.append(values[:2]))
+    monkeypatch.setattr(following, "require_intact", lambda values, proof: read.append(values[:2]))
     with RunStore.open(folder) as store:
         store.write_chunk(3, generation(3))
         store.write_trials(trials("final", {"mse": [0.1]}, 3000))
@@ -83,7 +95,7 @@ def test_nothing_new_is_no_change(folder, monkeypatch):
     old = time.time() - 60
     os.utime(folder / RECORD_NAME, (old, old))
     followed.refresh()
-    monkeypatch.setattr(following, "connect", None)  # from now on a look does not open the file
+    monkeypatch.setattr(following, "reading_record", None)  # from now on a look does not open the file
     assert followed.refresh() is False
     assert followed.view.head.problem == ""
 
@@ -136,7 +148,7 @@ def test_the_writer_is_not_kept_waiting(folder, monkeypatch):
         connection.close()
         waits.append(time.perf_counter() - begin)
 
-    monkeypatch.setattr(following, "_require_intact", write)
+    monkeypatch.setattr(following, "require_intact", write)
     followed = FollowedRun(folder)
     followed.refresh()
     assert followed.view.head.problem == ""
@@ -150,6 +162,25 @@ def test_a_record_that_was_replaced_is_read_anew(folder, tmp_path):
     record(folder, generation(0), seed=7)
     followed.refresh()
     assert (followed.view.generations, followed.view.head.seed, len(followed.view.table)) == (1, 7, 5)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_another_branch_of_the_same_run_is_read_anew(folder, tmp_path, in_place):
+    """A copy of the record, resumed elsewhere: it was created at the same moment and is longer."""
+    branch = shutil.copytree(folder, tmp_path / "branch")
+    followed = FollowedRun(folder)
+    for place, numbers in ((folder, (3,)), (branch, (4, 5))):
+        with RunStore.open(place) as store:
+            for chunk, number in enumerate(numbers, 3):
+                store.write_chunk(chunk, [replace(one, generation=chunk) for one in generation(number)])
+        followed.refresh()
+    if in_place:
+        shutil.copyfile(branch / RECORD_NAME, folder / RECORD_NAME)
+    else:
+        os.replace(branch / RECORD_NAME, folder / RECORD_NAME)
+    followed.refresh()
+    assert followed.view.read(followed.view.table["rowid"]) == list(load_run(folder).candidates)
+    assert followed.view.table["fitness"].tolist() == [one.fitness for one in load_run(folder).candidates]
 
 
 def test_a_missing_record_is_a_sentence_until_it_is_back(folder, tmp_path):
