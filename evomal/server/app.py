@@ -140,8 +140,9 @@ class LivePages:
         folders = [self.library.runs[key] for key in dict.fromkeys(keys) if key in self.library.runs]
         if len(folders) != 2:
             raise HTTPException(400, f"Two runs must be chosen but got {len(folders)}.")
+        name = ("pair", *(folder.first_version for folder in folders))
         return await self._pages.answer(
-            request, ("pair", *(folder.first_version for folder in folders)), tuple(folder.version for folder in folders),
+            request, name, tuple(folder.version for folder in folders),
             lambda: pair_page([folder.view for folder in folders], [folder.summary for folder in folders]),
         )  # fmt: skip
 
