@@ -2,6 +2,7 @@
 
 import html
 import re
+import textwrap
 import unicodedata
 from collections.abc import Mapping
 from functools import partial
@@ -10,12 +11,25 @@ from typing import Any
 
 LONGEST_FORMULA = 1_200
 """Characters of a formula on a page or in a card; a longer one is shortened."""
+LABEL_WIDTH = 13
+"""Columns of the label of a line of a summary."""
 
 
 def plural(number: float, noun: str) -> str:
     """Returns the number with the noun, in the plural unless the number is 1: `3 seeds`, `1,024 samples`."""
     ending = "" if number == 1 else "es" if noun.endswith(("ch", "s")) else "s"
     return f"{number:{',' if isinstance(number, int) else 'g'}} {noun}{ending}"
+
+
+def labelled(label: str, text: str) -> list[str]:
+    """Returns a label and its text as lines of 80 columns, indented below the first; a longer word is not broken."""
+    return textwrap.wrap(
+        f"{label:<{LABEL_WIDTH}}{text}",
+        80,
+        break_on_hyphens=False,
+        break_long_words=False,
+        subsequent_indent=" " * LABEL_WIDTH,
+    )
 
 
 def time_text(seconds: float) -> str:

@@ -157,23 +157,36 @@ def _task_names(tasks: Any) -> list[str]:
 
 
 def fetch_data(
-    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)], data: DataFolder = None
+    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)],
+    data: DataFolder = None,
+    as_json: AsJson = False,
 ) -> None:
     """Download the files of a dataset and verify their checksums."""
     from evomal.tasks.datasets import data_folder, fetch
 
     fetch(name, data)
-    echo(f"{name} is in {data_folder(data) / name}")
+    folder = data_folder(data) / name
+    if as_json:
+        echo_json({"name": name, "folder": str(folder)})
+    else:
+        echo(f"{name} is in {folder}")
 
 
 def data_path(
-    name: Annotated[str | None, typer.Argument(help="A dataset (default: all).")] = None, data: DataFolder = None
+    name: Annotated[str | None, typer.Argument(help="A dataset (default: all).")] = None,
+    data: DataFolder = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the folder of a dataset's files."""
     from evomal.tasks.datasets import data_folder, dataset_named
 
     folder = data_folder(data)
-    echo(folder if name is None else folder / dataset_named(name).name)
+    if name is not None:
+        folder /= dataset_named(name).name
+    if as_json:
+        echo_json({"name": name, "folder": str(folder)})
+    else:
+        echo(folder)
 
 
 def _indented(text: str) -> str:

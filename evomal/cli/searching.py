@@ -36,14 +36,14 @@ from evomal.cli.task_specs import (
 )
 from evomal.errors import InputError, StoppedError
 from evomal.settings import SearchSettings
-from evomal.text import file_name, plural, time_text
+from evomal.text import file_name, labelled, plural, time_text
 
 if TYPE_CHECKING:
     from evomal.runs.estimates import Estimate
     from evomal.runs.results import SearchResult
     from evomal.tasks import Hardships, Task
 
-_WIDTH, _LABEL = 80, 13
+_WIDTH = 80
 _MEBIBYTE = 2**20
 MOST_GENERATIONS = 10_000
 """That a time chooses, however long it is."""
@@ -81,11 +81,7 @@ def _as_data(expected: "Estimate") -> dict[str, Any]:
 
 
 def _row(label: str, text: str) -> None:
-    lines = textwrap.wrap(
-        text, _WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False, subsequent_indent=" " * _LABEL
-    )
-    first, *others = lines or [""]
-    echo(f"{label:<{_LABEL}}{first}", *others)
+    echo(*labelled(label, text))
 
 
 @with_options(options=SettingsOptions, place=executor_settings, hardships=hardship_options)
@@ -320,11 +316,12 @@ def _finite(number: float) -> float | None:
 def _result_data(result: "SearchResult") -> dict[str, Any]:
     from evomal.methods.candidates import genome_text, size_of
 
-    best = result.best
+    best, recommended = result.best, result.recommended
     return {
         "best": None if best is None else {
             "genome": genome_text(best.genome), "size": size_of(best.genome), "weights": list(best.weights),
             "fitness": best.fitness, "value": best.value, "formula": best.formula(), "generation": best.generation,
+            "lr": best.lr,
             "scores": [_finite(score) for score in best.scores], "mean": _finite(best.mean),
         },
         "rivals": {name: _finite(fitness) for name, fitness in result.rivals.items()},
@@ -337,6 +334,10 @@ def _result_data(result: "SearchResult") -> dict[str, Any]:
                 {"task": one.task, "metric": one.metric, "values": {loss: _finite(v) for loss, v in one.values.items()}}
                 for one in result.by_task
             ],
+        },
+        "recommended": None if recommended is None else {
+            "name": recommended.name, "learned": recommended.learned is not None, "lr": recommended.lr,
+            "rate": recommended.rate,
         },
         "history": [
             {

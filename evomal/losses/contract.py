@@ -89,6 +89,9 @@ class BatchLoss(nn.Module, ABC):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """Returns the reduced loss of a batch, computed in float32 or float64, in the dtype that torch would return."""
+        if not (isinstance(output, Tensor) and isinstance(target, Tensor)):
+            name, given = ("target", target) if isinstance(output, Tensor) else ("output", output)
+            raise TypeError(f"{name} must be a tensor but got {type(given).__name__}")  # as torch's losses do
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
         if self.kind == "classification" and self._is_usual(output, target):

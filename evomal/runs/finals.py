@@ -129,14 +129,19 @@ class Final:
         """
         name, (lead, half) = self.best_rival[0], self.lead
         if not math.isfinite(self.winner[1].mean):
-            return f"no lead over {name}: training with it diverged"
+            return f"no lead over {name}: training with the learned loss diverged"
         if self.leads:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit = difference_unit(metric)
-            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation"
-        if self.advised not in self.rates:
+            # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
+            seeds = "" if self.last is None else f" over {plural(len(self.last[0].values), 'further seed')}"
+            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation{seeds}"
+        advised = self.advised
+        if advised not in self.rates:
             return f"no lead over {name}"
-        return f"no lead over {name}: use {self.advised} with {rate_text(self.rates[self.advised], self.lr)}"
+        # Otherwise it would seem to advise against the loss that it has just called the best of the known ones.
+        why = "" if advised == name else f", which has none over {advised}"
+        return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""

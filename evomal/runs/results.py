@@ -12,7 +12,7 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
 from evomal.losses.catalogue import specified_loss
 from evomal.losses.contract import Kind
-from evomal.losses.loss import Loss
+from evomal.losses.loss import Loss, Provenance
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome
 from evomal.notebooks import Displayed
@@ -22,7 +22,7 @@ from evomal.runs.measured_rivals import Headroom
 from evomal.runs.recorded_run import Run
 from evomal.runs.trials_of_tasks import TaskValues
 from evomal.tasks.metric_display import ShownMetric
-from evomal.text import plural, printable, shorten
+from evomal.text import LABEL_WIDTH, labelled, plural, printable, shorten
 from evomal.units import Units
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Best(Displayed):
     """The shares of the classes in the training rows, if all tasks have the same and the loss depends on them."""
     scores: tuple[float, ...] = ()
     """The results of its trainings in the final as costs, one per fresh seed; empty without a final."""
+    provenance: Provenance = field(default_factory=dict)
+    """What the loss and its file say about the search: task, model, method, seed, fitness and learning rate."""
 
     def __repr__(self) -> str:
         mean = f", mean={self.mean:.4g} of {len(self.scores)}" if self.scores else ""
@@ -90,8 +92,7 @@ class Best(Displayed):
             loss = loss.on_task(self.priors)
         else:
             loss = loss.in_units(self.units)
-        if self.lr is not None:
-            loss.provenance = {**loss.provenance, "learning_rate": self.lr}
+        loss.provenance = dict(self.provenance)
         return loss
 
 
@@ -229,15 +230,18 @@ class SearchResult(Displayed):
         """The best loss, its rivals, the verdict of the final and what became of the candidates.
 
         Returns:
-            One line per fact: the text that `evomal search` prints at the end.
+            One fact after the other, in lines of 80 columns: the text that `evomal search` prints at the end.
 
         Example:
             >>> print(result.summary())  # doctest: +SKIP
         """
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         lines = [] if self.best is not None else [f"nothing survived: {counts}"]
-        lines += [f"{label:<{_LABEL_WIDTH}}{text}" for label, text in self._facts(counts)]
-        return "\n".join(map(printable, lines))
+        for label, text in self._facts(counts):
+            lines += labelled(label, printable(text))
+        if self.folder is not None:  # in one line, to be copied
+            lines.append(f"{'files':<{LABEL_WIDTH}}{printable(str(self.folder))}")
+        return "\n".join(lines)
 
     def _facts(self, counts: str) -> list[tuple[str, str]]:
         facts = summary_lines(self)
@@ -246,8 +250,6 @@ class SearchResult(Displayed):
         facts += [("failed", f"{plural(count, 'time')}: {sentence}") for sentence, count in self.failures.items()]
         facts += [("forced", f"resumed although {text}: the result need not repeat") for text in self.forced]
         facts.append(("ended", f"{self.ending}, after {self.seconds:.1f} s"))
-        if self.folder is not None:
-            facts.append(("files", str(self.folder)))
         return facts
 
 
@@ -257,9 +259,6 @@ def total_counts(history: Sequence[Generation]) -> dict[str, int]:
     for generation in history:
         counts.update({str(state): count for state, count in generation.counts.items()})
     return dict(counts)
-
-
-_LABEL_WIDTH = 13
 
 
 def score_text(score: float | Scores, metric: ShownMetric) -> str:

@@ -333,10 +333,11 @@ class _Run:
             genome, weights = scaled(genome, weights, found.factor)
         own = common_lr(self._settings, self._tasks)
         rate = found.rate if self._final is None else self._final.rates.get(found.place, found.rate)
+        lr = None if own is None else own * rate
         return Best(
             genome=genome,
             weights=weights,
-            lr=None if own is None else own * rate,
+            lr=lr,
             rate=rate,
             fitness=found.fitness,
             value=self._shown.value(found.fitness),
@@ -346,32 +347,36 @@ class _Run:
             units=units.pop() if len(units) == 1 else None,
             priors=priors.pop() if len(priors) == 1 else None,
             scores=scores.values,
+            provenance=self._provenance(found.fitness, lr, scores),
         )
+
+    def _provenance(self, fitness: float, lr: float | None, scores: Scores) -> Provenance:
+        """What the best loss and its file say about this search."""
+        provenance: Provenance = {
+            "task": " + ".join(one.name for one in self._tasks),
+            "model": str(self._tasks[0].record.get("model", "own")),
+            "method": self._method.name,
+            "seed": self._seed,
+            "fitness": fitness,
+            "metric": self._shown.name,
+            "value": self._shown.value(fitness),
+            "chosen": "the best of one training each",
+        }
+        if lr is not None:
+            provenance["learning_rate"] = lr
+        if self._final is not None:
+            count = len(self._final.candidates)
+            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
+            if math.isfinite(scores.mean):
+                provenance["mean"] = self._shown.value(scores.mean)
+        return provenance
 
     def _save_best(self, folder: Path) -> None:
         best = self._best()
         if best is None:
             return
-        task = self._tasks[0]
-        provenance: Provenance = {
-            "task": " + ".join(one.name for one in self._tasks),
-            "model": str(task.record.get("model", "own")),
-            "method": self._method.name,
-            "seed": self._seed,
-            "fitness": best.fitness,
-            "metric": self._shown.name,
-            "value": best.value,
-            "chosen": "the best of one training each",
-        }
-        if best.lr is not None:
-            provenance["learning_rate"] = best.lr
-        if self._final is not None:
-            count = len(self._final.candidates)
-            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
-            if math.isfinite(best.mean):
-                provenance["mean"] = self._shown.value(best.mean)
         try:
-            save_loss(best.loss(), folder / BEST_NAME, provenance=provenance)
+            save_loss(best.loss(), folder / BEST_NAME)
         except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
             raise EvomalError(str(error)) from None
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evomal.checks import MOST_CLASSES, one_of
 from evomal.errors import InputError
-from evomal.tasks.arrays import number_array
+from evomal.tasks.arrays import Array, number_array
 from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
 from evomal.tasks.labels import IGNORED
 from evomal.text import plural, short_repr
@@ -187,6 +187,14 @@ def check_several_classes(labels: Tensor, place: str) -> None:
     """Raise unless there is something to tell apart."""
     if bool((labels == labels[0]).all()):
         raise InputError(f"{place} must hold at least two classes but all {len(labels)} labels are {int(labels[0])}")
+
+
+def check_different_values(targets: Tensor | Array, place: str) -> None:
+    """Raise unless targets of regression, of which each sample has a row, have anything to predict."""
+    if len(targets) > 1 and bool((targets == targets[0]).all()):
+        value = targets[0].tolist()
+        shown = short_repr(value[0] if len(value) == 1 else value)
+        raise InputError(f"targets of {place} must differ between samples but all {len(targets)} are {shown}")
 
 
 def _tensor(values: Any, place: str) -> Tensor:

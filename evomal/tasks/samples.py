@@ -11,6 +11,7 @@ from evomal.tasks.arrays import MOST_BYTES, Array, check_finite, check_same_inde
 from evomal.tasks.data_checks import (
     Kind,
     check_classes,
+    check_different_values,
     check_several_classes,
     checked_targets,
     checked_weights,
@@ -201,6 +202,8 @@ def _targets(
         targets = targets[:, None]
     checked_targets(targets, kind, place)
     check_finite(targets, place)
+    if kind == "regression" and like is None:
+        check_different_values(targets, place)
     if kind == "multilabel" and classes is None and is_pandas(y) and y.ndim == 2:
         classes = tuple(map(str, y.columns))
     return targets.astype(np.float64), None if classes is None else checked_classes(classes, at_least=1)

@@ -15,6 +15,7 @@ from evomal.tasks.batches import Augmentation
 from evomal.tasks.builders import ModelFactory, TaskBuilders
 from evomal.tasks.data_checks import (
     Kind,
+    check_different_values,
     check_kind,
     check_several_classes,
     check_split,
@@ -117,6 +118,8 @@ class Task(TaskBuilders):
                 raise InputError(f"all splits must have targets of one shape for a sample, such as {shapes}")
         if self.kind == "classification":
             check_several_classes(target_rows(self.train.targets, self.kind), "the train split")
+        elif self.kind == "regression":
+            check_different_values(self.train.targets, "the train split")
         if self.class_weight is not None:
             object.__setattr__(self, "class_weight", checked_class_weight(self.class_weight, self.kind, self.outputs))
         # Searches tell tasks apart by their records, among others.

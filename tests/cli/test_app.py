@@ -114,6 +114,9 @@ def test_data_path(run, tmp_path, monkeypatch):
     monkeypatch.setenv("EVOMAL_DATA", str(tmp_path))
     assert run("data", "path")[1] == f"{tmp_path}\n"
     assert run("data", "path", "mnist")[1] == f"{tmp_path / 'mnist'}\n"
+    assert json.loads(run("data", "path", "mnist", "--json")[1]) == {"name": "mnist", "folder": str(tmp_path / "mnist")}
+    code, out, _ = run("data", "fetch", "diabetes", "--json")
+    assert (code, json.loads(out)["folder"]) == (0, str(tmp_path / "diabetes"))
     code, _, err = run("data", "path", "mnits")
     assert code == 2
     assert "did you mean 'mnist'?" in err

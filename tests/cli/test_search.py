@@ -57,6 +57,7 @@ def test_an_interrupted_search_is_resumed_to_the_same_result(run, tmp_path, monk
     assert code == 0
     resumed = json.loads(out)
     assert resumed["best"] == whole["best"]
+    assert resumed["recommended"] == whole["recommended"]
     assert [entry["counts"] for entry in resumed["history"]] == [entry["counts"] for entry in whole["history"]]
     if whole["best"]:
         assert str(load_loss(tmp_path / "parts" / "best.json").expression) == whole["best"]["genome"]
@@ -225,7 +226,7 @@ def test_the_summary_and_the_listing_have_rivals_and_final(run, tmp_path):  # no
     options = [*SHORT, "--seed-with", "mse", "--out", tmp_path / "run"]
     code, out, err = run("search", "diabetes", *options)
     assert code == 0
-    labels = [line.split()[0] for line in out.splitlines()]
+    labels = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert labels == ["best", "expression", "validation", "rivals", "final", "candidates", "ended", "files"]
     data = json.loads(run("resume", tmp_path / "run", "--json")[1])
     assert list(data["rivals"]) == list(data["final"]["rivals"]) == ["mse", "mae", "huber"]

@@ -106,7 +106,8 @@ def test_as_many_classes_as_positions_are_read_as_torch_does_if_in_doubt():
 
 def test_values_in_another_order_than_the_targets_are_refused():
     x = images()
-    task = Task.from_arrays(x, np.zeros((len(x), 2, 6, 6)), model=lambda: Shaped(6, 6, 2), kind="regression")
+    targets = np.arange(len(x) * 72.0).reshape(len(x), 2, 6, 6)
+    task = Task.from_arrays(x, targets, model=lambda: Shaped(6, 6, 2), kind="regression")
     with pytest.raises(
         InputError, match=r"the shape of the targets, \[2, 2, 6, 6\] for 2 samples, but have \[2, 6, 6,"
     ):

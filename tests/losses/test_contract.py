@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -315,6 +316,15 @@ def test_bad_options_and_inputs_are_one_sentence(make, sentence):
     with pytest.raises(InputError) as caught:
         make()
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropyLoss(), ExpressionLoss("mul(y, f)"), SquaredErrorLoss()])
+def test_what_is_no_tensor_is_a_type_error_as_in_torch(loss):
+    for target in ([0, 1], np.zeros(2), None):
+        with pytest.raises(TypeError, match=f"target must be a tensor but got {type(target).__name__}"):
+            loss(torch.zeros(2, 3), target)
+    with pytest.raises(TypeError, match="output must be a tensor but got tuple"):
+        loss((torch.zeros(2, 3),), torch.zeros(2))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,6 +1,7 @@
 """Finals: who takes part, with which seeds, who wins, and whether a lead is one."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -70,8 +71,24 @@ def test_a_lead_is_one_only_where_its_whole_interval_is():
     assert final([(2.0, 2.0, 2.0)], {"mse": (1.0, 1.0, 1.0)}).verdict() == "no lead over mse"
     assert final([(1.0,)], {"mse": (2.0,)}).verdict() == "no lead over mse", "one seed tells no lead"
     lost = final([(math.inf, 1.0)], {"mse": (2.0, 2.0)})
-    assert lost.verdict() == "no lead over mse: training with it diverged"
+    assert lost.verdict() == "no lead over mse: training with the learned loss diverged"
     assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict() == "no lead over mse"
+
+
+def test_the_verdict_says_why_it_advises_against_the_best_rival():
+    rates, worse, better = {"mse": 1.0, "mae": 10.0}, Scores((2.0, 2.1, 2.2)), Scores((1.0, 1.1, 1.2))
+    drawn = final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)})
+    undecided = replace(drawn, rates=rates, lr=0.01, last=(better, better, better))
+    assert undecided.verdict() == "no lead over mae, which has none over mse: use mse with lr 0.01"
+    better_rival = replace(drawn, rates=rates, lr=0.01, last=(better, better, worse))
+    assert better_rival.verdict() == "no lead over mae: use mae with lr 0.1"
+
+
+def test_the_verdict_says_on_how_many_further_seeds_a_lead_was_measured():
+    """Its scores on the seeds by which it was chosen may be worse than the rival's."""
+    last = (Scores((1.0, 1.5, 2.0)), Scores((2.0, 2.5, 3.0)), Scores((2.0, 2.5, 3.0)))
+    found = replace(final([(2.5, 2.5)], {"mse": (2.0, 2.0)}), rates={"mse": 1.0, "0:0": 1.0}, last=last)
+    assert found.verdict() == "beats mse by 1 ± 0 on validation over 3 further seeds"
 
 
 def test_a_final_is_read_back_once_it_is_complete():

@@ -83,6 +83,8 @@ def test_the_best_loss_is_the_one_that_was_trained(finished):
     folder, result = finished
     saved, task = load_loss(folder / "best.json"), regression()
     assert saved.provenance["learning_rate"] == result.best.lr
+    evomal.save_loss(result.best.loss(), folder / "again.json")
+    assert (folder / "again.json").read_bytes() == (folder / "best.json").read_bytes(), "with the same provenance"
     with RunStore.read(folder) as store:
         place = result.final.winner[0].place
         trial = next(one for one in store.trials() if one.stage == "lead" and one.loss == place)

@@ -103,6 +103,11 @@ def test_a_printed_result_is_its_summary():
         "ended        done, after 1.0 s",
         "files        runs/mine",
     ]
+    long = "/a folder/" + "with a long name/" * 6
+    wide = replace(found, ending="word " * 30, folder=Path(long))
+    *lines, last = wide.summary().splitlines()
+    assert max(map(len, lines)) <= 80 < len(last), "a folder is one line, to be copied"
+    assert [line[:13] for line in lines[-3:]] == ["ended        ", " " * 13, " " * 13]
     nothing = replace(found, best=None, failures={}, forced=(), folder=None)
     assert nothing.summary().splitlines() == [
         "nothing survived: 2 evaluated, 1 failed",

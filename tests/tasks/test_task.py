@@ -113,6 +113,16 @@ def test_a_constant_feature_survives():
     assert Task.from_arrays(x, LABELS, model=net).train.inputs[:, 1].abs().max() == 0
 
 
+def test_targets_of_regression_must_differ():
+    with pytest.raises(InputError, match=r"targets of y must differ between samples but all 200 are 7\.5"):
+        Task.from_arrays(X, np.full(200, 7.5), model=net, kind="regression")
+    data = TensorDataset(torch.rand(20, 4), torch.ones(20, 2))
+    with pytest.raises(InputError, match=r"the train split must differ between samples but all 20 are \[1.0, 1.0\]"):
+        Task.from_datasets(data, data, data, model=net, kind="regression")
+    one_constant = np.stack((VALUES, np.ones(200)), axis=1)
+    assert Task.from_arrays(X, one_constant, model=net, kind="regression").outputs == 2
+
+
 def test_hardships_touch_training_data_only():
     easy = Task.from_arrays(X, LABELS, model=net)
     hard = Task.from_arrays(X, LABELS, model=net, hardships=Hardships(label_noise=0.5))
