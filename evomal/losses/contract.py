@@ -89,9 +89,7 @@ class BatchLoss(nn.Module, ABC):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """Returns the reduced loss of a batch, computed in float32 or float64, in the dtype that torch would return."""
-        if not (isinstance(output, Tensor) and isinstance(target, Tensor)):
-            name, given = ("target", target) if isinstance(output, Tensor) else ("output", output)
-            raise TypeError(f"{name} must be a tensor but got {type(given).__name__}")  # as torch's losses do
+        _require_tensors(output, target)
         if not output.is_floating_point():
             raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
         if self.kind == "classification" and self._is_usual(output, target):
@@ -266,6 +264,14 @@ class BatchLoss(nn.Module, ABC):
                 culprit = kept[(kept < 0) | (kept > classes - 1)][0].item()
                 raise IndexError(f"Target {culprit} is out of bounds.")
         return target == self.ignore_index
+
+
+def _require_tensors(output: object, target: object) -> None:
+    """Raise as torch's losses do: a model may return a tuple, and targets may be an array."""
+    if not isinstance(output, Tensor):
+        raise TypeError(f"output must be a tensor but got {type(output).__name__}")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor but got {type(target).__name__}")
 
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
