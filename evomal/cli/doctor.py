@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import textwrap
 import time
 from typing import Any
 
@@ -11,12 +12,13 @@ import typer
 from evomal import __version__
 from evomal.cli.options import AsJson, DataFolder, echo, echo_json
 from evomal.extras import extras
-from evomal.text import one_line
+from evomal.text import one_line, plural
 
 _PACKAGES = ("torch", "numpy", "sympy", "numba", "triton")
 _NOT_LISTED = ("all", "dev", "docs")
 _ROWS, _CLASSES = 512, 1024  # large enough for the kernels to be used
 _TOLERANCE = 1e-5
+_WIDTH = 80
 
 
 def examine(data: DataFolder = None, as_json: AsJson = False) -> None:
@@ -55,7 +57,7 @@ def _version(name: str) -> str | None:
 def _devices() -> dict[str, str]:
     import torch
 
-    found = {"cpu": f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"}
+    found = {"cpu": f"{plural(os.cpu_count() or 1, 'core')}, torch uses {plural(torch.get_num_threads(), 'thread')}"}
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         found[f"cuda:{index}"] = f"{device.name}, {device.total_memory / 2**30:.0f} GiB"
@@ -149,6 +151,11 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  {name}: {'found' if is_there else f'missing: evomal data fetch {name}'}")
     lines += ["", "Extras"]
     for extra, missing in found["extras"].items():
-        remedy = f"without {', '.join(missing)}: pip install 'evomal[{extra}]'"
-        lines.append(f"  {extra}: {remedy if missing else 'installed'}")
+        state, remedy = f"without {', '.join(missing)}:", f"pip install 'evomal[{extra}]'"
+        line = f"  {extra}: {f'{state} {remedy}' if missing else 'installed'}"
+        if len(line) <= _WIDTH:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(f"  {extra}: {state}", _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+            lines.append(f"    {remedy}")  # in one line, to be copied
     return lines

@@ -15,7 +15,7 @@ from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
-from evomal.tasks.inputs import Inputs, called, count
+from evomal.tasks.inputs import Inputs, called, count, map_tensors
 from evomal.tasks.model_trials import evaluating
 from evomal.users_code import described
 
@@ -136,12 +136,20 @@ def _has_forward_mode(model: FunctionalModel, samples: Inputs) -> bool:
 def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
     doubled = {name: value.expand(2, *value.shape) for name, value in model.parameters.items()}
     stacked = vmap(lambda parameters: model(parameters, samples), randomness="same")
+    # Trials of different seeds also have different inputs, and a model may branch on what is in them.
+    own_samples = map_tensors(lambda tensor: torch.stack((tensor, tensor)), samples)
+    with_samples = vmap(model, randomness="same")
     try:
         with warnings.catch_warnings(record=True) as caught, stackable_attention(samples, model.device):
             warnings.simplefilter("always")
             stacked(doubled)
             with evaluating(model.module):
                 stacked(doubled)
+        with warnings.catch_warnings(), stackable_attention(samples, model.device):
+            warnings.simplefilter("ignore")
+            with_samples(doubled, own_samples)
+            with evaluating(model.module):
+                with_samples(doubled, own_samples)
     except Exception as error:
         return str(error).split("\n")[0]
     # Torch warns of a layer without a batching rule: it runs copy by copy, so stacking would gain nothing.

@@ -31,7 +31,8 @@ def test_what_is_found_as_json(run, tmp_path):
     assert code == 0
     assert found["versions"]["torch"] == torch.__version__
     assert found["versions"]["evomal"] == evomal.__version__
-    assert found["devices"]["cpu"].endswith("threads")
+    threads = torch.get_num_threads()
+    assert found["devices"]["cpu"].endswith("uses 1 thread" if threads == 1 else f"uses {threads} threads")
     assert found["kernels"]["numba"]["problem"] is None
     assert found["data"]["folder"] == str(tmp_path)
     assert found["data"]["found"]["diabetes"] is True  # comes with scikit-learn
@@ -43,6 +44,8 @@ def test_what_is_found_as_json(run, tmp_path):
 def test_what_is_missing_is_said_with_its_remedy(run, tmp_path, monkeypatch):
     version = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("ray", "triton") else version(name))
+    wanted = doctor.extras()
+    monkeypatch.setattr(doctor, "extras", lambda: {**wanted, "many": [f"no-such-library-{n}" for n in range(9)]})
     code, out = run("--data", tmp_path)
     assert code == 0
     assert "triton is not installed\n" in out
@@ -50,6 +53,8 @@ def test_what_is_missing_is_said_with_its_remedy(run, tmp_path, monkeypatch):
     assert "  mnist: missing: evomal data fetch mnist\n" in out
     assert "  ray: without ray: pip install 'evomal[ray]'\n" in out
     assert "  search: installed\n" in out
+    assert "    pip install 'evomal[many]'\n" in out
+    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Data in "))
 
 
 def wrong_values(*arguments):

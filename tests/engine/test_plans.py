@@ -1,9 +1,12 @@
 """Modes and chunks by rule, and what a model allows."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
+import evomal
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.plans import capabilities, make_plan
@@ -40,6 +43,21 @@ def test_what_models_allow():
     recurrent = facts(Recurrent(), (6, 4))
     assert not recurrent.forward_mode
     assert "lstm" in recurrent.stackable
+
+
+class Branching(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else -super().forward(x)
+
+
+def test_a_model_that_branches_on_its_inputs_is_trained_one_copy_at_a_time():
+    assert "data-dependent control flow" in facts(Branching(4, 1), (4,)).stackable
+    compared = evomal.compare(
+        regression(lambda: Branching(4, 1)), losses=["mae"], seeds=2, final_steps=3, rescale=False
+    )
+    assert all(
+        math.isfinite(score.test) for entry in compared.entries for loss in entry.losses for score in loss.scores
+    )
 
 
 @pytest.mark.parametrize(
