@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from evomal.checks import path_to, suggestion, unknown_name
+from evomal.engine.procedures import require_fitting, split_procedure
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE
 from evomal.losses.catalogue import is_specified, specified_loss
@@ -51,7 +52,7 @@ class TaskProtocol(BaseModel):
     methods: _Names = ()
     """Methods that search; the baseline takes part anyway."""
     losses: _Names = (STRONG,)
-    """Known losses; `strong` stands for those that fit the task."""
+    """Known losses; `strong` stands for those that fit the task. A procedure may follow one: `ce+temperature`."""
     learned_on: _Names = ()
     """Other tasks of the campaign whose learned losses are compared here, too."""
     search_seeds: Annotated[int, Field(ge=1, le=_MOST_SEEDS)] = 1
@@ -77,8 +78,10 @@ class TaskProtocol(BaseModel):
                 method_named(name)
             elif about.field_name == "presets" and name not in PRESETS:
                 raise unknown_name("preset", name, PRESETS)
-            elif about.field_name == "losses" and name != STRONG and not _names_loss_file(name):
-                specified_loss(name)
+            elif about.field_name == "losses" and name != STRONG:
+                trained = str(split_procedure(name)[0])
+                if not _names_loss_file(trained):
+                    specified_loss(trained)
         return names
 
     @model_validator(mode="after")
@@ -124,9 +127,12 @@ class CampaignTask(TaskProtocol):
                 raise unknown_name("task", self.task, TASKS)
             loadable_model(self.task, self.model, metric=self.metric, hardships=hardships)
             kind = DATASETS[self.task].kind
-            for loss in self.losses:
-                if is_specified(loss) and kind not in (kinds := CATALOGUE[loss.partition(":")[0]].kinds):
+            for loss, procedure in map(split_procedure, self.losses):
+                name = str(loss).partition(":")[0]
+                if name in CATALOGUE and kind not in (kinds := CATALOGUE[name].kinds):
                     raise InputError(f"the task is {kind}, but {loss} is for {', '.join(kinds)}")
+                if procedure is not None:
+                    require_fitting(procedure, kind)
         elif self.model is not None or hardships != Hardships():
             raise InputError(f"{self.task} brings its own model and data: model and hardships are for built-in tasks")
         return self

@@ -140,6 +140,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serving.serve_pages,
     "export": reporting.export_loss,
     "losses": listing.list_losses,
+    "procedures": listing.list_procedures,
     "tasks": listing.list_tasks,
     "models": listing.list_models,
     "methods": listing.list_methods,

@@ -1,5 +1,6 @@
 """The commands that list what there is: losses, tasks, models, methods, runs and the files of datasets."""
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,31 @@ def list_losses(as_json: AsJson = False) -> None:
     console.print("y: target, f: output", style="dim")
     if not zoo_names():
         console.print(EMPTY, style="dim")
+
+
+def list_procedures(as_json: AsJson = False) -> None:
+    """List what can follow a loss in comparisons, as in ce+early-stopping."""
+    from evomal.engine.procedures import PROCEDURES
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "purpose": found.purpose,
+            "citation": found.citation,
+            "kinds": list(found.kinds),
+            "options": {field.name: field.default for field in dataclasses.fields(found)},
+        }
+        for name, found in PROCEDURES.items()
+    ]
+    if as_json:
+        echo_json(rows)
+        return
+    for row in rows:
+        echo(f"{row['name']}" + "".join(f"  {name}={value_text(value)}" for name, value in row["options"].items()))
+        echo(
+            *textwrap.wrap(f"{row['purpose']} ({row['citation']})", 80, initial_indent="    ", subsequent_indent="    ")
+        )
+        echo(f"    for {', '.join(row['kinds'])}")
 
 
 def list_tasks(as_json: AsJson = False) -> None:

@@ -60,7 +60,8 @@ LossFile = Annotated[Path, typer.Argument(help="A loss file.", show_default=Fals
 Losses = Annotated[
     str | None,
     typer.Option(
-        help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task.'
+        help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task. '
+        "A procedure may follow a loss, as in ce+temperature (see evomal procedures)."
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]

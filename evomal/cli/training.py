@@ -58,7 +58,12 @@ _recipe_options.__signature__ = options_from(  # type: ignore[attr-defined]
 def train_models(
     tasks: TaskNames,
     *,
-    loss: Annotated[str, typer.Option(help="The name of a loss (see evomal losses), or a loss file.")],
+    loss: Annotated[
+        str,
+        typer.Option(
+            help="The name of a loss (see evomal losses) or a loss file; a procedure may follow, as in ce+temperature."
+        ),
+    ],
     model: Model = None,
     seeds: Annotated[
         int,

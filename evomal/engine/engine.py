@@ -20,7 +20,7 @@ from evomal.engine.scores import Fitness, Score, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.task_data import TaskData
 from evomal.engine.trial import Rung, RungScores, Trial
-from evomal.engine.trials import Choose
+from evomal.engine.trials import Choose, Watch
 from evomal.engine.weight_optimisation import Optimised
 from evomal.engine.workspace import Workspace
 from evomal.errors import InputError
@@ -266,7 +266,7 @@ class Engine:
 
     def run_trials(
         self, trials: Sequence[Trial], *, horizons: Sequence[int] | None = None, choose: Choose | None = None,
-        test: bool = False, report: StepsDone | None = None,
+        test: bool = False, watch: Watch | None = None, report: StepsDone | None = None,
     ) -> list[list[Score]]:  # fmt: skip
         """Run any trials of the engine's task, and return their scores at every horizon that they reached.
 
@@ -275,7 +275,8 @@ class Engine:
             horizons: Numbers of steps at which to score, increasing; None: the training steps of the settings.
             choose: Called at every horizon but the last with the fitness of the trials that reached it; returns the
                 places, among those, of the trials that go on. None: all go on.
-            test: Whether scores at the last horizon have test metrics.
+            test: Whether scores at the last horizon have test metrics; with `watch`, which gets the outputs, none has.
+            watch: Called for every trial at every horizon with its outputs on validation, and with `test` on test.
             report: Called with the number of steps done since the last call, of all trials together.
 
         Returns:
@@ -291,7 +292,9 @@ class Engine:
             raise InputError(f"horizons must be at least 1 and increase but got {steps}")
         members = min(self.plans[0].trial_chunk, len(trials)) if self.plans[0].mode == "stacked" else 1
         with self._context(self._suitable_threads([members])):
-            results = self._workspace.trials(0).run(trials, horizons=steps, choose=choose, test=test, report=report)
+            results = self._workspace.trials(0).run(
+                trials, horizons=steps, choose=choose, test=test, watch=watch, report=report
+            )
         return [
             [
                 score_of(

@@ -10,21 +10,21 @@ from torch import nn
 
 from evomal.checks import MOST_POINTS, seed_number, whole_number
 from evomal.engine.precision import Precision, check_precision, matmul_precision
+from evomal.engine.procedures import Judge, require_fitting, split_procedure
 from evomal.engine.resolve import resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
 from evomal.engine.rows import without_row_outputs
-from evomal.engine.scores import (
-    CurvePoint,
-    Score,
-    score_of,
-)
+from evomal.engine.scores import CurvePoint, Score
 from evomal.engine.training import Training, TrainingSetup
+from evomal.engine.trial import Reached
+from evomal.errors import InputError
 from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone
 from evomal.randomness import isolated_torch
 from evomal.tasks.optimizers import OptimizerFactory
 from evomal.tasks.schedules import ScheduleFactory
 from evomal.tasks.task import Task, task_list
+from evomal.text import short_repr
 from evomal.threads import thread_count
 from evomal.users_code import passing, users_code
 
@@ -95,7 +95,8 @@ def train(
 
     Args:
         task: The task, or several tasks, which are trained one after the other.
-        loss: A module, the name of a loss (`focal:gamma=3`), or a loss file.
+        loss: A module, the name of a loss (`focal:gamma=3`), or a loss file; a procedure may follow a name or file, as
+            in `ce+early-stopping`.
         seed: Determines initial weights, batches, augmentation and dropout, identically for every loss.
         steps: Training steps. This and the next settings are those of the task's recipe where None is given.
         optimizer: The name of an optimizer (`sgd`, `adamw:beta2=0.98`), or a function that makes one: see `Recipe`.
@@ -142,12 +143,16 @@ def train(
     check_precision(precision, where)
     seed_number(seed)
     whole_number("curve_points", curve_points, at_least=1, at_most=MOST_POINTS)
-    tasks = task_list("task", task)
+    tasks, (trained_with, procedure) = task_list("task", task), split_procedure(loss)
+    if procedure is not None and keep_model:
+        raise InputError(f"keep_model must be False with a procedure but got {short_repr(loss)}")
     trainings = []
     for one in tasks:  # all are checked before the first is trained
         recipe = one.recipe.for_steps(steps).changed(**changes)
         setup = TrainingSetup(one, recipe, seed, where, precision, channels_last, graphs)
-        trainings.append((setup, resolve_loss(loss, one).to(where)))
+        trainings.append((setup, resolve_loss(trained_with, one).to(where)))
+        if procedure is not None:
+            require_fitting(procedure, one.kind)
     scores = []
     for setup, criterion in trainings:
         with (
@@ -160,7 +165,8 @@ def train(
             training = Training(setup, RowLoss(criterion))
             with thread_count(training.suitable_threads()):
                 reported = None if report is None else passing(report)
-                score = _train_and_score(training, curve_points, test=test, progress=progress, report=reported)
+                judge = Judge(procedure, setup.task, setup.recipe.steps)
+                score = _train_and_score(training, judge, curve_points, test=test, progress=progress, report=reported)
         if keep_model and not score.diverged:
             score = dataclasses.replace(score, model=without_row_outputs(training.model).eval())
         scores.append(score)
@@ -168,7 +174,7 @@ def train(
 
 
 def _train_and_score(
-    training: Training, curve_points: int, *, test: bool, progress: bool, report: StepsDone | None
+    training: Training, judge: Judge, curve_points: int, *, test: bool, progress: bool, report: StepsDone | None
 ) -> Score:
     setup, curve = training.setup, []
     steps = setup.recipe.steps
@@ -177,6 +183,13 @@ def _train_and_score(
     def add_point(done: int) -> None:
         if done % spacing == 0 or done == steps:
             curve.append(CurvePoint(done, training.loss.item(), training.validation_metric()))
+        if done in judge.horizons and done < steps:
+            see(done)
+
+    def see(done: int) -> None:
+        fitness, validation = training.validated()
+        tested = training.test_outputs() if test and not fitness.diverged else None
+        judge.see(done, Reached(fitness, tested, validation))
 
     def set_progress(done: int) -> None:
         assert isinstance(criterion, ExpressionLoss)
@@ -185,9 +198,8 @@ def _train_and_score(
     assert isinstance(training.criterion, RowLoss)
     criterion = training.criterion.module
     before_step = set_progress if isinstance(criterion, ExpressionLoss) and criterion.is_moving else None
-    fitness = training.run(report, on_step=add_point, before_step=before_step, progress=progress)
-    tested = training.test_outputs() if test and not fitness.diverged else None
-    return score_of(
-        setup.task, fitness, tested, seed=setup.seed, steps=training.steps_done, milestones=setup.recipe.milestones,
-        curve=curve,
-    )  # fmt: skip
+    training.start()
+    training.advance(steps, report, on_step=add_point, before_step=before_step, progress=progress)
+    see(steps)
+    score = judge.score(seed=setup.seed, milestones=setup.recipe.milestones, curve=curve)
+    return dataclasses.replace(score, steps=training.steps_done) if score.diverged else score

@@ -86,7 +86,9 @@ class LoopedTrials:
         self._training: tuple[tuple[int, int, nn.Module | None], Training] | None = None
         self._snapshots: list[Snapshot | None] = [None] * len(trials)
 
-    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+    def advance(
+        self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool, validation: bool = False
+    ) -> list[Reached]:
         found = []
         for place, trial in enumerate(self._trials):
             training, snapshot = self._training_of(trial), self._snapshots[place]
@@ -96,8 +98,9 @@ class LoopedTrials:
                 training.restore(snapshot)
             before_step = self._set_progress if self._loss.is_moving else None
             training.advance(steps, report, before_step=before_step)
-            fitness = training.fitness()
-            found.append(Reached(fitness, training.test_outputs() if test and not fitness.diverged else None))
+            fitness, validated = training.validated()
+            tested = training.test_outputs() if test and not fitness.diverged else None
+            found.append(Reached(fitness, tested, validated if validation else None))
             self._snapshots[place] = None if is_last else training.snapshot()
         return found
 

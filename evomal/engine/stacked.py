@@ -254,12 +254,12 @@ class TrialStack:
             for row, group in rows
         ]
 
-    def fitnesses(self) -> list[list[Fitness]]:
-        """Returns the fitness of each member of each group as it is now."""
+    def validated(self) -> list[list[tuple[Fitness, Evaluated | None]]]:
+        """Returns for each member of each group its fitness as it is now, and its outputs unless it diverged."""
         task = self.setup.task
         return [
             [
-                diverged_fitness(sentence) if sentence else fitness_of_outputs(task, own)
+                (diverged_fitness(sentence), None) if sentence else (fitness_of_outputs(task, own), own)
                 for sentence, own in zip(sentences, members, strict=False)
             ]
             for sentences, members in zip(self.diverged(), self._evaluated(self._validation, split=True), strict=True)

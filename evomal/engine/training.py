@@ -140,9 +140,14 @@ class Training:
 
     def fitness(self) -> Fitness:
         """Returns the fitness of the model as it is now, on the validation split."""
+        return self.validated()[0]
+
+    def validated(self) -> tuple[Fitness, Evaluated | None]:
+        """Returns the fitness, and the outputs on the validation split unless the training diverged."""
         if self._diverged:
-            return diverged_fitness(self._diverged)
-        return fitness_of_outputs(self.setup.task, self._evaluated(self._validation))
+            return diverged_fitness(self._diverged), None
+        evaluated = self._evaluated(self._validation)
+        return fitness_of_outputs(self.setup.task, evaluated), evaluated
 
     def run(self, report: StepsDone | None = None, **options: Any) -> Fitness:
         """Train from the initial weights for the steps of the recipe; `options` are those of `advance`."""

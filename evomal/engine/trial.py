@@ -37,6 +37,8 @@ class Reached:
     fitness: Fitness
     tested: Evaluated | None = None
     """The model's outputs on the test split, where asked for."""
+    validation: Evaluated | None = None
+    """Those on the validation split, where asked for; None where the training diverged."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -35,6 +35,8 @@ _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new captur
 
 Choose = Callable[[int, Sequence[Fitness]], Sequence[int]]
 """From a horizon and the fitness of every trial that reached it to the places, among those, of the trials to keep."""
+Watch = Callable[[int, int, Reached], None]
+"""Called with the place of a trial, a horizon, and what the trial has reached there, with its outputs."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,13 @@ class TrialPlan:
 class TrialBatch(Protocol):
     """Trials that advance together."""
 
-    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+    def advance(
+        self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool, validation: bool = False
+    ) -> list[Reached]:
         """Train until that number of steps is done, and return the result of each trial.
 
-        `is_last`: nothing needs to be kept for further steps. `test`: also evaluate on the test split.
+        `is_last`: nothing needs to be kept for further steps. `test`: also evaluate on the test split. `validation`:
+        also return the outputs on the validation split.
         """
 
     def keep(self, places: Sequence[int]) -> None:
@@ -92,7 +97,7 @@ class TrialRunner:
 
     def run(
         self, trials: Sequence[Trial], *, horizons: Sequence[int], choose: Choose | None = None, test: bool = False,
-        report: StepsDone | None = None,
+        watch: Watch | None = None, report: StepsDone | None = None,
     ) -> list[list[Reached]]:  # fmt: skip
         """Train, and return the result of each trial at every horizon that it reached.
 
@@ -100,7 +105,8 @@ class TrialRunner:
             trials: The trials, in any order.
             horizons: Numbers of steps at which the trials are compared, increasing.
             choose: Called at every horizon but the last, returns which trials continue; None: all.
-            test: Whether to evaluate on the test split at the last horizon.
+            test: Whether to evaluate on the test split at the last horizon, with `watch` at every one.
+            watch: Called for every trial at every horizon; what it is given is not kept.
             report: Called with the number of steps done since the last call, of all trials together.
         """
         # Trials that share a loss share what is made of it, so that a stack computes their losses together.
@@ -113,24 +119,32 @@ class TrialRunner:
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         parts = self._parts(prepared)
         results: list[list[Reached]] = [[] for _ in trials]
+        options: dict[str, Any] = {"test": test, "watch": watch, "report": report}
         if choose is None:  # one part after the other, so that only one is in memory
+            if len(horizons) > 1 and not self._plan.is_stacked:  # one model at a time, which goes on as it is
+                parts = [[[place]] for place in range(len(trials))]
             for part in parts:
-                self._run_all([part], prepared, horizons, None, results, test=test, report=report)
+                self._run_all([part], prepared, horizons, None, results, **options)
         else:
-            self._run_all(parts, prepared, horizons, choose, results, test=test, report=report)
+            self._run_all(parts, prepared, horizons, choose, results, **options)
         return results
 
     def _run_all(
         self, parts: Sequence[list[list[int]]], trials: Sequence[Trial], horizons: Sequence[int], choose: Choose | None,
-        results: list[list[Reached]], *, test: bool, report: StepsDone | None,
+        results: list[list[Reached]], *, test: bool, watch: Watch | None, report: StepsDone | None,
     ) -> None:  # fmt: skip
         running = [([*itertools.chain(*groups)], self._batch(groups, trials, horizons[-1])) for groups in parts]
         for horizon in horizons:
             is_last = horizon == horizons[-1]
             for places, batch in running:
-                found = batch.advance(horizon, report, is_last=is_last, test=test and is_last)
+                is_watched = watch is not None
+                found = batch.advance(
+                    horizon, report, is_last=is_last, test=test and (is_last or is_watched), validation=is_watched
+                )
                 for place, reached in zip(places, found, strict=True):
-                    results[place].append(reached)
+                    if watch is not None:
+                        watch(place, horizon, reached)
+                    results[place].append(Reached(reached.fitness) if is_watched else reached)
             if choose is None or is_last:
                 continue
             open_places = [place for places, _ in running for place in places]
@@ -231,7 +245,9 @@ class StackedTrials:
         self._stack.start([_group(trials, self._stack.setup) for trials in groups], steps=steps)
         self._is_whole = True
 
-    def advance(self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool) -> list[Reached]:
+    def advance(
+        self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool, validation: bool = False
+    ) -> list[Reached]:
         while self._places and self._stack.steps_done < steps:
             span = min(steps, self._stack.steps_done + _STEPS_BETWEEN_PACKINGS)
             count = sum(map(len, self._places))
@@ -242,18 +258,17 @@ class StackedTrials:
             self._runner.give_stack(self._stack, self._trials)
         found = {place: Reached(fitness) for place, fitness in self._ended.items()}
         tested = self._stack.test_outputs() if test and self._places else None
-        for group, (places, fitnesses) in enumerate(zip(self._places, self._fitnesses(), strict=True)):
-            for member, (place, fitness) in enumerate(zip(places, fitnesses, strict=True)):
-                found[place] = Reached(fitness, None if tested is None else tested[group][member])
+        validated = self._stack.validated() if self._places else []
+        for group, (places, own) in enumerate(zip(self._places, validated, strict=True)):
+            for member, (place, (fitness, outputs)) in enumerate(zip(places, own, strict=True)):
+                of_test = None if tested is None else tested[group][member]
+                found[place] = Reached(fitness, of_test, outputs if validation else None)
         return [found[place] for place in self._order]
 
     def keep(self, places: Sequence[int]) -> None:
         self._order = [self._order[index] for index in places]
         continuing = set(self._order)
         self._keep([[place for place in own if place in continuing] for own in self._places])
-
-    def _fitnesses(self) -> list[list[Fitness]]:
-        return self._stack.fitnesses() if self._places else []
 
     def _drop_diverged(self, report: StepsDone | None, steps_left: int) -> None:
         pairs = zip(itertools.chain(*self._places), itertools.chain(*self._stack.diverged()), strict=True)

@@ -1,7 +1,11 @@
 """What the data functions of several figures share: tables, statistics, gradients, and models trained to look into."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
@@ -11,20 +15,28 @@ from torch import Tensor, nn
 
 from evomal.checks import MOST_SEEDS, MOST_STEPS, whole_number
 from evomal.engine import Score, train
+from evomal.engine.precision import Precision
+from evomal.engine.resolve import initial_model, resolve_device
+from evomal.engine.rows import without_row_outputs
 from evomal.errors import InputError
 from evomal.figures.style import FloatArray
+from evomal.files import create_folder, find_foreign, write_atomically
 from evomal.losses.catalogue import TASK_LOSSES
-from evomal.progress import Announce
+from evomal.progress import Announce, StepsDone
 from evomal.randomness import generator
+from evomal.runs.canonical import checksum
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.text import plural
-from evomal.verdict.contestants import Losses, given_contestants
+from evomal.verdict.comparison import score_from_dict, score_to_dict
+from evomal.verdict.contestants import ComparedLoss, Losses, given_contestants
 from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.words import schedule_words
 
 NOTHING_TRAINED = "nothing was trained in this run"
 NOTHING_RECORDED = "nothing is recorded yet in these runs"
+_NAME_LENGTH, _LARGEST_MODEL = 24, 4_000_000_000  # characters, bytes
+_CURVE_POINTS = 50
 _USUAL_RIVALS = {
     "classification": ("label-smoothing", "focal"),
     "multilabel": ("focal",),
@@ -78,8 +90,16 @@ class TrainingOptions(TypedDict, total=False):
     milestones: tuple[int, ...] | None
     """Steps at which the learning rate is divided by ten; None for those of the recipe, scaled to the steps."""
     device: str
+    precision: Precision
+    channels_last: bool
+    rates: Mapping[str, float] | None
+    """The learning rate of each loss by its name; that of the task's recipe for those without."""
     announce: Announce | None
     """Called with a sentence before each loss."""
+    report: StepsDone | None
+    """Called every few steps with the number of steps done since the last call."""
+    kept: Path | None
+    """A folder of trainings with their models: those that are there are not trained again."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +123,8 @@ def trained_models(
     seeds: int = 5,
     seed: int | None = None,
     announce: Announce | None = None,
+    rates: Mapping[str, float] | None = None,
+    kept: Path | None = None,
     **settings: Any,
 ) -> Iterator[TrainedModel]:
     """Train the task's model with each loss, one at a time, so that only one is in memory.
@@ -115,13 +137,50 @@ def trained_models(
     if not losses:
         raise InputError("at least one loss must be given but got none")
     first = EVALUATION_SEEDS if seed is None else seed
+    if kept is not None:  # for figures that show curves and for others
+        settings.setdefault("curve_points", _CURVE_POINTS)
     for contestant in given_contestants(losses, task):
         if announce is not None:
             announce(f"training with {contestant.name}, {plural(seeds, 'seed')}")
+        rate = (rates or {}).get(contestant.name)
+        own = settings if rate is None else {**settings, "lr": rate}
         for compared in contestant.found:
             for number in range(first, first + seeds):
-                score = train(task, compared.loss, seed=number, progress=True, keep_model=True, **settings)
+                score = _trained(task, compared, number, kept, own)
                 yield TrainedModel(contestant.name, compared.loss, score)
+
+
+def _trained(task: Task, compared: ComparedLoss, seed: int, kept: Path | None, settings: Mapping[str, Any]) -> Score:
+    """The training with its model, from the folder if it is there."""
+    if compared.procedure is not None:
+        raise InputError(f"a figure shows models as they are trained, without {compared.procedure.name}")
+    about = {name: value for name, value in settings.items() if name != "report"}
+    named = checksum(
+        {"loss": compared.identity, "seed": seed, "settings": about, "task": {**task.record, "name": task.name}}
+    )
+    path = None if kept is None else create_folder(kept) / f"{named[:_NAME_LENGTH]}.pt"
+    if path is not None and (content := find_foreign(path, limit=_LARGEST_MODEL)) is not None:
+        return _read_training(path, content, task, seed, settings.get("device", "auto"))
+    score = train(task, compared.loss, seed=seed, progress=True, keep_model=True, **settings)
+    if path is not None:
+        state = {} if score.model is None else {name: own.cpu() for name, own in score.model.state_dict().items()}
+        written = io.BytesIO()
+        torch.save({"score": score_to_dict(score), "model": state}, written)
+        write_atomically(path, written.getvalue())
+    return score
+
+
+def _read_training(path: Path, content: bytes, task: Task, seed: int, device: str) -> Score:
+    try:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        score, state = score_from_dict(found["score"]), found["model"]
+        if score.diverged:
+            return score
+        model = without_row_outputs(initial_model(task, seed))
+        model.load_state_dict(state)
+    except (RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError):
+        raise InputError(f"{path}: is not what evomal writes: remove it to train again") from None
+    return dataclasses.replace(score, model=model.to(resolve_device(device)).eval())
 
 
 def usual_losses(task: Task) -> list[str]:

@@ -55,7 +55,9 @@ def compare(
         task: The task to train on. The baseline is its own loss.
         methods: Names of methods that search for a loss first.
         losses: Losses to compare: a sequence of names, files or modules, or a mapping from names of your choice to
-            them. Losses of a sequence with equal names are distinguished by their options or a number.
+            them. Losses of a sequence with equal names are distinguished by their options or a number. A procedure may
+            follow a name or file: `ce+early-stopping`, `ce+temperature` (see `evomal procedures`); it shares the
+            trainings of its loss.
         seeds: The number of evaluation seeds for each loss; no search uses them. A verdict needs five.
         search_seeds: The number of searches of each method.
         tune_lr: The number of learning rates to try on validation for every loss, including the baseline; 0: none.
@@ -228,7 +230,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
             losses = _distinct(everyone)
             plan.announce(f"trying {plan.tune_lr} learning rates or more for each of {len(losses)} losses")
             tuning = tuned(losses, baseline, trials, plan.tune_lr, task)
-            entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.identity], 1.0), trials, plan)
+            entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.key], 1.0), trials, plan)
         if plan.rescale and others:
             entries += _entries(
                 "rescaled", others, lambda loss: (trials.own_lr, matching_factor(task, loss.loss, baseline.loss)),
@@ -277,11 +279,11 @@ def _entries(
     made = {}
     for loss in losses:
         lr, factor = lr_and_factor(loss)
-        made[loss.identity] = [ComparedTrial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
+        made[loss.key] = [ComparedTrial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
     scores = trials.run([trial for row in made.values() for trial in row])
 
     def trained(loss: ComparedLoss) -> Trained:
-        row = made[loss.identity]
+        row = made[loss.key]
         return Trained(loss.formula, row[0].lr, row[0].factor, tuple(scores[trial] for trial in row))
 
     return [
@@ -291,12 +293,16 @@ def _entries(
 
 
 def _distinct(contestants: Sequence[Contestant]) -> list[ComparedLoss]:
-    return list({loss.identity: loss for one in contestants for loss in one.found}.values())
+    return list({loss.key: loss for one in contestants for loss in one.found}.values())
 
 
 def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestant], plan: Plan) -> int:
-    """How many trials a comparison needs, without the further learning rates of tuning."""
-    losses, rescaled = len(_distinct(everyone)), len(_distinct(others)) if plan.rescale else 0
+    """How many trainings a comparison needs, without the further learning rates of tuning.
+
+    A loss and its procedures share their trainings, unless their tuned learning rates differ.
+    """
+    losses, rescaled = (len({one.identity for one in _distinct(some)}) for some in (everyone, others))
+    rescaled = rescaled if plan.rescale else 0
     tuning = losses * (plan.tune_lr * len(TUNING_SEEDS) + plan.seeds) if plan.tune_lr else 0
     return losses * plan.seeds + tuning + rescaled * plan.seeds
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from evomal.engine.procedures import Procedure, require_fitting, split_procedure
 from evomal.engine.resolve import resolve_loss
 from evomal.engine.task_data import digest
 from evomal.errors import InputError
@@ -36,11 +37,19 @@ class ComparedLoss:
     formula: str
     identity: str
     """Text that two losses share only if they are the same."""
+    procedure: Procedure | None = None
+    """What is done besides training with the loss."""
 
     @classmethod
-    def of(cls, module: nn.Module, formula: str | None = None) -> "ComparedLoss":
+    def of(cls, module: nn.Module, formula: str | None = None, procedure: Procedure | None = None) -> "ComparedLoss":
         """The loss with its formula and identity."""
-        return cls(module, formula or formula_of(module), identity_of(module))
+        shown = formula or formula_of(module)
+        return cls(module, shown if procedure is None else f"{shown} + {procedure}", identity_of(module), procedure)
+
+    @property
+    def key(self) -> str:
+        """Text that two losses share only if they, and their procedures, are the same."""
+        return self.identity if self.procedure is None else f"{self.identity} + {self.procedure}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Contestant:
 
     def is_same(self, other: "Contestant") -> bool:
         """Whether both have the same losses."""
-        return [loss.identity for loss in self.found] == [loss.identity for loss in other.found]
+        return [loss.key for loss in self.found] == [loss.key for loss in other.found]
 
 
 def baseline_contestant(task: Task) -> Contestant:
@@ -69,13 +78,17 @@ def baseline_contestant(task: Task) -> Contestant:
 
 
 def given_contestant(loss: AnyLoss, task: Task) -> Contestant:
-    """A loss that is given by its name, its file, or as a module."""
-    module = resolve_loss(loss, task)
-    if isinstance(loss, nn.Module):
+    """A loss that is given by its name, its file, or as a module; a procedure may follow name or file."""
+    trained, procedure = split_procedure(loss)
+    module = resolve_loss(trained, task)
+    if procedure is not None:
+        require_fitting(procedure, task.kind)
+    if isinstance(trained, nn.Module):
         name = _module_name(module)
     else:
-        name = str(loss) if is_specified(str(loss)) else Path(loss).stem
-    return Contestant(name, (ComparedLoss.of(module),))
+        name = str(trained) if is_specified(str(trained)) else Path(trained).stem
+    followed = "" if procedure is None else f"+{procedure}"
+    return Contestant(f"{name}{followed}", (ComparedLoss.of(module, procedure=procedure),))
 
 
 def given_contestants(
@@ -201,7 +214,9 @@ def _require_each_once(losses: Sequence[AnyLoss]) -> None:
         if isinstance(loss, nn.Module):
             key, shown = id(loss), f"the same {type(loss).__name__}"
         else:
-            key, shown = str(loss) if is_specified(str(loss)) else Path(loss).resolve(), str(loss)
+            trained, procedure = split_procedure(loss)
+            is_name = is_specified(str(trained))
+            key, shown = (str(trained) if is_name else Path(str(trained)).resolve(), procedure), str(loss)
         if key in seen:
             raise InputError(f"losses must be different but {shown} is given twice")
         seen.add(key)
@@ -213,15 +228,15 @@ def _numbered(contestants: Sequence[Contestant]) -> list[Contestant]:
     found = []
     for contestant in contestants:
         (loss,) = contestant.found
-        count[loss.identity] += 1
-        if count[loss.identity] > 1 and _description(loss.loss) is None:
-            loss = replace(loss, identity=f"{loss.identity} {count[loss.identity]}")
+        count[loss.key] += 1
+        if count[loss.key] > 1 and _description(loss.loss) is None:
+            loss = replace(loss, identity=f"{loss.identity} {count[loss.key]}")
         found.append(replace(contestant, losses=(loss,)))
     return found
 
 
 def _with_folder(loss: AnyLoss, name: str) -> str:
-    if isinstance(loss, nn.Module) or is_specified(str(loss)):
+    if isinstance(loss, nn.Module) or is_specified(str(split_procedure(loss)[0])):
         return name
     return f"{Path(loss).resolve().parent.name}/{name}"
 

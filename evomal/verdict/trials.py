@@ -1,6 +1,7 @@
 """The trials of a comparison: each is run once by the engine, and logged."""
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Score, Trial
 from evomal.engine.optimizers import LATER_FIELDS, recipe_record
+from evomal.engine.procedures import scores_under
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import digest_of_parts, task_content
 from evomal.errors import EvomalError
@@ -24,6 +26,7 @@ from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import FINAL_RECIPE, TrainingLog
 
 _TRIALS_PER_JOB = 16  # of a worker, so that all workers have something to do
+_MANY = 1_000  # steps of a training, to ask whether a procedure looks at it on the way
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,18 @@ class ComparedTrial:
     test: bool = True
 
     @property
-    def key(self) -> dict[str, Any]:
-        """The key of its score in the log."""
+    def training(self) -> dict[str, Any]:
+        """What distinguishes its training; trials that differ in their procedures have one training."""
         return {
             "loss": self.compared.identity, "lr": self.lr, "factor": repr(self.factor), "seed": self.seed,
             "test": self.test,
         }  # fmt: skip
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The key of its score in the log."""
+        procedure = self.compared.procedure
+        return self.training if procedure is None else {**self.training, "procedure": str(procedure)}
 
     @property
     def trial(self) -> Trial:
@@ -74,9 +83,16 @@ class TrialTrainer:
         return [self.scores(trials) for trials in jobs]
 
     def scores(self, trials: Sequence[ComparedTrial], report: StepsDone | None = None) -> list[Score]:
-        """The score of each trial."""
-        results = self._engine.run_trials([one.trial for one in trials], test=trials[0].test, report=report)
-        return [score for (score,) in results]
+        """The score of each trial; trials with the same training share it."""
+        shared = _by_training(trials)
+        jobs = [(row[0].trial, [one.compared.procedure for one in row]) for row in shared]
+        if all(procedures == [None] for _, procedures in jobs):  # whose outputs are needed at the end only
+            results = self._engine.run_trials([trial for trial, _ in jobs], test=trials[0].test, report=report)
+        else:
+            results = scores_under(self._engine, jobs, test=trials[0].test, report=report)
+        pairs = zip(shared, results, strict=True)
+        found = {canonical(one.key): score for row, own in pairs for one, score in zip(row, own, strict=True)}
+        return [found[canonical(one.key)] for one in trials]
 
 
 class Trials:
@@ -104,13 +120,14 @@ class Trials:
         # By key, as two contestants may have the same loss.
         distinct = {canonical(trial.key): trial for trial in trials}
         missing = [trial for trial in distinct.values() if trial.key not in self._log]
-        self._report(self._steps * (len(distinct) - len(missing)))  # they were trained before
+        left = len(_by_training(missing))
+        self._report(self._steps * (len(_by_training([*distinct.values()])) - left))  # they were trained before
         if missing and self._pool is None:
             for part in _parts(missing, self._trainer.describe()["chunk"]):
                 self._add(part, self._trainer.scores(part, passing(self._report)))
         elif missing and self._pool is not None:
             description = self._pool.prepare(TrialTrainer, self._task, settings=self._settings)
-            share = math.ceil(len(missing) / self._pool.size)
+            share = math.ceil(left / self._pool.size)
             self._run_in(self._pool, _parts(missing, min(description["chunk"], _TRIALS_PER_JOB, share)))
         return {trial: self._log[trial.key] for trial in trials}
 
@@ -133,17 +150,33 @@ class Trials:
                 failed.append((parts[index][0], scores))
             else:
                 self._add(parts[index], scores)
-                self._report(self._steps * len(scores))
+                self._report(self._steps * len(_by_training(parts[index])))
         for trial, failure in failed:
             raise EvomalError(f"training with {trial.compared.formula}, seed {trial.seed}, failed: {failure.sentence}")
 
 
+def _by_training(trials: Sequence[ComparedTrial]) -> list[list[ComparedTrial]]:
+    found: dict[str, list[ComparedTrial]] = {}
+    for trial in trials:
+        found.setdefault(canonical(trial.training), []).append(trial)
+    return list(found.values())
+
+
 def _parts(trials: Sequence[ComparedTrial], chunk: int) -> list[list[ComparedTrial]]:
-    """The trials seed by seed, in parts that are run and logged together."""
-    found: list[list[ComparedTrial]] = []
-    for tested in (False, True):
-        some = sorted((trial for trial in trials if trial.test is tested), key=lambda trial: trial.seed)
-        found += [some[first : first + chunk] for first in range(0, len(some), chunk)]
+    """The trials seed by seed, in parts that are run and logged together; each part has at most `chunk` trainings.
+
+    Trainings that a procedure looks at on the way form parts of their own, so that the others are not held up.
+    """
+
+    def kind(row: Sequence[ComparedTrial]) -> tuple[bool, bool]:
+        procedures = [one.compared.procedure for one in row]
+        return row[0].test, any(one is not None and len(one.horizons(_MANY)) > 1 for one in procedures)
+
+    rows, found = _by_training(trials), []
+    for chosen in itertools.product((False, True), repeat=2):
+        some = sorted((row for row in rows if kind(row) == chosen), key=lambda row: row[0].seed)
+        for first in range(0, len(some), chunk):
+            found.append([*itertools.chain(*some[first : first + chunk])])
     return found
 
 

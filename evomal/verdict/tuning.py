@@ -30,7 +30,7 @@ _BATCHES = 8
 
 @dataclass(frozen=True)
 class Tuning:
-    """The learning rates that were tried, in order, and the best of them for each loss, by its identity."""
+    """The learning rates that were tried, in order, and the best of them for each loss, by its key."""
 
     rates: tuple[float, ...]
     best: dict[str, float]
@@ -48,7 +48,8 @@ def tuned(
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
     found = [rate for rate in found_rates(losses) if number > 1 and rate not in known]
-    costs: dict[str, dict[float, float]] = {loss.identity: {} for loss in losses}
+    costs: dict[str, dict[float, float]] = {loss.key: {} for loss in losses}
+    trainings = len(TUNING_SEEDS) * len({loss.identity for loss in losses})  # procedures share them
 
     def try_rates(some: Sequence[float]) -> None:
         made = [
@@ -57,21 +58,21 @@ def tuned(
         scores = trials.run([trial for row in made for trial in row])
         for row in made:
             mean = _mean_validation_cost([scores[trial] for trial in row], task)
-            costs[row[0].compared.identity][row[0].lr] = mean
+            costs[row[0].compared.key][row[0].lr] = mean
 
     if found:
-        trials.expect(len(TUNING_SEEDS) * len(losses) * len(found))
+        trials.expect(trainings * len(found))
     try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        of_baseline = costs[baseline.identity]
+        of_baseline = costs[baseline.key]
         best, ratio = _best({rate: of_baseline[rate] for rate in rates}), rates[1] / rates[0]
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
-        trials.expect(len(TUNING_SEEDS) * len(losses))
+        trials.expect(trainings)
         try_rates([beyond])
         rates = sorted([*rates, beyond])
-    return Tuning(tuple(sorted([*rates, *found])), {identity: _best(row) for identity, row in costs.items()})
+    return Tuning(tuple(sorted([*rates, *found])), {key: _best(row) for key, row in costs.items()})
 
 
 def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:
