@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+WIDTH = 80
+"""Columns of the terminal that everything printed is made for."""
 LONGEST_FORMULA = 1_200
 """Characters of a formula on a page or in a card; a longer one is shortened."""
 LABEL_WIDTH = 13

@@ -23,6 +23,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, write_atomically
 from evomal.losses.files import find_loss
 from evomal.methods.rivals import strong_rivals
+from evomal.paper.families import family
 from evomal.paper.smoothing_cost import hardware
 from evomal.runs.canonical import canonical, parsed
 from evomal.runs.display import SearchListener
@@ -152,9 +153,11 @@ class PlannedSearch:
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
             # A call that was killed left no time, but the times of its stages are recorded.
-            made=Made(commit=commit(), hardware=_hardware(self.settings), seconds=max(seconds, stages)),
+            made=Made(commit=commit(), hardware=hardware_of(self.settings), seconds=max(seconds, stages)),
             generations=len(result.history), counts=result.counts,
-            formula=None if best is None else best.formula(), fitness=None if best is None else _finite(best.value),
+            formula=None if best is None else best.formula(),
+            family=None if best is None else str(family(best.loss())),
+            fitness=None if best is None else _finite(best.value),
             lr=None if best is None else best.lr,
             recommended=None if advised is None else LEARNED if advised.learned else advised.name,
             rival=None if final is None else final.best_rival[0], lead=lead,
@@ -242,7 +245,7 @@ class PlannedComparison:
             found = compare_contestants(task, base, [*given, *learned], replace(plan, folder=self.folder))
             write_result(found, self.folder)
         cell = ComparisonCell(
-            made=Made(commit=commit(), hardware=_hardware(self.settings), seconds=seconds[0]),
+            made=Made(commit=commit(), hardware=hardware_of(self.settings), seconds=seconds[0]),
             steps=found.steps, milestones=found.milestones, seeds=found.seeds, tune_lr=found.tune_lr,
             rates=found.rates, baseline=found.baseline, settings=self.changes, rows=compact(found),
             verdicts={name: (one.kind, one.sentence) for name, one in found.verdicts.items()},
@@ -250,15 +253,23 @@ class PlannedComparison:
         place.finish(self.planned, cell.model_dump(mode="json"))
         return cell
 
-    def _learned(self, task: Task) -> list[Contestant]:
-        """What the searches found: one contestant for each method, preset and task that was searched on."""
-        groups: dict[str, list[ComparedLoss | None]] = {}
+    @property
+    def contestants(self) -> dict[str, list[PlannedSearch]]:
+        """The searches of each method, preset and task that was searched on, by the name of what they found."""
+        groups: dict[str, list[PlannedSearch]] = {}
         for one in self.searches:
             name = one.method if len(self.task.presets) == 1 else f"{one.method} ({one.preset})"
             if one.task != self.task.name:
                 name = f"{one.method} ({one.preset}) from {one.task}"
-            groups.setdefault(name, []).append(_found_loss(one, task))
-        return [Contestant(name, tuple(losses)) for name, losses in groups.items()]
+            groups.setdefault(name, []).append(one)
+        return groups
+
+    def _learned(self, task: Task) -> list[Contestant]:
+        """What the searches found, one contestant for each group of them."""
+        return [
+            Contestant(name, tuple(_found_loss(one, task) for one in searches))
+            for name, searches in self.contestants.items()
+        ]
 
 
 def _found_loss(one: PlannedSearch, task: Task) -> ComparedLoss | None:
@@ -307,7 +318,8 @@ class _Limited:
         return passed_on
 
 
-def _hardware(settings: SearchSettings) -> str:
+def hardware_of(settings: SearchSettings) -> str:
+    """The hardware and the number of threads that cells with these settings use."""
     with thread_count(settings.threads):
         return hardware()
 

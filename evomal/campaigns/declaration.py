@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from evomal.checks import path_to, suggestion, unknown_name
+from evomal.checks import MOST_STEPS, finite_number, path_to, suggestion, unknown_name
 from evomal.engine.procedures import require_fitting, split_procedure
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE
@@ -40,6 +40,41 @@ _HARDSHIPS = ("label_noise", "asymmetric", "outliers", "imbalance", "fraction")
 
 _Names = Annotated[tuple[str, ...], Field(strict=False, max_length=_MOST_NAMES)]
 _Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+SEARCH_FIGURES = ("search-curves", "filters", "run-times")
+"""Figures that are drawn from the records of searches."""
+TRAINED_FIGURES = ("training-curves", "landscapes", "representations", "learning-rates")
+"""Figures that need trainings of their own."""
+
+
+class FigurePlan(BaseModel):
+    """The figures of a task, and what those that need trainings show beside the learned losses."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    kinds: _Names = SEARCH_FIGURES
+    losses: _Names | None = None
+    """Known losses; None: those of the task, without `strong` and procedures."""
+    seeds: Annotated[int, Field(ge=1, le=_MOST_SEEDS)] = 1
+    """Trainings with each loss; representations show the first."""
+    rates: Annotated[tuple[float, ...], Field(strict=False, max_length=_MOST_NAMES)] = ()
+    """The learning rates of `learning-rates`."""
+    rate_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
+    """The training steps of `learning-rates`; None: those of the comparison."""
+
+    @model_validator(mode="after")
+    def _are_known(self) -> Self:
+        for name in self.kinds:
+            if name not in (*SEARCH_FIGURES, *TRAINED_FIGURES):
+                raise unknown_name("figure", name, (*SEARCH_FIGURES, *TRAINED_FIGURES))
+        for name in self.losses or ():
+            specified_loss(name)
+        if ("learning-rates" in self.kinds) != bool(self.rates):
+            raise InputError(f"rates must be given with the figure learning-rates, and only then, but got {self.rates}")
+        for rate in self.rates:
+            finite_number("rates", rate, above=0)
+        return self
 
 
 class TaskProtocol(BaseModel):
@@ -67,6 +102,8 @@ class TaskProtocol(BaseModel):
     """Settings of searches and final trainings that differ from the preset."""
     evaluation: dict[str, Any] = {}
     """Settings of the final trainings alone, such as `final_steps`."""
+    figures: FigurePlan = FigurePlan()
+    """The figures, and what they show."""
 
     @field_validator("presets", "methods", "losses", "learned_on")
     @classmethod

@@ -34,7 +34,12 @@ def pages(docs: Path) -> dict[str, str]:
         raise InputError(f"{docs / CLAIMS}: {error}") from None
     found = {PAGE: first.rstrip("\n") + "\n"}
     for name, one in data.items():
-        found[f"results/{name}.md"] = campaign_markdown(one) if isinstance(one, CampaignResult) else table_markdown(one)
+        own = docs / "figures" / name
+        found[f"results/{name}.md"] = (
+            campaign_markdown(one, own, f"../figures/{name}")
+            if isinstance(one, CampaignResult)
+            else table_markdown(one)
+        )
     return found
 
 

@@ -61,6 +61,8 @@ class SearchCell(_Document):
     """The number of candidates in each state."""
     formula: str | None = None
     """Of the best loss; None if nothing survived."""
+    family: str | None = None
+    """The known loss that it is like, in words; None also where it was not kept."""
     fitness: FiniteFloat | None = None
     """The value of the metric in its training in the search."""
     lr: FiniteFloat | None = None
@@ -122,6 +124,14 @@ class ComparisonCell(_Document):
         return sum(len(loss.test) for row in self.rows for loss in row.losses if loss is not None)
 
 
+class FigureCell(_Document):
+    """A figure that needed trainings of its own: what it shows, in words."""
+
+    kind: str
+    made: Made
+    lines: tuple[str, ...]
+
+
 class MeasuredTask(_Document):
     """What was measured on one task."""
 
@@ -135,6 +145,7 @@ class MeasuredTask(_Document):
     """The numbers of training, validation and test rows."""
     searches: tuple[SearchCell, ...] = ()
     comparison: ComparisonCell | None = None
+    figures: tuple[FigureCell, ...] = ()
 
     def row(self, name: str, variant: Variant) -> ComparedRow | None:
         """The row of a contestant, if it was compared in that variant."""

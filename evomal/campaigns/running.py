@@ -19,8 +19,9 @@ from evomal.campaigns.cells import (
     TimeLimit,
     run_until,
 )
-from evomal.campaigns.declaration import Campaign, CampaignTask
-from evomal.campaigns.files import write_files
+from evomal.campaigns.declaration import TRAINED_FIGURES, Campaign, CampaignTask
+from evomal.campaigns.figure_cells import PlannedFigure
+from evomal.campaigns.files import FIGURES, write_files
 from evomal.campaigns.record import CampaignResult, MeasuredTask, SearchCell
 from evomal.checks import path_to
 from evomal.errors import EvomalError, InputError, StoppedError
@@ -44,6 +45,7 @@ class TaskPlan:
     declared: CampaignTask
     searches: tuple[PlannedSearch, ...]
     comparison: PlannedComparison
+    figures: tuple[PlannedFigure, ...]
     load: Callable[[], Task]
 
     @property
@@ -54,7 +56,8 @@ class TaskPlan:
     @property
     def left(self) -> list[str]:
         """The cells that are not finished."""
-        cells: list[PlannedSearch | PlannedComparison] = [*self.searches, self.comparison]
+        cells: list[PlannedSearch | PlannedComparison | PlannedFigure]
+        cells = [*self.searches, self.comparison, *self.figures]
         return [str(cell) for cell in cells if cell.cell is None]
 
     def require_readable(self) -> None:
@@ -81,7 +84,12 @@ def planned(
         comparison = PlannedComparison(
             task, tuple(own), settings, {**task.settings, **task.evaluation}, out / task.name / "comparison"
         )
-        found.append(TaskPlan(task, searches[task.name], comparison, _loader(task, campaign.folder, data)))
+        figures = tuple(
+            PlannedFigure(kind, task.figures, comparison, out / task.name / "figures" / kind)
+            for kind in task.figures.kinds
+            if kind in TRAINED_FIGURES
+        )
+        found.append(TaskPlan(task, searches[task.name], comparison, figures, _loader(task, campaign.folder, data)))
     return tuple(found)
 
 
@@ -150,10 +158,12 @@ def run_campaign(
                     if str(plan.comparison) not in failures.found:
                         with failures.kept(str(plan.comparison)):
                             _compare(plan, pool, limit, listener)
+                for plan in chosen:
+                    _draw(plan, place / FIGURES, limit, listener, failures)
         except StoppedError as error:
             stopped = error
         result = _result(campaign, plans, shlex.join(words), failures)
-        write_files(result, place)
+        write_files(result, place, campaign)
     finally:
         lock.release()
     if stopped is not None:
@@ -218,6 +228,19 @@ def _compare(plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener
         comparison.run(plan.load(), running if pool is None else replace(running, pool=pool))
 
 
+def _draw(
+    plan: TaskPlan, figures: Path, limit: TimeLimit, listener: SearchListener | None, failures: _Failures
+) -> None:
+    """Draw the figures of one task that need trainings, unless they are finished or the comparison is not."""
+    for figure in plan.figures:
+        if figure.is_ready and figure.cell is None:
+            limit.check()
+            if listener is not None:
+                listener.announce(str(figure))
+            with failures.kept(str(figure)):
+                figure.run(plan.load(), figures, limit, listener)
+
+
 def _searched(
     searches: Sequence[PlannedSearch], task: Task, pool: WorkerPool | None, limit: TimeLimit,
     listener: SearchListener | None,
@@ -274,6 +297,7 @@ def _measured(plan: TaskPlan, cells: Sequence[SearchCell], comparison: Any) -> M
         name=declared.name, title=declared.title or declared.name, task=declared.task,
         model=str(task.record.get("model", "")), metric=task.metric.name,
         higher_is_better=task.metric.higher_is_better, rows=rows, searches=tuple(cells), comparison=comparison,
+        figures=tuple(cell for one in plan.figures if (cell := one.cell) is not None),
     )  # fmt: skip
 
 

@@ -4,7 +4,9 @@ import math
 import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from evomal.campaigns.declaration import SEARCH_FIGURES, TRAINED_FIGURES
 from evomal.campaigns.record import LEARNED, CampaignResult, Made, MeasuredTable, MeasuredTask
 from evomal.tasks.metric_display import metric_label, metric_number
 from evomal.text import escape_markdown, plural, shorten
@@ -16,18 +18,22 @@ _SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "ea
             "recommended: median, worst", "to the baseline", "to the best known loss")  # fmt: skip
 
 
-def campaign_markdown(result: CampaignResult) -> str:
-    """The page of a campaign: where its numbers come from, one table, then every training of each task."""
+def campaign_markdown(result: CampaignResult, figures: Path | None = None, address: str = "figures") -> str:
+    """The page of a campaign: where its numbers come from, one table, then every training of each task.
+
+    `figures`: the folder of its figures, of which those that are there are shown; `address`: how the page leads there.
+    """
     lines = [f"# {escape_markdown(result.title)}", ""]
     lines += [*paragraph(result.about), *paragraph(result.note), *_provenance(result), ""]
     compared = [task for task in result.tasks if task.comparison is not None]
     if compared:
         lines += [*summary_table(compared), "", *_legend(compared), ""]
+        lines += _shown("gains", "gains over the tuned baseline", figures, address)
     if result.left:
         names = ", ".join(f"`{name}`" for name in result.left)
         lines += [f"**Not finished**: {plural(len(result.left), 'cell')} of this campaign, {names}.", ""]
     for task in result.tasks:
-        lines += [f"## {escape_markdown(task.title)}", "", *_task(task)]
+        lines += [f"## {escape_markdown(task.title)}", "", *_task(task), *_figures(task, figures, address)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -194,8 +200,38 @@ def _task(task: MeasuredTask) -> Iterator[str]:
         yield ""
 
 
+def _figures(task: MeasuredTask, figures: Path | None, address: str) -> Iterator[str]:
+    """The figures of a task that are there, each with what it shows in words where that is known."""
+    said = {cell.kind: cell for cell in task.figures}
+    for kind in (*SEARCH_FIGURES, *TRAINED_FIGURES):
+        words = kind.replace("-", " ")
+        if kind in said:
+            made = said[kind].made
+            yield from _wrapped(f"**{words.capitalize()}** ({made.hardware}, commit {made.commit}):")
+            yield from ("", *(f"- {escape_markdown(line)}" for line in said[kind].lines), "")
+        yield from _shown(f"{task.name}-{kind}", f"{task.title}: {words}", figures, address)
+
+
+def _shown(name: str, words: str, figures: Path | None, address: str) -> list[str]:
+    if figures is None or not (figures / f"{name}.svg").is_file():
+        return []
+    return [f"![{escape_markdown(words)}]({address}/{name}.svg)", ""]
+
+
 def _search_table(task: MeasuredTask) -> Iterator[str]:
-    columns = ("searched by", "seed", "validation", "lr", "recommended", "lead over", "seconds", "loss")
+    columns: tuple[str, ...] = (
+        "searched by",
+        "seed",
+        "validation",
+        "lr",
+        "recommended",
+        "lead over",
+        "seconds",
+        "loss",
+        "family",
+    )
+    has_families = any(cell.family for cell in task.searches)
+    columns = columns if has_families else columns[:-1]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
     for cell in task.searches:
@@ -204,7 +240,7 @@ def _search_table(task: MeasuredTask) -> Iterator[str]:
             size = metric_number(abs(cell.lead[0]), task.metric, digits=2)
             half = metric_number(cell.lead[1], task.metric, digits=2)
             lead = f"{cell.rival}: {'−' if cell.lead[0] < 0 else ''}{size} ± {half}"
-        cells = (
+        cells: tuple[str, ...] = (
             cell.contestant,
             str(cell.seed),
             "" if cell.fitness is None else metric_number(cell.fitness, task.metric, digits=3),
@@ -213,7 +249,9 @@ def _search_table(task: MeasuredTask) -> Iterator[str]:
             lead,
             "" if cell.made.seconds is None else f"{cell.made.seconds:.0f}",
             "nothing survived" if cell.formula is None else shorten(cell.formula, _LONGEST_FORMULA),
+            cell.family or "",
         )
+        cells = cells if has_families else cells[:-1]
         yield f"| {' | '.join(escape_markdown(text) for text in cells)} |"
 
 

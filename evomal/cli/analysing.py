@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from evomal.cli.options import (
-    WIDTH,
     AsJson,
     Classes,
     Device,
@@ -24,7 +23,7 @@ from evomal.cli.options import (
 )
 from evomal.errors import InputError
 from evomal.files import create_folder
-from evomal.text import printable
+from evomal.text import WIDTH, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,8 +104,8 @@ def show_shapes(
     classes: Classes = 10,
 ) -> Drawn:
     """Draw losses and their gradients over the output or the error; by default all families."""
-    from evomal.cli import summaries
     from evomal.figures.shape_panels import FAMILIES, draw_shape_panels, draw_surfaces, loss_surfaces, shape_panels
+    from evomal.report import figure_lines
 
     chosen = _losses(losses or [])
     if surface:
@@ -114,21 +113,21 @@ def show_shapes(
             rule = "needs the names or files of regression losses, and takes neither --family nor --classes"
             raise InputError(f"--surface {rule}")
         surfaces = loss_surfaces(chosen)
-        return "surfaces", surfaces, draw_surfaces(surfaces), summaries.surface_lines(surfaces)
+        return "surfaces", surfaces, draw_surfaces(surfaces), figure_lines.surface_lines(surfaces)
     if family and len(set(family)) < len(family):
         raise InputError(f"{next(name for name in family if family.count(name) > 1)} is given twice")
     for name, loss in chosen.items():
         if loss.kind == "regression" and given_options(context, "classes"):
             raise InputError(f"--classes is for classification losses, but {name} is for regression")
     shapes = shape_panels(chosen, family or (() if chosen else tuple(FAMILIES)), classes=classes)
-    return "shapes", shapes, draw_shape_panels(shapes), summaries.shape_lines(shapes)
+    return "shapes", shapes, draw_shape_panels(shapes), figure_lines.shape_lines(shapes)
 
 
 @draws
 def show_behaviour(losses: LossNames = None, classes: Classes = 10) -> Drawn:
     """Draw how losses push outputs at the beginning and at the end of training, derived symbolically."""
-    from evomal.cli.summaries import behaviour_lines
     from evomal.paper.behaviour import behaviours, draw_behaviour
+    from evomal.report.figure_lines import behaviour_lines
 
     found = behaviours(_losses(losses or list(_ANALYSED)), classes=classes)
     return "behaviour", found, draw_behaviour(found), behaviour_lines(found)
@@ -144,8 +143,8 @@ def show_smoothing_cost(
     threads: Annotated[int | None, typer.Option(help="Number of CPU threads (default: all).")] = None,
 ) -> Drawn:
     """Draw the run time of label smoothing and of sparse label smoothing over the number of classes."""
-    from evomal.cli.summaries import cost_lines
     from evomal.paper.smoothing_cost import CLASSES, draw_smoothing_cost, smoothing_cost
+    from evomal.report.figure_lines import cost_lines
 
     try:
         counts = CLASSES if classes is None else [int(part) for part in classes.split(",") if part.strip()]
@@ -158,8 +157,8 @@ def show_smoothing_cost(
 @draws
 def show_curves(folders: RunFolders) -> Drawn:
     """Draw the best value so far over generations and evaluations, one line per method."""
-    from evomal.cli.summaries import curve_lines
     from evomal.figures.search_curves import draw_search_curves, search_curves
+    from evomal.report.figure_lines import curve_lines
 
     data = search_curves(_runs(folders))
     return "curves", data, draw_search_curves(data), curve_lines(data)
@@ -173,8 +172,8 @@ def show_filters(
     ] = False,
 ) -> Drawn:
     """Draw what became of the candidates of each generation."""
-    from evomal.cli.summaries import filter_lines
     from evomal.figures.filter_shares import draw_filter_shares, filter_shares
+    from evomal.report.figure_lines import filter_lines
 
     data = filter_shares(_runs(folders), across_tasks=across_tasks)
     return "filters", data, draw_filter_shares(data), filter_lines(data)
@@ -183,8 +182,8 @@ def show_filters(
 @draws
 def show_runtime(folders: RunFolders) -> Drawn:
     """Draw the time that searches took, by method and stage."""
-    from evomal.cli.summaries import time_lines
     from evomal.figures.run_times import draw_run_times, run_times
+    from evomal.report.figure_lines import time_lines
 
     data = run_times(_runs(folders))
     return "runtime", data, draw_run_times(data), time_lines(data)
@@ -193,8 +192,8 @@ def show_runtime(folders: RunFolders) -> Drawn:
 @draws
 def show_front(folder: RunFolder) -> Drawn:
     """Draw fitness over size for every loss that a run trained."""
-    from evomal.cli.summaries import front_lines
     from evomal.figures.front import draw_front, front
+    from evomal.report.figure_lines import front_lines
 
     data = front(_runs([folder]))
     return "front", data, draw_front(data), front_lines(data)
@@ -203,8 +202,8 @@ def show_front(folder: RunFolder) -> Drawn:
 @draws
 def show_rungs(folder: RunFolder) -> Drawn:
     """Draw whether the candidates of a run that led on a rung lead on the next."""
-    from evomal.cli.summaries import rung_lines
     from evomal.figures.rungs import draw_rungs, rung_steps
+    from evomal.report.figure_lines import rung_lines
 
     data = rung_steps(_runs([folder]))
     return "rungs", data, draw_rungs(data), rung_lines(data)
@@ -213,8 +212,8 @@ def show_rungs(folder: RunFolder) -> Drawn:
 @draws
 def show_headroom(folder: RunFolder) -> Drawn:
     """Draw the known losses that a run began with, beside the noise between seeds."""
-    from evomal.cli.summaries import headroom_lines
     from evomal.figures.known_losses import draw_headroom, run_headroom
+    from evomal.report.figure_lines import headroom_lines
 
     data = run_headroom(_runs([folder]))
     return "headroom", data, draw_headroom(data), headroom_lines(data)
@@ -223,8 +222,8 @@ def show_headroom(folder: RunFolder) -> Drawn:
 @draws
 def show_ancestry(folder: RunFolder) -> Drawn:
     """Draw the ancestors of the best loss of a run."""
-    from evomal.cli.summaries import ancestry_lines
     from evomal.figures.ancestry import ancestry, draw_ancestry
+    from evomal.report.figure_lines import ancestry_lines
 
     data = ancestry(_runs([folder]))
     return "ancestry", data, draw_ancestry(data), ancestry_lines(data)

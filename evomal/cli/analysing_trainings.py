@@ -92,8 +92,8 @@ def show_landscape(
     options: "TrainingOptions",
 ) -> Drawn:
     """Draw loss landscapes around trained weights, along random filter-normalised directions (Li et al., 2018)."""
-    from evomal.cli.summaries import landscape_lines
     from evomal.figures.landscape import draw_landscapes, landscapes
+    from evomal.report.figure_lines import landscape_lines
 
     found = landscapes(
         *trained, two_d=two_d, points=points, radius=radius, samples=samples,
@@ -112,8 +112,8 @@ def show_training(
     options: "TrainingOptions",
 ) -> Drawn:
     """Draw training curves of several losses: the validation metric and the training loss over steps."""
-    from evomal.cli.summaries import training_lines
     from evomal.figures.training_curves import draw_training_curves, training_curves
+    from evomal.report.figure_lines import training_lines
 
     found = training_curves(*trained, points=points, **options)
     return "training", found, draw_training_curves(found), training_lines(found)
@@ -136,8 +136,8 @@ def show_representation(
     device: Device = "auto",
 ) -> Drawn:
     """Draw the inputs of the last layer for test samples, arranged by t-SNE, with one panel per loss."""
-    from evomal.cli.summaries import representation_lines
     from evomal.paper.representations import draw_representations, representations
+    from evomal.report.figure_lines import representation_lines
 
     options = _options(1, seed, steps, milestones, device)
     found = representations(*trained, samples=samples, **options)
@@ -166,8 +166,8 @@ def show_learning_rate(
     data: DataFolder = None,
 ) -> Drawn:
     """Draw the test metric over learning rates, for the task's own loss and others."""
-    from evomal.cli.summaries import rate_lines
     from evomal.figures.learning_rate import draw_rate_curves, rate_curves, recorded_rate_curves
+    from evomal.report.figure_lines import rate_lines
     from evomal.verdict.comparing import rate_curve
 
     if rates is None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evomal.cli.options import (
-    WIDTH,
     AsJson,
     DataFolder,
     SearchDevice,
@@ -20,7 +19,7 @@ from evomal.cli.options import (
 from evomal.cli.task_specs import given_command
 from evomal.errors import InputError, StoppedError
 from evomal.settings import SearchSettings
-from evomal.text import plural, time_text
+from evomal.text import WIDTH, plural, time_text
 
 if TYPE_CHECKING:
     from evomal.campaigns import Campaign, CampaignResult

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-WIDTH = 80
-"""Columns of the terminal that everything printed is made for."""
 TRAININGS, _RAY, _DATA = "Trainings", "Ray", "Training data"
 """Headings in help texts, below which options stand together."""
 

@@ -72,7 +72,10 @@ def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
         ('title = "t"\nlosses = ["hubber"]\n' + TASK, "losses: there is no loss named 'hubber': did you mean 'huber'?"),
         ('title = "t"\nlosses = ["huber:d=1"]\n' + TASK, "losses: huber has no option 'd'"),
         ('title = "t"\nlosses = ["mse+stopping"]\n' + TASK, "losses: there is no procedure named 'stopping'"),
-        ('title = "t"\nlosses = ["mse+temperature"]\n' + TASK, "tasks.0: the task is regression, but temperature is for"),
+        (
+            'title = "t"\nlosses = ["mse+temperature"]\n' + TASK,
+            "tasks.0: the task is regression, but temperature is for",
+        ),
         ('title = "t"\nlosses = ["ce"]\n' + TASK, "tasks.0: the task is regression, but ce is for classification"),
         ('title = "t"\n' + TASK + 'metric = "nope"\n', "tasks.0: metric must be one of mse, mae, r2"),
         ('title = "t"\n' + TASK + 'metric = "error_rate"\n', "tasks.0: metric must be one of mse, mae, r2"),

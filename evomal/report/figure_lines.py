@@ -1,11 +1,10 @@
-"""The lines that `evomal analyse` prints about each figure."""
+"""The lines that say what a figure shows: `evomal analyse` prints them, pages of campaigns have them."""
 
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from evomal.cli.options import WIDTH
 from evomal.figures.ancestry import Ancestry, change_lines
 from evomal.figures.data import NOTHING_TRAINED
 from evomal.figures.filter_shares import FilterShares
@@ -23,7 +22,7 @@ from evomal.paper.behaviour import OUTPUTS, Behaviours
 from evomal.paper.representations import Representations
 from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost
 from evomal.tasks.metric_display import metric_text
-from evomal.text import plural, shorten
+from evomal.text import WIDTH, plural, shorten
 from evomal.verdict.words import schedule_words
 
 _MOST_LOSSES, _MOST_FORMULAS, _MOST_STEPS = 12, 5, 8
