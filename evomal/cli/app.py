@@ -25,6 +25,7 @@ from evomal.cli.options import echo, settings_help
 from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.extras import missing_library
+from evomal.text import short_repr
 from evomal.users_code import described, place_of_error
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -47,6 +48,7 @@ def main() -> None:
     show_warnings_as_sentences()
     try:
         _require_current_folder()
+        _require_words()
         _run_command()
     except SystemExit as end:
         if is_debugging and end.__context__ is not None:
@@ -61,6 +63,15 @@ def _require_current_folder() -> None:
         os.getcwd()
     except OSError as error:
         _fail(f"the current folder cannot be read: {error.strerror}", BAD_INPUT)
+
+
+def _require_words() -> None:
+    """Fail if an argument holds characters that no file name can have; a shell cannot give them, but Python can."""
+    for word in sys.argv[1:]:
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError as error:
+            _fail(f"an argument cannot be encoded: {short_repr(word)} ({error.reason})", BAD_INPUT)
 
 
 def _run_command() -> None:

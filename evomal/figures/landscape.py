@@ -41,6 +41,7 @@ Direction = dict[str, Tensor]
 UNMOVED = "biases, and the parameters and statistics of normalisation, do not move"
 """As in Li et al.: parameters of one dimension have no filters."""
 _MOST_POINTS = 1001  # two directions have the square of that
+_LONGEST_RADIUS = 1e6
 _BATCH = 1024
 _TASK_LOSS_NAMES = {"classification": "cross-entropy", "multilabel": "cross-entropy", "regression": "squared error"}
 
@@ -138,8 +139,8 @@ def landscapes(
     whole_number("points", points, at_least=3, at_most=_MOST_POINTS)
     if points % 2 == 0:
         raise InputError(f"points must be odd, so that the trained weights are one of them, but got {points}")
-    if not 0 < radius < np.inf:
-        raise InputError(f"radius must be more than 0 but got {radius}")
+    if not 0 < radius <= _LONGEST_RADIUS:
+        raise InputError(f"radius must be more than 0 and at most {_LONGEST_RADIUS:g} but got {radius}")
     positions = np.linspace(-radius, radius, points)
     where = resolve_device(options.get("device", "auto"))
     part = fixed_rows(task.train, samples, "landscape").to(where, torch.float32)

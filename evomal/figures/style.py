@@ -173,7 +173,10 @@ def save_figure(figure: Figure, path_without_suffix: Path, data: Mapping[str, Se
     Example:
         >>> files = save_figure(new_figure(), Path("front"), {"size": [1, 3]})  # doctest: +SKIP
     """
-    contents = {suffix: _rendered(figure, suffix) for suffix in _METADATA} | {"csv": _as_csv(data).encode()}
+    contents = {suffix: _rendered(figure, suffix) for suffix in _METADATA} | {
+        # A name may hold bytes of a file name that are no text.
+        "csv": _as_csv(data).encode(errors="backslashreplace")
+    }
     paths = [path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}") for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_atomically(path, content)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import sympy
 
+from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.expression.symbolic import CLASSES_SYMBOL, PREDICTION_SYMBOL, rounded
 from evomal.figures import style
@@ -39,6 +40,7 @@ from evomal.paper.smooth_forms import (
 
 Regime = Literal["null epoch", "zero error"]
 How = Literal["substitution", "limit", "numeric"]
+_MOST_CLASSES = 1_000_000_000
 
 REGIMES: tuple[Regime, ...] = ("null epoch", "zero error")
 OUTPUTS: tuple[Output, ...] = ("other", "target")
@@ -158,7 +160,7 @@ def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
         evaluates on the way to the point; otherwise these are the answer, labelled "numeric".
 
     Raises:
-        InputError: If a loss is not for classification, or `classes` is less than 2.
+        InputError: If a loss is not for classification, or `classes` is not from 2 to a thousand million.
 
     Example:
         >>> from evomal.losses import named_loss
@@ -166,8 +168,7 @@ def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
         >>> found.losses[0].at("null epoch", "target").text
         '-C*xi + C + xi'
     """
-    if classes < 2:
-        raise InputError(f"classes must be at least 2 but got {classes}")
+    classes = whole_number("classes", classes, at_least=2, at_most=_MOST_CLASSES)
     for name, loss in losses.items():
         if loss.kind != "classification":
             raise InputError(f"{name} is for {loss.kind}, but δ at f = 1/C is about classification")

@@ -138,8 +138,9 @@ class _Probe:
             self.seconds_of_initial_weights = (time.perf_counter() - begin) / steps * self._settings.meta_steps
         found: dict[Stage, float] = {}
         for stage, columns in self._columns.items():
-            taken = []
-            for _ in range(3):  # the first time also compiles and captures; of the others one may have been disturbed
+            taken: list[float] = []
+            # The first time also compiles and captures; of the others one may have been disturbed, if they are short.
+            while len(taken) < 2 or (len(taken) < 3 and sum(taken) < _PROBE_SECONDS):
                 begin = time.perf_counter()
                 getattr(engine, stage)(*columns)
                 taken.append(time.perf_counter() - begin)

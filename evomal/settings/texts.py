@@ -100,6 +100,8 @@ def input_error(error: ValidationError, known: Iterable[str]) -> InputError:
     kind, context = first["type"], first.get("ctx", {})
     if kind == "value_error":
         return InputError(str(context["error"]))
+    if not first["loc"]:  # a name with surrogates, as a file may spell it
+        return InputError(f"the name of a setting must be text but got {short_repr(first['input'])}")
     key = str(first["loc"][0])
     if kind == "extra_forbidden":
         return unknown_name("setting", key, known)

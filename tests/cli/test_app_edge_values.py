@@ -32,6 +32,8 @@ LANDSCAPE = ["analyse", "landscape", "diabetes", "--model", "mlp:hidden=4"]
         ([*COMPARE, "--search-seeds", LARGE], f"search_seeds must be at most 10000 but got {LARGE}"),
         ([*COMPARE, "--tune-lr", LARGE], f"tune_lr must be at most 10000 but got {LARGE}"),
         ([*COMPARE, "--set", "milestones=-1"], "milestones must be at least 1 but got -1"),
+        (["analyse", "behaviour", "ce", "--classes", LARGE], f"classes must be at most 1000000000 but got {LARGE}"),
+        (["runs", "\ud800"], "an argument cannot be encoded: '\\ud800'"),
         ([*LANDSCAPE, "--points", LARGE], f"points must be at most 1001 but got {LARGE}"),
         ([*LANDSCAPE, "--seeds", LARGE], "less than or equal to 10000"),
         (["analyse", "training", *LANDSCAPE[2:], "--points", LARGE], f"must be at most 10001 but got {LARGE}"),

@@ -203,7 +203,8 @@ class Scaled(nn.Module):
     [
         ({"points": 4}, "points must be odd, so that the trained weights are one of them, but got 4"),
         ({"points": 1}, "points must be at least 3 but got 1"),
-        ({"radius": 0.0}, "radius must be more than 0 but got 0.0"),
+        ({"radius": 0.0}, "radius must be more than 0 and at most 1e+06 but got 0.0"),
+        ({"radius": 1e308}, "radius must be more than 0 and at most 1e+06 but got 1e+308"),
         ({"samples": 0}, "samples must be at least 1 but got 0"),
         ({"of": "test"}, "of must be one of task, training but got 'test'"),
     ],

@@ -13,6 +13,7 @@ from evomal.figures.style import (
     line_style,
     new_figure,
     panels,
+    save_figure,
     shown_name,
 )
 
@@ -81,3 +82,8 @@ def test_panels_are_of_column_width_alone_and_of_page_width_together():
     assert len(four) == 4
     assert [axes.axison for axes in together.axes] == [True] * 4 + [False] * 2
     assert one.axison
+
+
+def test_a_name_with_bytes_that_are_no_text_is_spelled_in_the_data(tmp_path):
+    *_, data = save_figure(new_figure(), tmp_path / "figure", {"loss": ["odd\udcff.json"]})
+    assert data.read_text() == "loss\nodd\\udcff.json\n"

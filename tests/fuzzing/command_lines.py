@@ -117,7 +117,9 @@ class CommandLines:
         sensible = _SENSIBLE_OF.get((command, parameter.name)) or _SENSIBLE.get(parameter.name, _NUMBERS)
         if parameter.name == "changes" and rng.random() < 0.6:
             return f"{rng.choice(self._settings)}={rng.choice(_NUMBERS) if rng.random() < 0.5 else text(rng)}"
-        return rng.choice(sensible) if rng.random() < 0.7 else text(rng)
+        value = rng.choice(sensible) if rng.random() < 0.7 else text(rng)
+        # What a user names as output is written: a case must not name a folder of this machine.
+        return value.lstrip("/") if parameter.name in ("out", "data") else value
 
     def stage(self, edits: Sequence[Any], box: Box) -> list[Any]:
         """Everything that words name, and the command."""

@@ -170,13 +170,15 @@ class Watch:
             self._work = work
 
     def _judged(self, work: Path, event: str, arguments: tuple[Any, ...]) -> Fault | None:
+        # Downloads go to the folder of the datasets.
+        allowed = (work, Path(os.environ.get("EVOMAL_DATA", work))) if self._may_connect else (work,)
         if event == "open":
             path, _, flags = arguments
             if isinstance(path, str | bytes) and isinstance(flags, int) and flags & _WRITING:
-                return _written_outside(work, "open", path, follow=not flags & os.O_NOFOLLOW)
+                return _written_outside(allowed, "open", path, follow=not flags & os.O_NOFOLLOW)
         elif event in _CHANGES:
             named = [argument for argument in arguments[:2] if isinstance(argument, str | bytes)]
-            faults = (_written_outside(work, event, path, follow=False) for path in named)
+            faults = (_written_outside(allowed, event, path, follow=False) for path in named)
             return next((fault for fault in faults if fault), None)
         elif (event in _STARTS and not self._is_paused) or (
             event == "pickle.find_class" and arguments[0].partition(".")[0] not in _PICKLED_BY_NUMBA
@@ -410,13 +412,13 @@ def _own_place() -> str:
     return f"evomal/{frames[-1].filename.rpartition('/evomal/')[2]}:{frames[-1].lineno}" if frames else "nowhere"
 
 
-def _written_outside(work: Path, event: str, path: str | bytes, *, follow: bool = True) -> Fault | None:
+def _written_outside(allowed: tuple[Path, ...], event: str, path: str | bytes, *, follow: bool = True) -> Fault | None:
     name = os.fsdecode(path)
     if follow:
         real = os.path.realpath(name)
     else:
         real = os.path.join(os.path.realpath(os.path.dirname(name) or "."), os.path.basename(name))
-    if f"{real}/".startswith((f"{work}/", "/dev/null/", *_caches())):
+    if f"{real}/".startswith((*(f"{folder}/" for folder in allowed), "/dev/null/", *_caches())):
         return None
     return Fault("write", f"{event} in {_own_place()}", f"{name} -> {real}")
 

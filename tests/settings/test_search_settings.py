@@ -257,6 +257,11 @@ def test_an_unknown_key_gets_its_near_miss(key, meant):
     assert refusal(SearchSettings().with_texts, [f"{key}=3"]) == sentence
 
 
+def test_a_key_that_is_no_text_is_refused():
+    rule = "the name of a setting must be text but got '\\udcffforged'"
+    assert refusal(SearchSettings, **{"\udcffforged": 3}) == rule
+
+
 @pytest.mark.parametrize("key", ["self", "name", "zzz", ""])
 def test_an_unknown_key_like_no_other_gets_them_all(key):
     for call in (SearchSettings, SearchSettings().with_changes):
