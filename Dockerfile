@@ -6,7 +6,8 @@ FROM python:3.12-slim
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
-# Triton compiles the launcher of its kernels where it runs.
+# Triton compiles the launcher of its kernels where it runs. Versions of Debian's packages vanish from its mirrors.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
@@ -22,7 +23,7 @@ RUN pip install --no-cache-dir --constraint constraints.txt '.[search,report,ser
     && mkdir /work \
     && chmod 1777 /work
 
-USER evomal
+USER 1000
 WORKDIR /work
 ENV EVOMAL_DATA=/work/data HOME=/tmp
 ENTRYPOINT ["evomal"]

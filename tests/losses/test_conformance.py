@@ -5,6 +5,7 @@ See `every_loss.py` for the list. What takes long is marked, and covers all loss
 
 import copy
 import pickle
+import shutil
 
 import numpy as np
 import onnxruntime
@@ -20,6 +21,9 @@ from tests.losses.distributed import PROCESSES, check
 from tests.losses.every_loss import CLASSES, LOSSES, batch, value_and_gradient
 
 EVERY = pytest.mark.parametrize("name", LOSSES)
+# Machine code takes long to compile: one loss of each learned class, and two known ones.
+LEARNED = {type(loss): name for name, loss in LOSSES.items() if type(loss) not in CATALOGUE.values()}
+SAMPLE = ["focal, classification", "huber, regression", *LEARNED.values()]
 
 
 def sizes(loss):
@@ -122,6 +126,19 @@ def test_torch_compile_in_one_graph(name):
     loss = LOSSES[name]
     torch.compiler.reset()  # all losses share a function, which is compiled a limited number of times
     compiled = torch.compile(copy.deepcopy(loss), fullgraph=True, backend="aot_eager")
+    for samples, classes in sizes(loss)[1:]:
+        arguments = batch(loss, samples, classes, seed=1)
+        close(value_and_gradient(compiled, *arguments), value_and_gradient(loss, *arguments))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_torch_compile_by_inductor(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    loss = LOSSES[name]
+    torch.compiler.reset()
+    compiled = torch.compile(copy.deepcopy(loss), fullgraph=True)
     for samples, classes in sizes(loss)[1:]:
         arguments = batch(loss, samples, classes, seed=1)
         close(value_and_gradient(compiled, *arguments), value_and_gradient(loss, *arguments))
