@@ -16,7 +16,8 @@ from evomal.report.pages import own_markup
 from evomal.text import escape_html, shorten
 
 WIDTH, HEIGHT = 460.0, 290.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 14.0, 44.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 18.0, 14.0, 44.0
+_BESIDE_MARKS, _CHARACTER = 24.0, 7.0  # for the label of the y axis, and for each character of a mark
 _LONGEST_LABEL, _LONGEST_HINT = 60, 300  # characters
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_TICKS = 6
@@ -31,7 +32,8 @@ class LinkedPoint:
 
     x: float
     y: float
-    address: str
+    address: str | None
+    """None for a point that leads nowhere and only has its hint."""
     hint: str
 
 
@@ -90,6 +92,10 @@ class Chart:
     is_cut: bool = False
     """Whether something that lies beyond the axes was drawn at their edge."""
     _parts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        longest = 0 if self.rows else max((len(text) for _, text in self.y.ticks()), default=0)
+        self.left = max(self.left, _BESIDE_MARKS + _CHARACTER * longest)
 
     def line(
         self, points: Sequence[Point], colour: str, *, kind: str = "line", step: bool = False, name: str = ""
@@ -156,11 +162,15 @@ class Chart:
                 continue
             hint = escape_html(shorten(point.hint, _LONGEST_HINT))
             place = f'cx="{self._across(point.x):.1f}" cy="{self._down(point.y):.1f}"'
-            self._parts.append(
-                f'<a href="{escape_html(point.address)}" data-hint="{hint}" aria-label="{hint}">'
+            circles = (
                 f'<circle {place} r="{2.2 * radius:g}" class="reach"/>'
-                f'<circle {place} r="{radius:g}" fill="var(--{colour})" class="point"/><title>{hint}</title></a>'
+                f'<circle {place} r="{radius:g}" fill="var(--{colour})" class="point"/><title>{hint}</title>'
             )
+            if point.address is None:
+                self._parts.append(f"<g>{circles}</g>")
+            else:
+                address = f'href="{escape_html(point.address)}" data-hint="{hint}" aria-label="{hint}"'
+                self._parts.append(f"<a {address}>{circles}</a>")
         if name:
             self.legend.append(("dot", colour, name))
 
@@ -208,7 +218,7 @@ class Chart:
         for value, text in marks:
             at = self._down(value)
             yield f'<path d="M{self.left:g},{at:.1f}H{WIDTH - _RIGHT:g}" class="grid"/>'
-            shown = escape_html(shorten(text, max(4, int(self.left / 6.4))))
+            shown = escape_html(shorten(text, max(4, int(self.left / 8))))
             yield f'<text x="{self.left - 6:g}" y="{at + 4:.1f}" text-anchor="end">{shown}</text>'
         label = escape_html(shorten(self.x.label, _LONGEST_LABEL))
         middle = self.left + self._inner_width / 2

@@ -1,19 +1,18 @@
 """A report as one page of HTML, with its figures."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from evomal.figures.ancestry import ancestry, draw_ancestry
+from evomal.figures.ancestry import ancestry
 from evomal.figures.filter_shares import draw_filter_shares, filter_shares
-from evomal.figures.front import draw_front, front
-from evomal.figures.known_losses import draw_headroom, run_headroom
-from evomal.figures.loss_shape import draw_loss, loss_shape
 from evomal.figures.run_times import draw_run_times, run_times
-from evomal.figures.rungs import draw_rungs, rung_steps
 from evomal.figures.search_curves import draw_search_curves, search_curves
+from evomal.report.forest_plot import forest_plots
 from evomal.report.loss_table import loss_table
 from evomal.report.pages import figure_markup, render, versions
+from evomal.report.run_charts import ShownChart, ancestry_chart, run_charts, shapes_of
 from evomal.report.run_report import RunReport
+from evomal.runs.views import RunView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,38 +21,17 @@ VERDICT_CLASSES = {"gain": "gain", "no gain": "no-gain", "learning rate": "no-ga
 """Classes of the stylesheet by kind of verdict; a file may have any other kind, which gets the class `undecided`."""
 
 
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure with its heading and its description for a screen reader."""
-
-    title: str
-    description: str
-    figure: "Figure"
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it is as wide as a column, not as the page."""
-        return bool(self.figure.get_size_inches()[0] < 5)
-
-
 def report_page(report: RunReport) -> str:
     """Returns one page that opens anywhere: it has no script and loads nothing."""
-    shapes, figures = shape_figures(report), run_figures(report)
-    drawings = [
-        {
-            "title": shown.title,
-            "is_narrow": shown.is_narrow,
-            "svg": figure_markup(shown.figure, shown.description, f"f{number}-"),
-        }
-        for number, shown in enumerate([*shapes, *figures])
-    ]
     sentences = dict.fromkeys(command.sentence for command in report.shown_commands if command.sentence)
     with_runs = report.run is None
     return render(
         "report.html",
         report=report,
-        shapes=drawings[: len(shapes)],
-        figures=drawings[len(shapes) :],
+        shapes=best_shapes(report),
+        plots=forest_plots(report.verdicts.verdicts),
+        charts_found=charts_of_run(report),
+        figures=figures_of_runs(report),
         tables=[loss_table(best, with_runs=with_runs) for best in report.best] if report.formulas else [],
         run_rows=report.run_rows() if with_runs else [],
         setting_entries=report.settings.entries(),
@@ -66,40 +44,42 @@ def report_page(report: RunReport) -> str:
     )
 
 
-def shape_figures(report: RunReport) -> list[ShownFigure]:
-    """Draws the shape of the best loss of each task."""
-    shown = []
+def best_shapes(report: RunReport) -> list[ShownChart]:
+    """The shape and the gradient of the best loss of each task, beside the baseline."""
+    found = []
     for formula in report.formulas:
-        loss = formula.row.loss()
-        if loss is not None:
-            title = "Shape" if len(report.formulas) == 1 else f"Shape, {formula.best.task}"
-            text = f"the best loss, value and gradient over {'f - y' if loss.kind == 'regression' else 'p'}"
-            shape = loss_shape(loss, classes=formula.row.run.classes)
-            shown.append(ShownFigure(title, f"{text}, beside the task loss", draw_loss(shape)))
-    return shown
+        loss, task = formula.row.loss(), "" if len(report.formulas) == 1 else f", {formula.best.task}"
+        shapes = [] if loss is None else shapes_of(loss, formula.row.run.classes)
+        found += [replace(shape, title=f"{shape.title}{task}") for shape in shapes]
+    return found
 
 
-def run_figures(report: RunReport) -> list[ShownFigure]:
-    """Draws the figures of the runs; the front and the ancestry only if the report is about one run."""
+def charts_of_run(report: RunReport) -> list[ShownChart]:
+    """The charts of the live page, if the report is about one run, and the ancestry of its best loss."""
+    if (run := report.run) is None:
+        return []
+    origin = ancestry_chart(ancestry(report.runs), None)
+    return [*run_charts(RunView.of(run), run), *([] if origin is None else [origin])]
+
+
+def figures_of_runs(report: RunReport) -> list[ShownChart]:
+    """Figures in which several runs are averaged; the live page has none of them."""
     runs = report.runs
-    if not runs.runs:
+    if report.run is not None or not runs.runs:
         return []
     names = ", ".join(dict.fromkeys(run.method for run in runs.runs))
-    search = f"the best fitness of {names} so far, against generations and trained losses"
-    filters = f"what became of the candidates of {names}, as shares of each generation"
-    shown = [
-        ShownFigure("Search", search, draw_search_curves(search_curves(runs))),
-        ShownFigure("Filters", filters, draw_filter_shares(filter_shares(runs))),
+    drawn: list[tuple[str, str, Figure]] = [
+        (
+            "Search", f"the best fitness of {names} so far, against generations and trained losses",
+            draw_search_curves(search_curves(runs)),
+        ),
+        (
+            "Filters", f"what became of the candidates of {names}, as shares of each generation",
+            draw_filter_shares(filter_shares(runs)),
+        ),
+        ("Run time", f"seconds per search of {names}, by stage", draw_run_times(run_times(runs))),
+    ]  # fmt: skip
+    return [
+        ShownChart(title, figure_markup(figure, description, f"f{number}-"), ())
+        for number, (title, description, figure) in enumerate(drawn)
     ]
-    if report.run is not None:
-        if report.run.headroom is not None:
-            text = "the known losses at their best learning rates, every seed and the mean; grey: the baseline's noise"
-            shown.append(ShownFigure("Headroom", text, draw_headroom(run_headroom(runs))))
-            text = "the metric on a rung against that on the next, with other seeds, of the candidates that went on"
-            shown.append(ShownFigure("Rungs", text, draw_rungs(rung_steps(runs))))
-        text = "size against fitness of every trained loss, with the front of those that no other beats in both"
-        shown.append(ShownFigure("Size against fitness", text, draw_front(front(runs))))
-        text = "the ancestors of the best loss by generation and fitness, with the steps that led to it"
-        shown.append(ShownFigure("Ancestry", text, draw_ancestry(ancestry(runs))))
-    text = f"seconds per search of {names}, by stage"
-    return [*shown, ShownFigure("Run time", text, draw_run_times(run_times(runs)))]

@@ -1,26 +1,23 @@
 """The candidates of a run: all of them in pages, and one by itself with its ancestry, shape, scores and exports."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.expression.scaling import scaled
-from evomal.figures.ancestry import Ancestry, ancestry_of
+from evomal.figures.ancestry import ancestry_of
 from evomal.figures.front import formula_of
 from evomal.losses.exporting import export
 from evomal.losses.files import loss_content
 from evomal.losses.loss import Loss, Provenance
 from evomal.methods.candidates import Candidate
-from evomal.report.charts import Axis, Chart
 from evomal.report.pages import mathml, render
+from evomal.report.run_charts import ancestry_chart, shapes_of
 from evomal.runs.finals import Scores, rate_text
 from evomal.runs.recorded_run import Run
 from evomal.runs.views import RunView
 from evomal.server.list_page import Pages
-from evomal.server.run_charts import ShownChart, candidate_link, metric_axis, shown
-from evomal.server.run_page import shapes_of
 from evomal.server.summaries import RunSummary
 from evomal.text import shorten
 
@@ -32,7 +29,7 @@ EXPORTS = {
 }
 """The ending and the media type of each format."""
 _LONGEST_TYPESET = 240  # characters
-_MOST_STEPS, _MOST_LINKS, _MOST_PARENTS = 40, 60, 12
+_MOST_STEPS, _MOST_PARENTS = 40, 12
 _STAGES = {"rates": "choice of learning rates", "final": "final", "lead": "lead over the best rival"}
 
 
@@ -149,32 +146,6 @@ def scores_of(view: RunView, run: Run, candidate: Candidate) -> list[tuple[str, 
         mean = Scores(tuple(score for _, score in scores))
         rows.append((_STAGES[stage], rate_text(rate, lr), each, run.shown_metric.text(mean.mean, mean.deviation)))
     return rows
-
-
-def ancestry_chart(found: Ancestry, address: str) -> ShownChart | None:
-    """The ancestors by generation and value, with the line of the fittest parents; each is a link."""
-    rows, run = found.ancestors, found.run
-    values = [row.value for row in rows if math.isfinite(row.value)]
-    if len(rows) < 2 or not values:
-        return None
-    first, last = rows[0].candidate.generation + 1, rows[-1].candidate.generation + 1
-    chart = Chart(
-        f"{len(rows) - 1} ancestors by generation and validation value",
-        Axis("generation", first - 0.5, last + 0.5, whole=True), metric_axis(run, values),
-    )  # fmt: skip
-    line = set(found.main_line)
-    points = [(row.candidate.generation + 1.0, row.value) for row in rows]
-    chart.line([points[place] for place in found.main_line], "blue", name="fittest parents")
-    others = [place for place in range(len(rows)) if place not in line][-_MOST_LINKS:]
-    groups = (
-        (others, "grey", "other ancestors"),
-        (sorted(line)[:-1][-_MOST_LINKS:], "blue", ""),
-        ([len(rows) - 1], "vermillion", "this candidate"),
-    )
-    for places, colour, name in groups:
-        links = [candidate_link(run, rows[place].candidate, address, x=points[place][0]) for place in places]
-        chart.links(links, colour, radius=3.5, name=name if links else "")
-    return shown("Ancestry", chart, f"{found.left_out} copies are left out. Point at an ancestor for its formula.")
 
 
 def exported(view: RunView, place: tuple[int, int], form: str) -> bytes:

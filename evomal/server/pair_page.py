@@ -10,11 +10,12 @@ import numpy as np
 from evomal.report.charts import Axis, Chart
 from evomal.report.loss_table import ShownFormula
 from evomal.report.pages import render
+from evomal.report.report_page import best_shapes
+from evomal.report.run_charts import ShownChart, metric_axis, shown
 from evomal.runs.canonical import differences
 from evomal.runs.recorded_run import Run
 from evomal.runs.views import RunView
-from evomal.server.run_charts import ShownChart, metric_axis, shown
-from evomal.server.run_page import best_shapes, live_report
+from evomal.server.run_page import live_report
 from evomal.server.summaries import RunSummary
 from evomal.text import shorten
 

@@ -11,21 +11,19 @@ from typing import Any
 
 from evomal.errors import EvomalError
 from evomal.expression import Expression
-from evomal.figures.loss_shape import loss_shape
 from evomal.files import open_foreign
 from evomal.losses import ExpressionLoss
-from evomal.losses.loss import Loss
 from evomal.methods.candidates import State
 from evomal.report.best_losses import best_losses
 from evomal.report.loss_table import loss_table
 from evomal.report.pages import mathml, render
-from evomal.report.report_page import VERDICT_CLASSES
+from evomal.report.report_page import VERDICT_CLASSES, best_shapes
+from evomal.report.run_charts import run_charts, shapes_of
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
 from evomal.runs.lock import holder_of
 from evomal.runs.recorded_run import Runs, RunState
 from evomal.runs.stopping import is_stop_requested
 from evomal.runs.views import RunView
-from evomal.server import run_charts
 from evomal.server.library import OUTPUT_NAME
 from evomal.server.summaries import RunSummary
 from evomal.text import plural, value_text
@@ -76,14 +74,6 @@ def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> s
         return render("live_problem.html", summary=summary, problem=view.head.problem)
     report = live_report(view)
     run = report.runs.runs[0]
-    charts = [
-        run_charts.search_chart(view, run),
-        run_charts.filter_chart(view),
-        run_charts.front_chart(view, run, address),
-        *run_charts.rung_charts(view, run, address),
-        run_charts.headroom_chart(run),
-        run_charts.time_chart(view),
-    ]
     sentences = dict.fromkeys(command.sentence for command in report.shown_commands if command.sentence)
     return render(
         "live_run.html",
@@ -92,7 +82,7 @@ def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> s
         address=address,
         comparison=comparison,
         shapes=best_shapes(report),
-        figures=[chart for chart in charts if chart is not None],
+        figures=run_charts(view, run, address),
         tables=[loss_table(best, with_runs=False, address=address) for best in report.best] if report.formulas else [],
         worker_entries=worker_entries(view),
         stop_requested=is_stop_requested(view.folder),
@@ -104,17 +94,6 @@ def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> s
         command_sentences=[f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences],
         verdict_classes=VERDICT_CLASSES,
     )
-
-
-def best_shapes(report: RunReport) -> list[run_charts.ShownChart]:
-    """The shape and the gradient of the best loss, beside the baseline."""
-    loss = report.formulas[0].row.loss() if report.formulas else None
-    return [] if loss is None else shapes_of(loss, report.formulas[0].row.run.classes)
-
-
-def shapes_of(loss: Loss, classes: int) -> list[run_charts.ShownChart]:
-    """The shape and the gradient of a loss."""
-    return run_charts.shape_charts(loss_shape(loss, classes=classes))
 
 
 def warm_up() -> None:

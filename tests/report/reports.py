@@ -11,7 +11,8 @@ from tests.report.cards import HARMLESS, HOSTILE
 from tests.verdict.results import comparison, entry
 
 IN_REPORTS = HARMLESS | {
-    "main", "nav", "a", "figure", "pre", "details", "summary", "polyline", "text", "mtext", "munder", "mover", "msub",
+    "main", "nav", "a", "figure", "pre", "details", "summary", "polyline", "text", "figcaption", "circle",
+    "mtext", "munder", "mover", "msub",
 }  # fmt: skip
 """The elements of a report."""
 SQUARE, ABSOLUTE, BENT = "square(sub(f, y))", "abs(sub(f, y))", "tanh(square(sub(f, y)))"

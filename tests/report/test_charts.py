@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from evomal.report.charts import Axis, Chart, LinkedPoint, rows_axis
+from evomal.report.charts import WIDTH, Axis, Chart, LinkedPoint, rows_axis
 
 HOSTILE = "<script>alert(1)</script>\" onload='x' \u202e"
 
@@ -47,7 +47,7 @@ def test_values_beyond_the_axis_are_drawn_at_its_edge():
     drawn.markup()
     assert not drawn.is_cut
     drawn.dots([(1e300, 1e300)], "blue")
-    assert 'd="M448.0,14.0m' in drawn.markup()
+    assert 'd="M442.0,14.0m' in drawn.markup()
     assert drawn.is_cut
 
 
@@ -85,3 +85,13 @@ def test_rows_go_from_the_top_to_the_bottom():
     drawn = Chart("", Axis("", 0, 1), rows_axis(2), rows=["first", "second"])
     texts = {node.text: float(node.attrib["y"]) for node in ElementTree.fromstring(str(drawn.markup())) if node.text}
     assert texts["first"] < texts["second"]
+
+
+def test_long_marks_have_room_beside_the_axis():
+    drawn = Chart("a chart", Axis("x", 0.0, 2000.0), Axis("y", 0.500001, 0.500009))
+    elements = list(ElementTree.fromstring(drawn.markup()).iter("text"))
+    marks = [one for one in elements if (one.text or "").startswith("0.5000")]
+    assert marks
+    assert all(float(one.get("x")) - 7 * len(one.text) >= 12 for one in marks)
+    (last,) = [one for one in elements if one.text == "2000"]
+    assert float(last.get("x")) + 4 * 7 / 2 <= WIDTH

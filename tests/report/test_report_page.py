@@ -38,11 +38,11 @@ def test_a_page_has_everything_in_order(tmp_path):
     require_alone(text, page)
     headings = re.findall(r"<h2>(.*?)</h2>", text)
     assert headings == [
-        "Best loss", "Verdict", "Figures", "Best losses", "Settings", "Environment", "How to repeat it",
+        "Best loss", "Verdict", "Charts", "Best losses", "Settings", "Environment", "How to repeat it",
     ]  # fmt: skip
     assert re.findall(r"<h1>(.*?)</h1>", text) == ["planted, linear: evomal"]
-    drawn = [found for tag, found in page.elements if tag == "svg"]
-    assert len(drawn) == 6 + 2  # figures, sparklines
+    drawn = [found for tag, found in page.elements if tag == "svg" and "aria-hidden" not in found]
+    assert len(drawn) == 7 + 2  # charts, sparklines
     assert all(found["role"] == "img" and found["aria-label"] for found in drawn)
     assert page.count("math") == 1
     assert "Abs(f - y)" in page.text
@@ -59,7 +59,7 @@ def test_several_runs_begin_with_the_verdict(tmp_path):
     text, page = page_of(tmp_path)
     require_alone(text, page)
     headings = re.findall(r"<h2>(.*?)</h2>", text)
-    assert headings[:5] == ["Verdict", "Best loss", "Figures", "Best losses", "Runs"]
+    assert headings[:5] == ["Verdict", "Best loss", "Charts", "Best losses", "Runs"]
     assert '<li class="gain"><strong>gain</strong>evomal beats mse by 1 &lt; 2 &amp; more</li>' in text
     assert "<td>0.5 ± 0</td>" in text
     assert page.count("pre") == 2  # a command for each search, as that of the comparison is not known

@@ -10,16 +10,19 @@ import pytest
 from starlette.testclient import TestClient
 
 from evomal.losses import load_loss
+from evomal.report.forest_plot import forest_plot
+from evomal.report.report_page import report_page
+from evomal.report.run_charts import search_chart
+from evomal.report.run_report import run_report
 from evomal.runs import load_run
 from evomal.runs.lock import FolderLock
 from evomal.runs.stopping import is_stop_requested
 from evomal.server import actions, run_page
-from evomal.server.comparison_page import forest_plot
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME, FollowedFolder
-from evomal.server.run_charts import search_chart
 from evomal.verdict.folder import TrainingLog, write_result
 from evomal.verdict.statistics import Paired
+from tests.figures.records import record, row
 from tests.server.pages import HOSTILE, TOKEN, address, application, run
 from tests.verdict.results import comparison, entry
 
@@ -330,3 +333,20 @@ def test_a_run_that_is_named_twice_takes_no_other_page(tmp_path):
     for other in (1, 2):
         page = client.get("/pair", params={"run": [keys[0], keys[0], keys[other]]}).text
         assert f"/runs/{keys[other]}" in page
+
+
+def test_a_run_without_survivors_has_no_curve_and_no_token_to_give(tmp_path):
+    folder = record(tmp_path / "run", [row(0, 0), row(1, 0)], metric="mse", task="diabetes", rivals={"mse": 0.5})
+    page = TestClient(application(tmp_path).app, base_url="http://localhost").get(address(tmp_path, folder)).text
+    assert "no candidate passed the filters" in page
+    assert "best candidate so far" not in page
+    assert "data-actions" not in page  # there is nothing to resume or to compare
+
+
+def test_the_points_of_a_report_lead_nowhere_and_those_of_the_page_to_candidates(top, client):
+    frozen, live = report_page(run_report(top / "done")), client.get(address(top, top / "done")).text
+    for title in ("Search", "Filters", "Size against fitness", "Shape", "Gradient", "Time by stage"):
+        assert f"<figcaption>{title}</figcaption>" in frozen
+        assert f"<figcaption>{title}</figcaption>" in live
+    assert re.search(r"<g><circle [^>]*><circle [^>]*><title>0\.\d+, size \d+: ", frozen)
+    assert "/candidates/" not in frozen

@@ -1,4 +1,8 @@
-"""The charts of a run: how the search went, what became of candidates, the front, the rungs and the known losses."""
+"""The charts of a run: how the search went, what became of candidates, the front, the rungs and the known losses.
+
+The live page and the report show the same ones. On the live page, points lead to the pages of candidates; a report is
+one file, in which `address` is None and points are no links.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from evomal.figures.ancestry import Ancestry
 from evomal.figures.filter_shares import OUTCOME_COLOURS
 from evomal.figures.front import formula_of
-from evomal.figures.loss_shape import Curve, LossShape, are_equal, reference_scale
+from evomal.figures.loss_shape import Curve, LossShape, are_equal, loss_shape, reference_scale
 from evomal.figures.rungs import RungStep
 from evomal.figures.style import COLOUR_NAMES, FloatArray
+from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
 from evomal.report.charts import Axis, Chart, LinkedPoint, rows_axis
 from evomal.runs.recorded_run import Run
@@ -19,7 +25,7 @@ from evomal.runs.views import RunView, Table
 from evomal.tasks.metric_display import metric_label, metric_scale
 from evomal.text import plural
 
-_MOST_BARS, _MOST_DOTS, _MOST_LINKS = 60, 400, 80
+_MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS = 60, 400, 80, 60
 _CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
 _WORST_SHARE = 0.9  # of the values; what is worse may lie beyond the axis if it is far off
 _ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
@@ -49,6 +55,15 @@ def metric_axis(run: Run, values: Iterable[float]) -> Axis:
     return Axis.over(label, values, inner=inner, scale=metric_scale(run.metric))
 
 
+def run_charts(view: RunView, run: Run, address: str | None = None) -> list[ShownChart]:
+    """All charts of a run but those of its best loss."""
+    found = (
+        search_chart(view, run), filter_chart(view), front_chart(view, run, address), *rung_charts(view, run, address),
+        headroom_chart(run), time_chart(view),
+    )  # fmt: skip
+    return [chart for chart in found if chart is not None]
+
+
 def search_chart(view: RunView, run: Run) -> ShownChart | None:
     """The best value so far by generation, beside the baseline with its noise and the best rival."""
     best = np.where(np.isfinite(view.best_by_generation), run.value(1.0) * view.best_by_generation, np.nan)
@@ -73,7 +88,7 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
     if rival in levels and rival != baseline:
         chart.level(levels[rival], "orange", "dotted", f"best rival {rival}")
     points = [(number + 1.0, float(value)) for number, value in enumerate(best)]
-    chart.line(_thinned(points), "blue", step=True, name="best candidate so far" if points else "")
+    chart.line(_thinned(points), "blue", step=True, name="best candidate so far" if np.isfinite(best).any() else "")
     chart.dots(points[-1:], "blue", radius=3.5)
     return shown("Search", chart)
 
@@ -103,7 +118,7 @@ def filter_chart(view: RunView) -> ShownChart | None:
     return shown("Filters", chart)
 
 
-def front_chart(view: RunView, run: Run, address: str) -> ShownChart | None:
+def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | None:
     """Size against the metric: those that no other beats in both are links to their pages."""
     found = view.comparable[view.comparable["size"] > 0]
     if not len(found):
@@ -129,12 +144,11 @@ def front_chart(view: RunView, run: Run, address: str) -> ShownChart | None:
     chart.line([*steps, (chart.x.high, steps[-1][1])], "blue", step=True)
     links = [candidate_link(run, one, address, x=float(row["size"])) for row, one in _paired(view, front)]
     chart.links(links, "blue", name=f"front ({len(front)})")
-    return shown(
-        "Size against fitness", chart, "Point at a candidate of the front for its formula; open it for its page."
-    )
+    more = "." if address is None else "; open it for its page."
+    return shown("Size against fitness", chart, f"Point at a candidate of the front for its formula{more}")
 
 
-def rung_charts(view: RunView, run: Run, address: str) -> list[ShownChart]:
+def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart]:
     """Each rung against the next: who rose and who fell among those that were trained on both."""
     found = view.evaluated[view.evaluated["rungs"] > 1]
     if not len(found):
@@ -154,7 +168,7 @@ def rung_charts(view: RunView, run: Run, address: str) -> list[ShownChart]:
         chart = Chart(chart.description, _named(chart.x, f"rung {rung}", run), _named(chart.y, f"rung {rung + 1}", run))
         for name, colour in (("rose", "green"), ("fell", "vermillion"), ("same place", "blue")):
             points = [
-                LinkedPoint(before[n], after[n], f"{address}/candidates/{one.generation}/{one.index}", hint)
+                LinkedPoint(before[n], after[n], _page(one, address), hint)
                 for n, one in enumerate(rows)
                 if _movement(ranks[0][n], ranks[1][n]) == name
                 for hint in [f"place {ranks[0][n]} on rung {rung}, {ranks[1][n]} on rung {rung + 1}: {formula_of(one)}"]
@@ -208,6 +222,11 @@ def time_chart(view: RunView) -> ShownChart | None:
     return shown("Time by stage", chart)
 
 
+def shapes_of(loss: Loss, classes: int) -> list[ShownChart]:
+    """The shape and the gradient of a loss, beside the task loss."""
+    return shape_charts(loss_shape(loss, classes=classes))
+
+
 def shape_charts(shape: LossShape) -> list[ShownChart]:
     """A loss and its gradient beside the task loss."""
     curves = shape.curves[:1] if are_equal(shape.curves) else shape.curves
@@ -235,16 +254,42 @@ def shape_charts(shape: LossShape) -> list[ShownChart]:
     return charts
 
 
-def candidate_link(run: Run, candidate: Candidate, address: str, *, x: float) -> LinkedPoint:
+def ancestry_chart(found: Ancestry, address: str | None) -> ShownChart | None:
+    """The ancestors by generation and value, with the line of the fittest parents; each is a link."""
+    rows, run = found.ancestors, found.run
+    values = [row.value for row in rows if math.isfinite(row.value)]
+    if len(rows) < 2 or not values:
+        return None
+    first, last = rows[0].candidate.generation + 1, rows[-1].candidate.generation + 1
+    chart = Chart(
+        f"{len(rows) - 1} ancestors by generation and validation value",
+        Axis("generation", first - 0.5, last + 0.5, whole=True), metric_axis(run, values),
+    )  # fmt: skip
+    line = set(found.main_line)
+    points = [(row.candidate.generation + 1.0, row.value) for row in rows]
+    chart.line([points[place] for place in found.main_line], "blue", name="fittest parents")
+    others = [place for place in range(len(rows)) if place not in line][-_MOST_ANCESTORS:]
+    groups = (
+        (others, "grey", "other ancestors"),
+        (sorted(line)[:-1][-_MOST_ANCESTORS:], "blue", ""),
+        ([len(rows) - 1], "vermillion", "this candidate"),
+    )
+    for places, colour, name in groups:
+        links = [candidate_link(run, rows[place].candidate, address, x=points[place][0]) for place in places]
+        chart.links(links, colour, radius=3.5, name=name if links else "")
+    copies = f"Copies of a parent are left out ({found.left_out}). " if found.left_out else ""
+    return shown("Ancestry", chart, f"{copies}Point at an ancestor for its formula.")
+
+
+def candidate_link(run: Run, candidate: Candidate, address: str | None, *, x: float) -> LinkedPoint:
     """A point of a candidate, with its value and formula as the hint."""
     value = run.value(candidate.fitness)
     hint = f"{run.shown_metric.text(candidate.fitness)}, size {candidate.size or '?'}: {formula_of(candidate)}"
-    return LinkedPoint(x, value, f"{address}/candidates/{candidate.generation}/{candidate.index}", hint)
+    return LinkedPoint(x, value, _page(candidate, address), hint)
 
 
-def _sizes_and_values(found: Table, run: Run) -> list[tuple[float, float]]:
-    pairs = zip(found["size"].tolist(), found["fitness"].tolist(), strict=True)
-    return [(size, run.value(fitness)) for size, fitness in pairs]
+def _page(candidate: Candidate, address: str | None) -> str | None:
+    return None if address is None else f"{address}/candidates/{candidate.generation}/{candidate.index}"
 
 
 def _paired(view: RunView, front: Table) -> list[tuple[np.void, Candidate]]:
