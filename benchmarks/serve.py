@@ -1,8 +1,7 @@
-"""The live page under load: page times for many runs and large ones, and the time of a search that is followed.
+"""The live page: how long pages take for many runs and large ones, and what remains of clients that come and go.
 
-`python benchmarks/serve.py` prints page times for 1,000 runs and for a run of 100,000 candidates, then the time of a
-search alone and of the same search while 100 clients follow its page and 200 requests a second are made, in turns;
-memory and descriptors of the server before and after many reconnects.
+`python benchmarks/serve.py` prints page times for 1,000 runs and for a run of 100,000 candidates, and memory and
+descriptors of the server before and after many reconnects. `serve_load.py` measures a search that is followed.
 """
 
 import argparse
@@ -12,8 +11,6 @@ import dataclasses
 import os
 import random
 import re
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +20,6 @@ from pathlib import Path
 
 from evomal.methods.candidates import Candidate, State
 from evomal.runs import RunStore
-from evomal.server.library import key_of
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 GENOMES = ("abs(sub(f, y))", "square(sub(f, y))", "add(abs(sub(f, y)), square(sub(f, y)))", "abs(mul(f, sub(f, y)))")
@@ -89,36 +85,10 @@ async def follow(host: str, port: int, path: str) -> None:
         writer.close()
 
 
-async def load(host: str, port: int, path: str, until: subprocess.Popen[bytes], clients: int, rate: int) -> list[float]:
-    """Followers and requests at a rate until a process ends; the seconds of the requests."""
-    followers = [asyncio.create_task(follow(host, port, path)) for _ in range(clients)]
-    pending: set[asyncio.Task[tuple[float, int, bytes]]] = set()
-    times: list[float] = []
-    begin, count = time.perf_counter(), 0
-    while until.poll() is None:
-        due = int((time.perf_counter() - begin) * rate)
-        pending |= {asyncio.create_task(get(host, port, path)) for _ in range(due - count)}
-        count = due
-        done = {task for task in pending if task.done()}
-        times += [task.result()[0] for task in done if task.exception() is None]
-        pending -= done
-        await asyncio.sleep(0.01)
-    for task in (*followers, *pending):
-        task.cancel()
-    await asyncio.gather(*followers, *pending, return_exceptions=True)
-    return times
-
-
 def state_of(process: int) -> tuple[int, float]:
     """Descriptors and resident megabytes of a process (Linux)."""
     resident = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return len(os.listdir(f"/proc/{process}/fd")), resident
-
-
-def processor_seconds() -> float:
-    """What all processes that were begun here and have ended took."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def wait_until_read(host: str, port: int) -> float:
@@ -153,37 +123,6 @@ def search(folder: Path, generations: int) -> list[str]:
     return [sys.executable, "-m", "evomal", "search", "diabetes", *words, *where]
 
 
-def measured_loads(top: Path, generations: int, clients: int, rate: int, rounds: int) -> None:
-    """Print the time of a search alone and under load, by its own records, in turns."""
-    alone: list[tuple[float, float]] = []
-    loaded: list[tuple[float, float]] = []
-    times: list[float] = []
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": ENVIRONMENT}
-    with server(top) as (process, host, port):
-        for number in range(rounds):
-            for seconds, with_load in ((alone, False), (loaded, True)):
-                folder = top / f"{number}-{with_load}"
-                begun = subprocess.Popen(search(folder, generations), **quiet)  # type: ignore[call-overload]
-                while not (folder / "run.sqlite").exists() and begun.poll() is None:
-                    time.sleep(0.05)
-                begin, used = time.perf_counter(), processor_seconds()
-                if with_load:
-                    path = f"/runs/{key_of(folder, top)}"
-                    while asyncio.run(get(host, port, path))[1] != 200:
-                        time.sleep(0.1)
-                    times += asyncio.run(load(host, port, path, begun, clients, rate))
-                begun.wait()
-                seconds.append((time.perf_counter() - begin, processor_seconds() - used))
-        print(f"search with {clients} clients and {rate} requests a second:")
-        for place, name in enumerate(("on the clock", "of the processor")):
-            one, two = (statistics.median(row[place] for row in rows) for rows in (alone, loaded))
-            print(f"  {name}: alone {one:.1f} s, followed {two:.1f} s, ratio {two / one:.3f}")
-        times.sort()
-        middle, late = times[len(times) // 2], times[int(len(times) * 0.99)]
-        print(f"  {len(times)} requests, median {1e3 * middle:.1f} ms, 99 % within {1e3 * late:.0f} ms")
-        measured_reconnects(process, host, port)
-
-
 def measured_reconnects(process: int, host: str, port: int, rounds: int = 20, tabs: int = 100) -> None:
     """Print descriptors and memory of the server before and after many clients came and went."""
 
@@ -212,24 +151,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--candidates", type=int, default=100_000)
-    parser.add_argument("--generations", type=int, default=60, help="of the search that is followed")
-    parser.add_argument("--clients", type=int, default=100)
-    parser.add_argument("--rate", type=int, default=200, help="requests per second")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("pages", "load"), help="only the times of pages, or only the load")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
-        if given.only != "load":
-            for number in range(given.runs):
-                write_run(top / "many" / f"{number // 50}" / f"run-{number}", 40, 10, number)
-            page_times(top / "many", ["/", "/?page=5", "/?text=run-77"], f"{given.runs} runs")
-            write_run(top / "large" / "run", given.candidates, 100, 0)
-            pages = ["RUN", "RUN/candidates", "RUN/candidates?page=1000", "RUN/candidates/900/7"]
-            page_times(top / "large", ["/", *pages], f"a run of {given.candidates} candidates")
-        if given.only != "pages":
-            (top / "live").mkdir()
-            measured_loads(top / "live", given.generations, given.clients, given.rate, given.rounds)
+        for number in range(given.runs):
+            write_run(top / "many" / f"{number // 50}" / f"run-{number}", 40, 10, number)
+        page_times(top / "many", ["/", "/?page=5", "/?text=run-77"], f"{given.runs} runs")
+        write_run(top / "large" / "run", given.candidates, 100, 0)
+        pages = ["RUN", "RUN/candidates", "RUN/candidates?page=1000", "RUN/candidates/900/7"]
+        page_times(top / "large", ["/", *pages], f"a run of {given.candidates} candidates")
+        with server(top / "large") as (process, host, port):
+            wait_until_read(host, port)
+            measured_reconnects(process, host, port)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -246,10 +246,13 @@ def _page_number(request: Request) -> int:
 
 async def _body(request: Request) -> str:
     content = b""
-    async for part in request.stream():
-        content += part
-        if len(content) > _LARGEST_BODY:
-            raise HTTPException(413, "The request is too large.")
+    try:
+        async for part in request.stream():
+            content += part
+            if len(content) > _LARGEST_BODY:
+                raise HTTPException(413, "The request is too large.")
+    except ClientDisconnect:
+        raise HTTPException(400, "The request has no end.") from None
     return content.decode("utf-8", "replace")
 
 

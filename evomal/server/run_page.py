@@ -110,6 +110,8 @@ def worker_entries(view: RunView) -> list[tuple[str, str]]:
     found: dict[str, Any] = {"device": settings.get("device"), "threads": settings.get("threads")}
     workplace = settings.get("workplace")
     found |= {str(key): value for key, value in workplace.items()} if isinstance(workplace, Mapping) else {}
+    if found.get("executor") == "ray" and found.get("workers") is None:
+        found["workers"] = "as many as the cluster has room for"
     entries = [(name, value_text(value, LONGEST_ENTRY)) for name, value in found.items() if value is not None]
     holder = holder_of(view.folder)
     if holder is not None:

@@ -72,7 +72,7 @@ def serve(
         if open_browser:
             webbrowser.open(f"{address}#token={token}")
         config = uvicorn.Config(
-            pages.app, log_level="warning", access_log=False, server_header=False, lifespan="on",
+            pages.app, log_level="error", access_log=False, server_header=False, lifespan="on", ws="none",
             timeout_graceful_shutdown=_SECONDS_TO_END,
         )  # fmt: skip
         try:

@@ -1,5 +1,6 @@
 """Pages of the live server: what they show, how they are guarded, and what the buttons do."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -350,3 +351,34 @@ def test_the_points_of_a_report_lead_nowhere_and_those_of_the_page_to_candidates
         assert f"<figcaption>{title}</figcaption>" in live
     assert re.search(r"<g><circle [^>]*><circle [^>]*><title>0\.\d+, size \d+: ", frozen)
     assert "/candidates/" not in frozen
+
+
+def test_a_request_that_is_broken_off_is_no_error(half):
+    folder, client = half
+
+    async def broken_off():
+        sent, left = [], [{"type": "http.request", "body": b"token=", "more_body": True}, {"type": "http.disconnect"}]
+        scope = {
+            "type": "http", "method": "POST", "path": f"{address(folder.parent, folder)}/stop", "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }  # fmt: skip
+
+        async def receive():
+            return left.pop(0)
+
+        async def send(message):
+            sent.append(message.get("status"))
+
+        await client.app(scope, receive, send)
+        return sent[0]
+
+    assert asyncio.run(broken_off()) == 400
+
+
+def test_workers_of_a_cluster_are_told(tmp_path):
+    places = [{"executor": "ray", "workers": 3}, {"executor": "ray", "workers": None}, {"executor": "local"}]
+    for number, workplace in enumerate(places):
+        followed = FollowedFolder(run(tmp_path / str(number), workplace=workplace), "key", "run")
+        followed.refresh()
+        found = dict(run_page.worker_entries(followed.view)).get("workers")
+        assert found == ("3", "as many as the cluster has room for", None)[number]
