@@ -262,7 +262,7 @@ def ancestry_chart(found: Ancestry, address: str | None) -> ShownChart | None:
         return None
     first, last = rows[0].candidate.generation + 1, rows[-1].candidate.generation + 1
     chart = Chart(
-        f"{len(rows) - 1} ancestors by generation and validation value",
+        f"{plural(len(rows) - 1, 'ancestor')} by generation and validation value",
         Axis("generation", first - 0.5, last + 0.5, whole=True), metric_axis(run, values),
     )  # fmt: skip
     line = set(found.main_line)

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const LIVE = "[data-live], #warnings, nav[aria-label=contents], main > section[id]";
-  const LEAST_BETWEEN = 1000; // milliseconds
+  const LEAST_BETWEEN = 1000, LEAST_BETWEEN_WORDS = 10000; // milliseconds
   const byId = (id) => document.getElementById(id);
   const connection = byId("connection");
   let source = null, retry = 0, last = 0, waiting = 0;
@@ -16,8 +16,14 @@
     for (const part of liveParts(document)) sent.set(nameOf(part), part.outerHTML);
   };
 
+  // A screen reader reads this aloud: a new state at once, the generations of a fast search only now and then.
+  let said = 0;
   function announce(text) {
-    if (text && byId("announcement").textContent !== text) byId("announcement").textContent = text;
+    const place = byId("announcement"), stateIn = (words) => words.split(":")[0];
+    if (!text || place.textContent === text) return;
+    if (stateIn(place.textContent) === stateIn(text) && Date.now() - said < LEAST_BETWEEN_WORDS) return;
+    place.textContent = text;
+    said = Date.now();
   }
 
   // What a reader did to a part: opened details, chosen boxes, the focus and how far a table is scrolled.
