@@ -35,7 +35,7 @@ def test_the_results_in_the_readme_are_those_of_the_results():
     found, task = {}, []
     for row in rows("docs/results.md"):
         task = row[:3] if row[0] else task
-        if "(thorough)" in row[3]:
+        if len(row) > 6 and "(thorough)" in row[3]:
             found[task[0]] = [*task, row[4], row[5], row[6].partition(" (")[0]]
     shown = [row for row in rows("README.md") if row[0] != "task"]
     assert len(shown) >= 5

@@ -1,5 +1,6 @@
 """Claims: sentences about results, each with references to the rows that support it, which are checked."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,6 +57,11 @@ class Evidence(_Strict):
             raise InputError(f"{place} must show {self.shows!r} for its claim but shows {str(shown)!r}")
         return task, other, difference
 
+    def short(self, results: dict[str, CampaignResult]) -> str:
+        """The difference with its interval and n, in a few words."""
+        task, _, difference = self.found(results)
+        return f"{task.title}: {difference_text(difference, task)}, n = {plural(difference.n, difference.noun)}"
+
     def text(self, results: dict[str, CampaignResult]) -> str:
         """The difference with its interval and n, as part of a sentence."""
         task, other, difference = self.found(results)
@@ -73,11 +79,27 @@ class Claim(_Strict):
     evidence: Annotated[tuple[Evidence, ...], Field(strict=False)] = ()
 
 
-class Missing(_Strict):
-    """A table or figure of the paper that is not there, and why."""
+class PaperItem(_Strict):
+    """A table, figure or algorithm of the paper, and where it is or why it is not here."""
 
-    what: str
-    why: str
+    item: str
+    """Such as `Table 2`."""
+    label: str
+    """Its label in the source of the paper."""
+    title: str
+    campaign: str | None = None
+    """The campaign that measures it."""
+    text: str = ""
+    """Where it is besides, or why it is not here; must be given without a campaign."""
+
+    def where(self, data: Container[str]) -> str:
+        """Where it is, in Markdown, given the names of the results that are there."""
+        if self.campaign is None:
+            return self.text
+        place = f"[{self.campaign}](results/{self.campaign}.md)" if self.campaign in data else (
+            f"campaign `{self.campaign}`, not measured yet"
+        )  # fmt: skip
+        return f"{place}; {self.text}" if self.text else place
 
 
 class Claims(_Strict):
@@ -89,7 +111,8 @@ class Claims(_Strict):
     rows: Annotated[tuple[str, ...], Field(strict=False)]
     """The contestants that it shows."""
     claims: Annotated[tuple[Claim, ...], Field(strict=False)]
-    missing: Annotated[tuple[Missing, ...], Field(strict=False)] = ()
+    paper: Annotated[tuple[PaperItem, ...], Field(strict=False)] = ()
+    """Every table, figure and algorithm of the paper, in its order."""
 
 
 def read_claims(path: Path) -> Claims:
@@ -106,4 +129,7 @@ def read_claims(path: Path) -> Claims:
     for claim in found.claims:
         if claim.verdict != "open" and not claim.evidence:
             raise InputError(f"{path}: {claim.claim!r:.60} must have evidence unless its verdict is open")
+    for item in found.paper:
+        if item.campaign is None and not item.text:
+            raise InputError(f"{path}: {item.item} must have a campaign, or a text that says where it is or why not")
     return found

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from evomal.checks import MOST_STEPS, finite_number, path_to, suggestion, unknown_name
+from evomal.checks import MOST_STEPS, finite_number, path_to, suggestion, unknown_name, whole_number
 from evomal.engine.procedures import require_fitting, split_procedure
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE
@@ -251,6 +251,31 @@ class Campaign(TaskProtocol):
     def python_files(self) -> list[str]:
         """The tasks that Python files make."""
         return [task.task for task in self.tasks if task.names_python_file]
+
+    def reduced(self, *, methods: Sequence[str] | None = None, search_seeds: int | None = None) -> "Campaign":
+        """The campaign with some of its methods and the first searches of each only, to see something soon.
+
+        What it measures is part of the whole campaign, which continues from it in the same folder.
+
+        Args:
+            methods: Names of methods, which must be among those of its tasks; None: all.
+            search_seeds: The most searches of each method and preset; None: all.
+
+        Raises:
+            InputError: No task has such a method, or the number is less than 1.
+        """
+        known = list(dict.fromkeys(name for task in self.tasks for name in task.methods))
+        for name in methods or ():
+            if name not in known:
+                raise unknown_name("method of this campaign", name, known)
+        if search_seeds is not None:
+            whole_number("search_seeds", search_seeds, at_least=1)
+        tasks = []
+        for task in self.tasks:
+            kept = tuple(name for name in task.methods if methods is None or name in methods)
+            fewer = task.search_seeds if search_seeds is None else min(task.search_seeds, search_seeds)
+            tasks.append(task.model_copy(update={"methods": kept, "search_seeds": fewer}))
+        return self.model_copy(update={"tasks": tuple(tasks)})
 
     def chosen(self, names: Sequence[str] | None) -> frozenset[str]:
         """The names of some of its tasks and of those that their losses are learned on; None: of all."""

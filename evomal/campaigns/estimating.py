@@ -2,11 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evomal.campaigns.declaration import STRONG
+from evomal.campaigns.figure_cells import PlannedFigure
 from evomal.campaigns.running import TaskPlan
+from evomal.engine.procedures import split_procedure
 from evomal.errors import InputError
 from evomal.methods.rivals import strong_rivals
 from evomal.runs.estimates import estimate
@@ -37,13 +39,14 @@ class CellEstimate:
 
 
 def estimates(plans: Sequence[TaskPlan]) -> list[CellEstimate]:
-    """One entry for each task, preset and method, and one for each comparison."""
+    """One entry for each task, preset and method, one for each comparison and each figure with trainings."""
     found = []
     for plan in plans:
         groups = list(dict.fromkeys((one.preset, one.method) for one in plan.searches))
         for preset, method in groups:
             found.append(_of_searches(plan, preset, method))
         found.append(_of_comparison(plan))
+        found += [_of_figure(plan, figure) for figure in plan.figures]
     return found
 
 
@@ -63,31 +66,61 @@ def _of_searches(plan: TaskPlan, preset: str, method: str) -> CellEstimate:
 
 
 def _of_comparison(plan: TaskPlan) -> CellEstimate:
-    finished, name = plan.comparison.cell, str(plan.comparison)
-    if finished is not None:
-        return CellEstimate(name, 1, 1, finished.made.seconds)
+    finished = plan.comparison.cell
+    return _estimated(str(plan.comparison), None if finished is None else finished.made.seconds or 0.0, lambda: (
+        _trainings(plan, plan.load()) * _seconds_of_training(plan, plan.load(), _TRIED_TOGETHER)
+    ))  # fmt: skip
+
+
+def _of_figure(plan: TaskPlan, figure: PlannedFigure) -> CellEstimate:
+    """Figures that share their trainings have the time of all of them, which only the first will take."""
+
+    def seconds() -> float:
+        declared = plan.declared.losses if figure.plan.losses is None else figure.plan.losses
+        losses = len(_losses(plan.load(), [name for name in declared if name != STRONG]))
+        trainings = (losses + len(plan.comparison.contestants)) * figure.plan.seeds
+        each = _seconds_of_training(plan, plan.load(), 1)
+        if figure.kind == "representations":
+            return trainings / figure.plan.seeds * each
+        if figure.kind == "learning-rates":
+            steps = final_recipe(plan.load().recipe, plan.comparison.settings).steps
+            return trainings * len(figure.plan.rates) * each * (figure.plan.rate_steps or steps) / steps
+        return trainings * each
+
+    finished = figure.cell
+    return _estimated(str(figure), None if finished is None else finished.made.seconds or 0.0, seconds)
+
+
+def _estimated(name: str, taken: float | None, seconds: Callable[[], float]) -> CellEstimate:
+    """The estimate of a cell that took some time, or is to take some."""
+    if taken is not None:
+        return CellEstimate(name, 1, 1, taken)
     try:
-        task = plan.load()
-        return CellEstimate(name, 1, 0, _trainings(plan, task) * _seconds_of_training(plan, task))
-    except InputError as error:
+        return CellEstimate(name, 1, 0, seconds())
+    except InputError as error:  # such as a dataset that is not here
         return CellEstimate(name, 1, 0, None, str(error))
+
+
+def _losses(task: Task, names: Sequence[str]) -> set[str]:
+    """The known losses that are trained with, with the baseline; procedures share the trainings of their losses."""
+    found = [name for text in names for name in (strong_rivals(task) if text == STRONG else [text])]
+    return {baseline_contestant(task).name, *(str(split_procedure(name)[0]) for name in found)}
 
 
 def _trainings(plan: TaskPlan, task: Task) -> int:
     """The number of trainings, if no learning rates are added to those asked for."""
     declared = plan.declared
-    known = sum(len(strong_rivals(task)) - 1 if name == STRONG else 1 for name in declared.losses)
-    losses = 1 + known + len(plan.comparison.searches)
+    losses = len(_losses(task, declared.losses)) + len(plan.comparison.searches)
     tuning = declared.tune_lr * len(TUNING_SEEDS) + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds
 
 
-def _seconds_of_training(plan: TaskPlan, task: Task) -> float:
-    """Seconds of one training among many, from a few steps."""
+def _seconds_of_training(plan: TaskPlan, task: Task, together: int) -> float:
+    """Seconds of one training among that many, from a few steps."""
     settings = plan.comparison.settings
     (loss,) = baseline_contestant(task).found
     full = TrialTrainer(task, settings=settings)
-    count: int = min(_TRIED_TOGETHER, full.describe()["chunk"])
+    count: int = min(together, full.describe()["chunk"])
     taken = []
     for few in _STEPS:
         trainer = TrialTrainer(task, settings=settings.with_changes(final_steps=few, milestones=()))

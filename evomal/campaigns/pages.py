@@ -15,6 +15,7 @@ from evomal.files import write_atomically
 from evomal.text import escape_markdown, plural
 
 DATA, CLAIMS, PAGE, FIGURE = "results/data", "results/claims.toml", "results.md", "figures/results"
+EVIDENCE = "results/evidence.md"
 
 
 def pages(docs: Path) -> dict[str, str]:
@@ -29,10 +30,12 @@ def pages(docs: Path) -> dict[str, str]:
     data = {path.stem: read_data(path) for path in sorted((docs / DATA).glob("*.json"))}
     results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
     try:
-        first = "\n".join(_results_page(read_claims(docs / CLAIMS), data, results, docs.parent / "campaigns"))
+        claims = read_claims(docs / CLAIMS)
+        first = "\n".join(_results_page(claims, data, results, docs.parent / "campaigns"))
+        evidence = "\n".join(_evidence_page(claims, results))
     except InputError as error:
         raise InputError(f"{docs / CLAIMS}: {error}") from None
-    found = {PAGE: first.rstrip("\n") + "\n"}
+    found = {PAGE: first.rstrip("\n") + "\n", EVIDENCE: evidence.rstrip("\n") + "\n"}
     for name, one in data.items():
         own = docs / "figures" / name
         found[f"results/{name}.md"] = (
@@ -73,35 +76,42 @@ def _results_page(
         f"![Test cost of learned losses and of the best known loss, relative to the baseline]({FIGURE}.svg)",
         "",
     )
-    yield from ("## Claims", "")
+    yield from ("## Claims of the paper", "")
+    yield from paragraph(
+        f"Each with its verdict and the first row for each direction that rows show; [all rows]({EVIDENCE}) are on a "
+        "page of their own. Differences of costs with 95 % intervals: less than 0 is better.",
+        escaped=False,
+    )
     for claim in claims.claims:
-        yield from paragraph(f"**{claim.claim}** *{claim.verdict.capitalize()}.* {claim.sentence}", escaped=False)
-        for one in claim.evidence:
-            yield from paragraph(f"- {escape_markdown(one.text(results))}", escaped=False, end=False)
-        yield from [""] if claim.evidence else []
-    yield from ("## Pages", "", "| page | of | searches | commit | hardware |", "|---|---|---|---|---|")
+        rows_of = {one.shows: one for one in reversed(claim.evidence)}  # the first that shows each direction
+        shown = "; ".join(escape_markdown(one.short(results)) for one in claim.evidence if one in rows_of.values())
+        rows = f" ({shown})" if shown else ""
+        words = f"- **{claim.claim}** *{claim.verdict.capitalize()}.* {claim.sentence}{rows}"
+        yield from paragraph(words, escaped=False, end=False)
+    yield from ("", "## Tables and figures of the paper", "", "| paper | shows | here |", "|---|---|---|")
+    for item in claims.paper:
+        yield f"| {item.item} | {escape_markdown(item.title)} | {item.where(data)} |"
+    yield from ("", "## Pages", "", "| page | of | searches |", "|---|---|---|")
     for name, found in data.items():
         yield _row(name, found)
     yield ""
     yield from _not_measured(declared, data)
-    if claims.missing:
-        yield from ("", "## Not here", "")
-        for absent in claims.missing:
-            yield from paragraph(f"- **{absent.what}**: {absent.why}", escaped=False, end=False)
+
+
+def _evidence_page(claims: Claims, results: dict[str, CampaignResult]) -> Iterator[str]:
+    yield from ("# What the claims rest on", "", "Every row that a claim of [results.md](../results.md) refers to.", "")
+    for claim in claims.claims:
+        yield from paragraph(f"**{claim.claim}** *{claim.verdict.capitalize()}.*", escaped=False)
+        for one in claim.evidence:
+            yield from paragraph(f"- {escape_markdown(one.text(results))}", escaped=False, end=False)
+        yield from [""] if claim.evidence else ["No row of the data is about it yet.", ""]
 
 
 def _row(name: str, found: CampaignResult | MeasuredTable) -> str:
-    if isinstance(found, MeasuredTable):
-        cells = [found.title, "", found.commit, found.hardware]
-    else:
-        made = [cell.made for task in found.tasks for cell in task.searches]
-        made += [task.comparison.made for task in found.tasks if task.comparison is not None]
-        commits, machines = (
-            "; ".join(dict.fromkeys(values))
-            for values in zip(*((one.commit, one.hardware) for one in made), strict=True)
-        )
-        count = sum(len(task.searches) for task in found.tasks)
-        cells = [found.title, str(count or "not kept"), commits, machines]
+    count = (
+        "" if isinstance(found, MeasuredTable) else str(sum(len(task.searches) for task in found.tasks) or "not kept")
+    )
+    cells = [found.title, count]
     return f"| [{name}](results/{name}.md) | {' | '.join(map(escape_markdown, cells))} |"
 
 

@@ -201,7 +201,8 @@ def _run_searches(
     plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener: SearchListener | None, failures: _Failures
 ) -> None:
     """Run the searches of one task that are not finished."""
-    waiting = [one for one in plan.searches if one.cell is None]
+    # By seed, so that a campaign that is stopped early has searches of every method.
+    waiting = sorted((one for one in plan.searches if one.cell is None), key=lambda one: one.seed)
     for job, found in _searched(waiting, plan.load(), pool, limit, listener) if waiting else ():
         with failures.kept(str(job)):
             if isinstance(found, EvomalError):

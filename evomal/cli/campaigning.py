@@ -42,6 +42,12 @@ def run_campaign_file(
         str | None, typer.Option("--time", help="Time after which to stop, such as 9m; the same command continues.")
     ] = None,
     only: Annotated[str | None, typer.Option(help="Tasks of the campaign to run, comma-separated.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods of the campaign to search with, comma-separated (default: all).")
+    ] = None,
+    search_seeds: Annotated[
+        int | None, typer.Option(help="The most searches of each method; the rest can follow later.", min=1)
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the cells and an estimate of their time, and exit.")
     ] = False,
@@ -63,6 +69,8 @@ def run_campaign_file(
             "to: add --trust if the campaign is your own"
         )
     names = None if only is None else [name.strip() for name in only.split(",")]
+    searching = None if methods is None else [name.strip() for name in methods.split(",")]
+    campaign = campaign.reduced(methods=searching, search_seeds=search_seeds)
     chosen = campaign.chosen(names)
     changes = [*place, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time

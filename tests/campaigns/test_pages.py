@@ -36,7 +36,7 @@ def test_the_committed_pages_are_what_their_data_render_to(found):
 
 def test_every_page_says_commit_hardware_n_and_command(found):
     for name, text in found.items():
-        if name != "results.md":
+        if name not in (pages.PAGE, pages.EVIDENCE):
             for fact in ("- command: `", "- commit: ", "- hardware: "):
                 assert fact in text, name
             assert "- n: " in text or " final trainings, " in text, name
@@ -82,6 +82,45 @@ def test_a_wrong_claim_is_said_in_one_sentence(docs, changed, sentence):
     assert sentence in str(caught.value)
 
 
+# The labels of tables, figures and algorithms in the source of the paper, in their order.
+TABLES = (
+    "function-set", "meta-testing-results-classification", "meta-testing-results-regression", "meta-testing-transfer",
+    "run-time", "meta-learned-loss-functions",
+)  # fmt: skip
+FIGURES = (
+    "flowchart", "phase-transformer", "network", "meta-training-learning-curves", "meta-training-filters",
+    "meta-learned-loss-functions", "loss-landscapes", "learning-rate", "learned-loss-function",
+    "varying-learned-loss-function", "label-smoothing-loss", "learned-respresentations", "fast-label-smoothing-loss",
+    "fastlsr-runtime", "proposed-loss-learning-curves", "focal_loss", "focal_sparse_label_smoothing_loss",
+    "fast-label-smoothing-regularization-1", "fast-label-smoothing-regularization-2",
+)  # fmt: skip
+ALGORITHMS = ("meta-training", "meta-testing")
+
+
+def test_every_table_and_figure_of_the_paper_is_there_or_says_why_not(found):
+    listed = {"Table": ("table", TABLES), "Figure": ("fig", FIGURES), "Algorithm": ("alg", ALGORITHMS)}
+    expected = [
+        (f"{word} {number}", f"{prefix}:{label}")
+        for word, (prefix, labels) in listed.items()
+        for number, label in enumerate(labels, 1)
+    ]
+    claims = read_claims(DOCS / CLAIMS)
+    assert [(item.item, item.label) for item in claims.paper] == expected
+    declared = {path.stem for path in (DOCS.parent / "campaigns").glob("*.toml")}
+    for item in claims.paper:
+        assert item.campaign is None or item.campaign in declared
+        assert f"| {item.item} |" in found[pages.PAGE]
+    first = next(item for item in claims.paper if item.campaign)
+    assert first.where({}).startswith(f"campaign `{first.campaign}`, not measured yet")
+    assert first.where({first.campaign}).startswith(f"[{first.campaign}](results/{first.campaign}.md)")
+
+
+def test_the_results_are_one_page(found):
+    lines = found[pages.PAGE].splitlines()
+    assert len(lines) < 120
+    assert sum(line.startswith("![") for line in lines) == 1
+
+
 def test_the_figure_shows_the_tasks_of_the_table():
     drawn = pages.figure_data(DOCS)
     assert {one.contestant for one in drawn.points} == {"best known loss", *read_claims(DOCS / CLAIMS).rows}
@@ -92,10 +131,10 @@ def test_writing_removes_pages_without_data(docs, monkeypatch):
     (docs / "results" / "old.md").write_text("old")
     (docs / "figures").mkdir()
     (docs / DATA / "fitness.json").unlink()
-    monkeypatch.setattr(pages, "campaign_markdown", lambda result: result.title)
+    monkeypatch.setattr(pages, "campaign_markdown", lambda result, *_: result.title)
     pages.main(docs)
     kept = {path.stem for path in (docs / DATA).glob("*.json")}
-    assert {path.stem for path in (docs / "results").glob("*.md")} == kept
+    assert {path.stem for path in (docs / "results").glob("*.md")} == {*kept, "evidence"}
     assert [path.name for path in (docs / "figures").iterdir()] == ["results.svg"]
 
 

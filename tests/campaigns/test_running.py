@@ -185,6 +185,22 @@ def test_the_dry_run_lists_the_cells_with_times(run, file, whole, tmp_path, roug
     assert not any(tmp_path.iterdir())
 
 
+def test_a_part_is_measured_first_and_the_rest_follows(run, file, whole, tmp_path, without_figures):  # noqa: F811
+    words = ("campaign", file, "--out", tmp_path, "--search-seeds", "1", "--methods", "taylorglo")
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "left" not in out
+    result = read_result(tmp_path / "campaign.json")
+    assert [(task.name, cell.method, cell.seed) for task in result.tasks for cell in task.searches] == [
+        ("clean", "taylorglo", 0), ("outliers", "taylorglo", 0),
+    ]  # fmt: skip
+    assert [task.comparison is not None for task in result.tasks] == [True, True]
+    run_campaign(read_campaign(file), tmp_path, command=["repeat"])
+    assert content(tmp_path) == content(whole)
+    code, _, err = run(*words[:-1], "evomall")
+    assert (code, err) == (2, "evomal: there is no method of this campaign named 'evomall': did you mean 'evomal'?\n")
+
+
 def test_bad_input_ends_with_2(run, file, tmp_path):  # noqa: F811
     assert run("campaign", tmp_path / "none.toml", "--out", tmp_path)[0] == 2
     code, _, err = run("campaign", file, "--out", tmp_path, "--only", "claen")
