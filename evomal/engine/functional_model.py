@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evomal.engine.precision import Precision, autocast
 from evomal.engine.repeatable_layers import RepeatableConvolution, replace_layers
+from evomal.engine.stackable_layers import stackable_copy
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import Inputs, arguments, is_one_float_tensor, with_channels_last
@@ -46,6 +47,8 @@ class FunctionalModel:
         self.module = copy.deepcopy(module).to(device, dtype)
         self.has_convolutions = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.module.modules())
         replace_layers(self.module)
+        stackable = stackable_copy(self.module, device=device, dtype=dtype, precision=precision)
+        self.module = self.module if stackable is None else stackable
         _untrack_batch_statistics(self.module)
         self.device, self.precision, self.channels_last = device, precision, channels_last
         self._trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]

@@ -12,6 +12,7 @@ from torch.func import jvp, vjp, vmap
 from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
 from evomal.engine.memory import ActivationBytes, activation_bytes
 from evomal.engine.repeatable_layers import forget, running
+from evomal.engine.stackable_layers import STACKED_CONVOLUTION_PARAMETERS
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
@@ -169,7 +170,7 @@ _EVALUATED_NUMBERS = 2**22
 bits of a product may depend on its number of rows."""
 _STACKED_PARAMETERS = {"cuda": 8_000_000, "cpu": 200_000}
 """Above that, a model's own arithmetic fills the device, and stacking only multiplies memory traffic."""
-_STACKED_CONVOLUTION_PARAMETERS = {"cuda": 200_000, "cpu": 0}
+_STACKED_CONVOLUTION_PARAMETERS = {"cuda": STACKED_CONVOLUTION_PARAMETERS, "cpu": 0}
 """`vmap` makes a grouped convolution of stacked weights: faster for LeNet-5 on a GPU, slower for anything larger."""
 
 

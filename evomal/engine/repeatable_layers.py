@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.stackable_layers import STACKED_CONVOLUTION_PARAMETERS
 from evomal.extras import has_triton
 
 Pass = Literal["only", "first", "second"]
@@ -247,20 +248,19 @@ class RepeatableDropout(_Repeatable):
 
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_STACKED_PARAMETERS = 200_000  # of a convolutional model that may be stacked, see `plans`
 
 
 def replace_layers(module: nn.Module) -> None:
     """Put the layers of this file into a convolutional model; leave others alone.
 
-    Models that can be stacked, small ones without batch norm, keep torch's layers except for dropout: stacked, their
-    pass at θ0 is shared by all candidates and costs little.
+    Models that can be stacked, small ones without batch norm, keep torch's layers except for dropout, or have those of
+    `stackable_layers`: stacked, their pass at θ0 is shared by all candidates and costs little.
     """
     layers = [*module.modules()]
     if not any(isinstance(layer, nn.Conv2d) for layer in layers):
         return
     has_statistics = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers)
-    is_large = sum(parameter.numel() for parameter in module.parameters()) > _STACKED_PARAMETERS
+    is_large = sum(parameter.numel() for parameter in module.parameters()) > STACKED_CONVOLUTION_PARAMETERS
     for parent in layers:
         for name, layer in [*parent.named_children()]:
             if not layer.training:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
@@ -23,6 +23,7 @@ from evomal.engine.resolve import check_model, initial_model
 from evomal.engine.rows import RowRule, Rows, joined_rows
 from evomal.engine.scores import Evaluated, Fitness, diverged_fitness, fitness_of_outputs
 from evomal.engine.stack_losses import AnyTrialLoss, StackLosses
+from evomal.engine.stackable_layers import stackable_copy
 from evomal.engine.training import TrainingSetup, report_steps
 from evomal.engine.updates import clip_members, stacked_optimizers
 from evomal.errors import InputError
@@ -78,6 +79,7 @@ class TrialStack:
         self._evaluated_rows, self._is_random = evaluated_rows, is_random
         self._module = initial_model(task, setup.seed).to(device, dtype)
         check_model(self._module, task)
+        self._stackable = stackable_copy(self._module, device=device, dtype=dtype, precision=setup.precision)
         self._train, self._validation = setup.data
         self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None
@@ -307,11 +309,16 @@ class TrialStack:
         weights = None if rows.weights is None else _grouped(rows.weights, groups)
         return inputs, dataclasses.replace(rows, targets=_grouped(rows.targets, groups), weights=weights)
 
+    @property
+    def _computing(self) -> nn.Module:
+        """The model that runs, with the parameters of the stack."""
+        return self._module if self._stackable is None else self._stackable
+
     def _outputs(self, inputs: Inputs, *, is_shared: bool = False) -> Tensor:
         """Returns `[G, R, B, K]`, from inputs `[G, B, …]` or, if all groups share them, `[B, …]`."""
 
         def of_member(own: dict[str, Tensor], constants: dict[str, Tensor], x: Inputs) -> Tensor:
-            result: Tensor = functional_call(self._module, {**constants, **own}, *arguments(x))
+            result: Tensor = functional_call(self._computing, {**constants, **own}, *arguments(x))
             return result
 
         of_group = vmap(of_member, in_dims=(0, None, None), randomness="same")
@@ -326,7 +333,7 @@ class TrialStack:
     def _evaluated(self, part: Part, *, split: bool) -> Iterator[list[Evaluated]]:
         """Yields the outputs of each group's members in evaluation mode."""
         rows = [group.rows[1] for group in self._groups if group.rows is not None] if split else []
-        with evaluating(self._module), torch.no_grad():
+        with evaluating(self._computing), torch.no_grad():
             if not rows:
                 device, dtype = self.setup.device, self.setup.dtype
                 batches = evaluation_batches(part, size=self._evaluated_rows, device=device, dtype=dtype)

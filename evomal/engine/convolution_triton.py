@@ -1,0 +1,190 @@
+"""Convolutions of many small models as one kernel, by Triton.
+
+A grouped convolution, which `vmap` makes of stacked weights, runs group by group in cuDNN: 25 models of the size of
+LeNet-5 take 25 launches for each product, most of them far too small to fill a GPU. These kernels compute the same sums
+as implicit matrix products, in float32 and always in the same order: what a model gets does not depend on how many
+others there are.
+"""
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from evomal.forest.triton_backend import on_device_of
+
+_PIXELS, _TERMS, _MOST_COLUMNS = 128, 32, 64
+_SHARE = 1024  # pixels that one program sums up for a gradient of weights; their sums are added in a fixed order
+
+
+@triton.jit(do_not_specialize=["samples", "columns"])  # type: ignore[untyped-decorator]
+def _correlation_kernel(  # type: ignore[no-untyped-def]
+    x, weight, y, samples, columns,
+    x_member, x_sample, x_channel, x_row, x_column, w_member, w_out, w_in, w_row, w_column,
+    CHANNELS: tl.constexpr, OUT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
+    KERNEL_HEIGHT: tl.constexpr, KERNEL_WIDTH: tl.constexpr,  # noqa: N803
+    PAD_HEIGHT: tl.constexpr, PAD_WIDTH: tl.constexpr, FLIPPED: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    PIXELS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    # Rows of the product are pixels of the result, columns are channels of all members with these inputs.
+    above: tl.constexpr = HEIGHT + 2 * PAD_HEIGHT - KERNEL_HEIGHT + 1
+    across: tl.constexpr = WIDTH + 2 * PAD_WIDTH - KERNEL_WIDTH + 1
+    taps: tl.constexpr = KERNEL_HEIGHT * KERNEL_WIDTH
+    terms: tl.constexpr = CHANNELS * taps
+    group = tl.program_id(2).to(tl.int64)
+    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    sample = pixel // (above * across)
+    place = pixel % (above * across)
+    row = place // across - PAD_HEIGHT
+    left = place % across - PAD_WIDTH
+    is_pixel = sample < samples
+    is_column = column < columns
+    member = group * (columns // OUT) + column // OUT
+    out = column % OUT
+    inputs = x + group * x_member + (sample.to(tl.int64) * x_sample + row * x_row + left * x_column)[:, None]
+    weights = weight + (member * w_member + out * w_out)[None, :]
+    total = tl.zeros((PIXELS, COLUMNS), dtype=tl.float32)
+    for start in range(0, terms, TERMS):
+        term = start + tl.arange(0, TERMS)
+        channel = term // taps
+        down = term % taps // KERNEL_WIDTH
+        right = term % KERNEL_WIDTH
+        is_term = term < terms
+        inside = is_pixel[:, None] & is_term[None, :]
+        if PAD_HEIGHT > 0 or PAD_WIDTH > 0:
+            there = row[:, None] + down[None, :]
+            aside = left[:, None] + right[None, :]
+            inside = inside & (there >= 0) & (there < HEIGHT) & (aside >= 0) & (aside < WIDTH)
+        offset = channel * x_channel + down * x_row + right * x_column
+        values = tl.load(inputs + offset[None, :], mask=inside, other=0.0)
+        if FLIPPED:
+            own = channel * w_in + (KERNEL_HEIGHT - 1 - down) * w_row + (KERNEL_WIDTH - 1 - right) * w_column
+        else:
+            own = channel * w_in + down * w_row + right * w_column
+        factors = tl.load(weights + own[:, None], mask=is_term[:, None] & is_column[None, :], other=0.0)
+        total = tl.dot(values, factors, total, input_precision=PRECISION)
+    target = (member * samples)[None, :] + sample[:, None]
+    target = (target * OUT + out[None, :]) * (above * across) + place[:, None]
+    tl.store(y + target, total, mask=is_pixel[:, None] & is_column[None, :])
+
+
+@triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
+def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
+    x, gradient, sums, samples, rows,
+    x_member, x_sample, x_channel, x_row, x_column, g_member, g_sample, g_out, g_row, g_column,
+    CHANNELS: tl.constexpr, OUT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
+    KERNEL_HEIGHT: tl.constexpr, KERNEL_WIDTH: tl.constexpr,  # noqa: N803
+    PAD_HEIGHT: tl.constexpr, PAD_WIDTH: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    SHARE: tl.constexpr, PIXELS: tl.constexpr, ROWS: tl.constexpr, TERMS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    # Rows of the product are channels of all members with these inputs, columns are the weights of a channel.
+    above: tl.constexpr = HEIGHT + 2 * PAD_HEIGHT - KERNEL_HEIGHT + 1
+    across: tl.constexpr = WIDTH + 2 * PAD_WIDTH - KERNEL_WIDTH + 1
+    taps: tl.constexpr = KERNEL_HEIGHT * KERNEL_WIDTH
+    terms: tl.constexpr = CHANNELS * taps
+    wide: tl.constexpr = (terms + TERMS - 1) // TERMS
+    group = (tl.program_id(2)).to(tl.int64)
+    term = tl.program_id(1) % wide * TERMS + tl.arange(0, TERMS)
+    line = tl.program_id(1) // wide * ROWS + tl.arange(0, ROWS)
+    is_term = term < terms
+    is_line = line < rows
+    channel = term // taps
+    down = term % taps // KERNEL_WIDTH
+    right = term % KERNEL_WIDTH
+    member = group * (rows // OUT) + line // OUT
+    out = line % OUT
+    inputs = x + group * x_member + (channel * x_channel + down * x_row + right * x_column)[None, :]
+    gradients = gradient + (member * g_member + out * g_out)[:, None]
+    total = tl.zeros((ROWS, TERMS), dtype=tl.float32)
+    for start in range(0, SHARE, PIXELS):
+        pixel = tl.program_id(0) * SHARE + start + tl.arange(0, PIXELS)
+        sample = pixel // (above * across)
+        place = pixel % (above * across)
+        i = place // across
+        j = place % across
+        is_pixel = sample < samples
+        sample = sample.to(tl.int64)
+        slopes = tl.load(
+            gradients + (sample * g_sample + i * g_row + j * g_column)[None, :],
+            mask=is_line[:, None] & is_pixel[None, :], other=0.0,
+        )  # fmt: skip
+        inside = is_pixel[:, None] & is_term[None, :]
+        row = i - PAD_HEIGHT
+        left = j - PAD_WIDTH
+        if PAD_HEIGHT > 0 or PAD_WIDTH > 0:
+            there = row[:, None] + down[None, :]
+            aside = left[:, None] + right[None, :]
+            inside = inside & (there >= 0) & (there < HEIGHT) & (aside >= 0) & (aside < WIDTH)
+        values = tl.load(
+            inputs + (sample * x_sample + row * x_row + left * x_column)[:, None], mask=inside, other=0.0
+        )  # fmt: skip
+        total = tl.dot(slopes, values, total, input_precision=PRECISION)
+    members = tl.num_programs(2) * (rows // OUT)
+    target = ((tl.program_id(0).to(tl.int64) * members + member) * OUT + out)[:, None] * terms + term[None, :]
+    tl.store(sums + target, total, mask=is_line[:, None] & is_term[None, :])
+
+
+def correlated(
+    x: Tensor, weight: Tensor, padding: tuple[int, int], *, flipped: bool = False, precision: str = "ieee",
+    **tiles: int,
+) -> Tensor:  # fmt: skip
+    """Returns `[P, B, O, H, W]`: the convolution of stacked inputs `[Q, B, C, H, W]` with weights `[P, O, C, h, w]`.
+
+    P is a multiple of Q: that many members one after the other have the same inputs. `flipped`: the weights of each
+    channel are mirrored in both directions.
+    """
+    groups, samples, channels, height, width = x.shape
+    members, out, _, high, wide = weight.shape
+    above, across = (
+        side + 2 * pad - own + 1 for side, pad, own in ((height, padding[0], high), (width, padding[1], wide))
+    )
+    columns = members // groups * out
+    result = x.new_empty(members, samples, out, above, across)
+    block = _columns(columns)
+    chosen: dict[str, Any] = {"PIXELS": _PIXELS, "COLUMNS": block, "TERMS": _TERMS, "num_warps": 4, **tiles}
+    grid = (triton.cdiv(samples * above * across, chosen["PIXELS"]), triton.cdiv(columns, chosen["COLUMNS"]), groups)
+    with on_device_of(x):
+        _correlation_kernel[grid](
+            x, weight, result, samples, columns, *x.stride(), *weight.stride(),
+            CHANNELS=channels, OUT=out, HEIGHT=height, WIDTH=width, KERNEL_HEIGHT=high, KERNEL_WIDTH=wide,
+            PAD_HEIGHT=padding[0], PAD_WIDTH=padding[1], FLIPPED=flipped, PRECISION=precision, **chosen,
+        )  # fmt: skip
+    return result
+
+
+def input_gradient(
+    gradient: Tensor, weight: Tensor, padding: tuple[int, int], *, precision: str = "ieee", **tiles: int
+) -> Tensor:
+    """Returns `[P, B, C, H, W]`: the gradient by the inputs, for gradients `[Q, B, O, …]` by the outputs."""
+    full = (weight.shape[3] - 1 - padding[0], weight.shape[4] - 1 - padding[1])
+    return correlated(gradient, weight.transpose(1, 2), full, flipped=True, precision=precision, **tiles)
+
+
+def weight_gradient(
+    x: Tensor, gradient: Tensor, kernel: tuple[int, int], padding: tuple[int, int], *, precision: str = "ieee",
+    **tiles: int,
+) -> Tensor:  # fmt: skip
+    """Returns `[P, O, C, h, w]`: the gradient by the weights, for gradients `[P, B, O, …]` by the outputs."""
+    groups, samples, channels, height, width = x.shape
+    members, _, out, above, across = gradient.shape
+    rows, terms = members // groups * out, channels * kernel[0] * kernel[1]
+    chosen: dict[str, Any] = {
+        "SHARE": _SHARE, "PIXELS": 32, "ROWS": max(16, _columns(rows)), "TERMS": _columns(terms), "num_warps": 4,
+    }  # fmt: skip
+    chosen |= tiles
+    shares = triton.cdiv(samples * above * across, chosen["SHARE"])
+    blocks = triton.cdiv(rows, chosen["ROWS"]) * triton.cdiv(terms, chosen["TERMS"])
+    sums = x.new_empty(shares, members, out, channels, *kernel)
+    with on_device_of(x):
+        _weight_gradient_kernel[(shares, blocks, groups)](
+            x, gradient, sums, samples, rows, *x.stride(), *gradient.stride(),
+            CHANNELS=channels, OUT=out, HEIGHT=height, WIDTH=width, KERNEL_HEIGHT=kernel[0], KERNEL_WIDTH=kernel[1],
+            PAD_HEIGHT=padding[0], PAD_WIDTH=padding[1], PRECISION=precision, **chosen,
+        )  # fmt: skip
+    return sums.sum(0) if shares > 1 else sums[0]
+
+
+def _columns(needed: int) -> int:
+    return max(8, min(_MOST_COLUMNS, int(triton.next_power_of_2(needed))))
