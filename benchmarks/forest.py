@@ -2,9 +2,11 @@
 
 Both are measured in turns within one run, so that a busy machine slows both; the ratio is what counts. 25 trees of 5 to
 60 nodes, batch 128; the descent is the rejection filter's, 100 samples and 1000 steps. Torch operations take it a few
-steps only, and their time is scaled up. On CUDA both are launched from Python as in eager mode.
+steps only, and their time is scaled up. On CUDA torch operations are launched from Python as in eager mode, and the
+kernels captured once and replayed, as a search does.
 """
 
+import argparse
 import platform
 import statistics
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from measuring import in_turns
 from rich.console import Console
 from rich.table import Table
 
+from evomal.engine.cuda_graphs import GraphedStep
 from evomal.expression import Expression
 from evomal.expression.generate import ramped_half_and_half
 from evomal.forest import Forest
@@ -29,18 +32,24 @@ Run = Callable[[], object]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this device")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args()
     console = Console(width=100)
     trees = drawn_trees()
     for device in ("cpu", "cuda"):
+        if options.device not in (None, device):
+            continue
         if device == "cuda" and not torch.cuda.is_available():
             console.print("cuda: not measured, there is no CUDA device")
             continue
-        table = Table(title=description(device, trees), box=None, pad_edge=False, title_justify="left")
+        table = Table(title=description(device, trees, options.rounds), box=None, pad_edge=False, title_justify="left")
         for column in ("task", "what", "torch µs", "evomal µs", "speed-up", "range"):
             table.add_column(column, justify="left" if column in ("task", "what") else "right", no_wrap=True)
         for kind, outputs in SHAPES:
             for what, (reference, ours), scale in comparisons(trees, kind, outputs, device):
-                table.add_row(f"{kind}, {outputs}", what, *measured(reference, ours, scale, device))
+                table.add_row(f"{kind}, {outputs}", what, *measured(reference, ours, scale, device, options.rounds))
         console.print(table, "")
 
 
@@ -52,7 +61,7 @@ def drawn_trees() -> list[Expression]:
     return [by_size[sizes[place * (len(sizes) - 1) // (TREES - 1)]] for place in range(TREES)]
 
 
-def description(device: str, trees: list[Expression]) -> str:
+def description(device: str, trees: list[Expression], rounds: int) -> str:
     name = (
         torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
     )
@@ -61,7 +70,7 @@ def description(device: str, trees: list[Expression]) -> str:
         f"{TREES} trees of {min(sizes)} to {max(sizes)} nodes, {statistics.mean(sizes):.0f} on average, batch {BATCH}, "
         "float32\n"
         f"descent: {FILTER_SAMPLES} samples, {FILTER_STEPS} steps (torch: {STEPS_OF_TORCH} steps, scaled up)\n"
-        f"{device}: {name}, torch {torch.__version__}, median of {ROUNDS} rounds"
+        f"{device}: {name}, torch {torch.__version__}, median of {rounds} rounds"
     )
 
 
@@ -98,8 +107,10 @@ def comparisons(
     ]
 
 
-def measured(reference: Run, ours: Run, scale: float, device: str) -> list[str]:
-    plain, compiled = in_turns((reference, ours), rounds=ROUNDS, seconds_a_round=SECONDS_A_ROUND)
+def measured(reference: Run, ours: Run, scale: float, device: str, rounds: int) -> list[str]:
+    if device == "cuda":
+        ours = captured(ours)
+    plain, compiled = in_turns((reference, ours), rounds=rounds, seconds_a_round=SECONDS_A_ROUND)
     plain = [scale * seconds for seconds in plain]
     ratios = sorted(one / other for one, other in zip(plain, compiled, strict=True))
     medians = [1e6 * statistics.median(series) for series in (plain, compiled)]
@@ -108,6 +119,20 @@ def measured(reference: Run, ours: Run, scale: float, device: str) -> list[str]:
         f"{medians[0] / medians[1]:.1f}×",
         f"{ratios[0]:.1f}-{ratios[-1]:.1f}",
     ]
+
+
+def captured(run: Run) -> Run:
+    """The same as a CUDA graph."""
+
+    def once() -> None:
+        run()
+
+    step = GraphedStep(once, device=torch.device("cuda"))
+    while not step.captured:
+        step()
+        if step.refusal:
+            raise RuntimeError(step.refusal)
+    return step
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ There are two loaders: the lightest, over tensors that are normalised already, a
 over bytes that are normalised sample by sample.
 """
 
+import argparse
+import dataclasses
 import functools
 import statistics
 from collections.abc import Callable
@@ -60,8 +62,16 @@ CASES = (
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this device")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the steps that is run")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args()
     console = Console(width=100)
-    console.print(f"training, batch {BATCH}, SGD with Nesterov momentum and weight decay, median of {ROUNDS} rounds")
+    console.print(
+        f"training, batch {BATCH}, SGD with Nesterov momentum and weight decay, median of {options.rounds} rounds, "
+        f"{options.share:g} of the steps"
+    )
     console.print(hardware())
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (
@@ -77,14 +87,15 @@ def main() -> None:
     ):
         table.add_column(column, justify="left" if column in ("model", "device", "precision") else "right")
     for case in CASES:
-        if case.device == "cpu" or torch.cuda.is_available():
-            table.add_row(*row(case))
+        if options.device in (None, case.device) and (case.device == "cpu" or torch.cuda.is_available()):
+            short = dataclasses.replace(case, steps=max(20, round(case.steps * options.share)))
+            table.add_row(*row(short, options.rounds))
     console.print(table)
     if not torch.cuda.is_available():
         console.print("cuda: not measured, there is no CUDA device")
 
 
-def row(case: Case) -> list[str]:
+def row(case: Case, rounds: int) -> list[str]:
     task = random_task(case)
     measured: list[list[float]] = [[], [], [], []]
     with matmul_precision(case.precision, torch.device(case.device)):
@@ -96,7 +107,7 @@ def row(case: Case) -> list[str]:
         )
         for way in ways:
             way(10)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for times, way in zip(measured, ways, strict=True):
                 short, long = (seconds(functools.partial(way, count)) for count in (20, 20 + case.steps))
                 times.append((long - short) / case.steps * 1e3)

@@ -14,60 +14,77 @@ from torch import Tensor
 
 from evomal.forest.triton_backend import on_device_of
 
-_PIXELS, _TERMS, _MOST_COLUMNS = 128, 32, 64
 _SHARE = 1024  # pixels that one program sums up for a gradient of weights; their sums are added in a fixed order
 
 
-@triton.jit(do_not_specialize=["samples", "columns"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
 def _correlation_kernel(  # type: ignore[no-untyped-def]
-    x, weight, y, samples, columns,
+    x, weight, y, samples, rows,
     x_member, x_sample, x_channel, x_row, x_column, w_member, w_out, w_in, w_row, w_column,
     CHANNELS: tl.constexpr, OUT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
     KERNEL_HEIGHT: tl.constexpr, KERNEL_WIDTH: tl.constexpr,  # noqa: N803
     PAD_HEIGHT: tl.constexpr, PAD_WIDTH: tl.constexpr, FLIPPED: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
-    PIXELS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr,  # noqa: N803
+    BY_TAP: tl.constexpr, ROWS: tl.constexpr, PIXELS: tl.constexpr, TERMS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    # Rows of the product are pixels of the result, columns are channels of all members with these inputs.
+    # Rows of the product are channels of all members with these inputs, columns are pixels of the result.
     above: tl.constexpr = HEIGHT + 2 * PAD_HEIGHT - KERNEL_HEIGHT + 1
     across: tl.constexpr = WIDTH + 2 * PAD_WIDTH - KERNEL_WIDTH + 1
     taps: tl.constexpr = KERNEL_HEIGHT * KERNEL_WIDTH
     terms: tl.constexpr = CHANNELS * taps
     group = tl.program_id(2).to(tl.int64)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     sample = pixel // (above * across)
     place = pixel % (above * across)
-    row = place // across - PAD_HEIGHT
+    top = place // across - PAD_HEIGHT
     left = place % across - PAD_WIDTH
     is_pixel = sample < samples
-    is_column = column < columns
-    member = group * (columns // OUT) + column // OUT
-    out = column % OUT
-    inputs = x + group * x_member + (sample.to(tl.int64) * x_sample + row * x_row + left * x_column)[:, None]
-    weights = weight + (member * w_member + out * w_out)[None, :]
-    total = tl.zeros((PIXELS, COLUMNS), dtype=tl.float32)
-    for start in range(0, terms, TERMS):
-        term = start + tl.arange(0, TERMS)
-        channel = term // taps
-        down = term % taps // KERNEL_WIDTH
-        right = term % KERNEL_WIDTH
-        is_term = term < terms
-        inside = is_pixel[:, None] & is_term[None, :]
-        if PAD_HEIGHT > 0 or PAD_WIDTH > 0:
-            there = row[:, None] + down[None, :]
-            aside = left[:, None] + right[None, :]
-            inside = inside & (there >= 0) & (there < HEIGHT) & (aside >= 0) & (aside < WIDTH)
-        offset = channel * x_channel + down * x_row + right * x_column
-        values = tl.load(inputs + offset[None, :], mask=inside, other=0.0)
-        if FLIPPED:
-            own = channel * w_in + (KERNEL_HEIGHT - 1 - down) * w_row + (KERNEL_WIDTH - 1 - right) * w_column
-        else:
-            own = channel * w_in + down * w_row + right * w_column
-        factors = tl.load(weights + own[:, None], mask=is_term[:, None] & is_column[None, :], other=0.0)
-        total = tl.dot(values, factors, total, input_precision=PRECISION)
-    target = (member * samples)[None, :] + sample[:, None]
-    target = (target * OUT + out[None, :]) * (above * across) + place[:, None]
-    tl.store(y + target, total, mask=is_pixel[:, None] & is_column[None, :])
+    is_line = line < rows
+    member = group * (rows // OUT) + line // OUT
+    out = line % OUT
+    inputs = x + group * x_member + (sample.to(tl.int64) * x_sample + top * x_row + left * x_column)[None, :]
+    weights = weight + (member * w_member + out * w_out)[:, None]
+    total = tl.zeros((ROWS, PIXELS), dtype=tl.float32)
+    if BY_TAP:  # the channels of one place of the kernel at a time: whether a pixel is inside does not depend on them
+        for step in range(terms // TERMS):
+            channel = step // taps * TERMS + tl.arange(0, TERMS)
+            down = step % taps // KERNEL_WIDTH
+            right = step % taps % KERNEL_WIDTH
+            inside = is_pixel
+            if PAD_HEIGHT > 0 or PAD_WIDTH > 0:
+                inside = inside & (top + down >= 0) & (top + down < HEIGHT)
+                inside = inside & (left + right >= 0) & (left + right < WIDTH)
+            offset = channel * x_channel + (down * x_row + right * x_column)
+            values = tl.load(inputs + offset[:, None], mask=inside[None, :], other=0.0)
+            if FLIPPED:
+                tap = (KERNEL_HEIGHT - 1 - down) * w_row + (KERNEL_WIDTH - 1 - right) * w_column
+            else:
+                tap = down * w_row + right * w_column
+            factors = tl.load(weights + (channel * w_in + tap)[None, :], mask=is_line[:, None], other=0.0)
+            total = tl.dot(factors, values, total, input_precision=PRECISION)
+    else:
+        for start in range(0, terms, TERMS):
+            term = start + tl.arange(0, TERMS)
+            channel = term // taps
+            down = term % taps // KERNEL_WIDTH
+            right = term % KERNEL_WIDTH
+            is_term = term < terms
+            inside = is_term[:, None] & is_pixel[None, :]
+            if PAD_HEIGHT > 0 or PAD_WIDTH > 0:
+                there = down[:, None] + top[None, :]
+                aside = right[:, None] + left[None, :]
+                inside = inside & (there >= 0) & (there < HEIGHT) & (aside >= 0) & (aside < WIDTH)
+            offset = channel * x_channel + down * x_row + right * x_column
+            values = tl.load(inputs + offset[:, None], mask=inside, other=0.0)
+            if FLIPPED:
+                own = channel * w_in + (KERNEL_HEIGHT - 1 - down) * w_row + (KERNEL_WIDTH - 1 - right) * w_column
+            else:
+                own = channel * w_in + down * w_row + right * w_column
+            factors = tl.load(weights + own[None, :], mask=is_line[:, None] & is_term[None, :], other=0.0)
+            total = tl.dot(factors, values, total, input_precision=PRECISION)
+    target = (member * samples)[:, None] + sample[None, :]
+    target = (target * OUT + out[:, None]) * (above * across) + place[None, :]
+    tl.store(y + target, total, mask=is_line[:, None] & is_pixel[None, :])
 
 
 @triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
@@ -127,7 +144,7 @@ def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
 
 
 def correlated(
-    x: Tensor, weight: Tensor, padding: tuple[int, int], *, flipped: bool = False, precision: str = "ieee",
+    x: Tensor, weight: Tensor, padding: tuple[int, int], *, flipped: bool = False, precision: str = "tf32x3",
     **tiles: int,
 ) -> Tensor:  # fmt: skip
     """Returns `[P, B, O, H, W]`: the convolution of stacked inputs `[Q, B, C, H, W]` with weights `[P, O, C, h, w]`.
@@ -140,14 +157,16 @@ def correlated(
     above, across = (
         side + 2 * pad - own + 1 for side, pad, own in ((height, padding[0], high), (width, padding[1], wide))
     )
-    columns = members // groups * out
+    rows = members // groups * out
     result = x.new_empty(members, samples, out, above, across)
-    block = _columns(columns)
-    chosen: dict[str, Any] = {"PIXELS": _PIXELS, "COLUMNS": block, "TERMS": _TERMS, "num_warps": 4, **tiles}
-    grid = (triton.cdiv(samples * above * across, chosen["PIXELS"]), triton.cdiv(columns, chosen["COLUMNS"]), groups)
+    by_tap = channels % 16 == 0
+    chosen: dict[str, Any] = {
+        "BY_TAP": by_tap, "ROWS": _rows(rows), "PIXELS": 128, "TERMS": 16, "num_warps": 4, **tiles,
+    }  # fmt: skip
+    grid = (triton.cdiv(samples * above * across, chosen["PIXELS"]), triton.cdiv(rows, chosen["ROWS"]), groups)
     with on_device_of(x):
         _correlation_kernel[grid](
-            x, weight, result, samples, columns, *x.stride(), *weight.stride(),
+            x, weight, result, samples, rows, *x.stride(), *weight.stride(),
             CHANNELS=channels, OUT=out, HEIGHT=height, WIDTH=width, KERNEL_HEIGHT=high, KERNEL_WIDTH=wide,
             PAD_HEIGHT=padding[0], PAD_WIDTH=padding[1], FLIPPED=flipped, PRECISION=precision, **chosen,
         )  # fmt: skip
@@ -155,7 +174,7 @@ def correlated(
 
 
 def input_gradient(
-    gradient: Tensor, weight: Tensor, padding: tuple[int, int], *, precision: str = "ieee", **tiles: int
+    gradient: Tensor, weight: Tensor, padding: tuple[int, int], *, precision: str = "tf32x3", **tiles: int
 ) -> Tensor:
     """Returns `[P, B, C, H, W]`: the gradient by the inputs, for gradients `[Q, B, O, …]` by the outputs."""
     full = (weight.shape[3] - 1 - padding[0], weight.shape[4] - 1 - padding[1])
@@ -163,7 +182,7 @@ def input_gradient(
 
 
 def weight_gradient(
-    x: Tensor, gradient: Tensor, kernel: tuple[int, int], padding: tuple[int, int], *, precision: str = "ieee",
+    x: Tensor, gradient: Tensor, kernel: tuple[int, int], padding: tuple[int, int], *, precision: str = "tf32x3",
     **tiles: int,
 ) -> Tensor:  # fmt: skip
     """Returns `[P, O, C, h, w]`: the gradient by the weights, for gradients `[P, B, O, …]` by the outputs."""
@@ -171,7 +190,7 @@ def weight_gradient(
     members, _, out, above, across = gradient.shape
     rows, terms = members // groups * out, channels * kernel[0] * kernel[1]
     chosen: dict[str, Any] = {
-        "SHARE": _SHARE, "PIXELS": 32, "ROWS": max(16, _columns(rows)), "TERMS": _columns(terms), "num_warps": 4,
+        "SHARE": _SHARE, "PIXELS": 32, "ROWS": _rows(rows), "TERMS": _rows(terms, 64), "num_warps": 4,
     }  # fmt: skip
     chosen |= tiles
     shares = triton.cdiv(samples * above * across, chosen["SHARE"])
@@ -186,5 +205,5 @@ def weight_gradient(
     return sums.sum(0) if shares > 1 else sums[0]
 
 
-def _columns(needed: int) -> int:
-    return max(8, min(_MOST_COLUMNS, int(triton.next_power_of_2(needed))))
+def _rows(needed: int, most: int = 32) -> int:
+    return max(16, min(most, int(triton.next_power_of_2(needed))))

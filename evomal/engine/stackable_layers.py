@@ -117,7 +117,7 @@ def _of_stack(given: dict[Role, Tensor], kernel: Pair, padding: Pair) -> Tensor:
     if all(fits_kernels(value.device, value.dtype) for value in given.values()):
         from evomal.engine import convolution_triton as kernels
 
-        precision = "tf32" if torch.backends.cudnn.conv.fp32_precision == "tf32" else "ieee"  # type: ignore[attr-defined]
+        precision = "tf32" if torch.backends.cudnn.conv.fp32_precision == "tf32" else "tf32x3"  # type: ignore[attr-defined]
         if "y" not in given:
             return kernels.correlated(given["x"], given["w"], padding, precision=precision)
         if "x" not in given:
