@@ -13,61 +13,55 @@ from evomal.losses.contract import compute_dtype
 from evomal.losses.fused import Coefficients, TargetLosses, blocks
 from evomal.threads import kernel_threads
 
-_LANES = 32  # maxima or sums kept side by side, so that a reduction runs in vector registers
+_LANES = 32  # sums kept side by side, so that a reduction runs in vector registers
+_VECTOR = 8  # numbers of a vector register
 _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 _ELEMENTS_PER_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
 
 @inner(fastmath=VECTORISABLE)
-def _largest(row: Any, start: int, stop: int, lanes: Any) -> None:
-    """Update the lanes with the largest values of row[start:stop]."""
+def _add(numbers: Any, start: int, stop: int, lanes: Any) -> None:
+    """Add numbers[start:stop] to the lanes."""
     whole = (stop - start) // _LANES * _LANES
     for j in range(start, start + whole, _LANES):
         for lane in range(_LANES):
-            value = row[j + lane]
-            # A NaN may be lost here; it reaches the loss through its exponential.
-            lanes[lane] = lanes[lane] if lanes[lane] > value else value
+            lanes[lane] += numbers[j + lane]
     for j in range(start + whole, stop):
-        lanes[0] = lanes[0] if lanes[0] > row[j] else row[j]
+        lanes[0] += numbers[j]
 
 
 @inner(fastmath=VECTORISABLE)
-def _add_exponentials(row: Any, start: int, stop: int, top: Any, lanes: Any) -> None:
-    """Add exp(row[start:stop] − top) to the lanes."""
-    whole = (stop - start) // _LANES * _LANES
-    for j in range(start, start + whole, _LANES):
-        for lane in range(_LANES):
-            lanes[lane] += exp_nonpositive(row[j + lane] - top)
-    for j in range(start + whole, stop):
-        lanes[0] += exp_nonpositive(row[j] - top)
+def _others(row: Any, k: int, room: Any, lanes: Any) -> tuple[float, float]:
+    """The largest of a row without its element k, and the sum of exponentials of the differences to it.
 
-
-@inner(fastmath=VECTORISABLE)
-def _others_of_few(row: Any, k: int) -> tuple[float, float]:
-    """Like `_others` without lanes, which would take longer than reading a short row."""
-    top = np.finfo(row.dtype).min
+    The room is as long as a row filled up to whole vectors, which leaves vector loops no remainder.
+    """
+    lowest = np.finfo(row.dtype).min
     for j in range(len(row)):
-        if j != k and row[j] > top:
-            top = row[j]
-    total = 0.0
-    for j in range(len(row)):
-        if j != k:
-            total += exp_nonpositive(row[j] - top)
-    return float(top), total
-
-
-@inner(fastmath=VECTORISABLE)
-def _others(row: Any, k: int, lanes: Any) -> tuple[float, float]:
-    """The largest of a row without its element k, and the sum of exponentials of the differences to it."""
-    if len(row) <= _LANES:
-        return _others_of_few(row, k)  # type: ignore[no-any-return]
-    lanes[:] = np.finfo(row.dtype).min
-    _largest(row, 0, k, lanes)
-    _largest(row, k + 1, len(row), lanes)
-    top = lanes.max()
+        room[j] = row[j]
+    for j in range(len(row), len(room)):
+        room[j] = lowest
+    room[k] = lowest
+    for lane in range(_VECTOR):
+        lanes[lane] = lowest
+    for j in range(0, len(room), _VECTOR):
+        for lane in range(_VECTOR):
+            # A NaN is lost here; it reaches the loss through its exponential.
+            lanes[lane] = room[j + lane] if room[j + lane] > lanes[lane] else lanes[lane]
+    top = lanes[0]
+    for lane in range(1, _VECTOR):
+        top = lanes[lane] if lanes[lane] > top else top
+    for j in range(len(room)):
+        room[j] = exp_nonpositive(room[j] - top)
+    room[k] = 0
+    if len(row) <= _LANES:  # lanes would take longer than a short row
+        total = 0.0
+        for j in range(len(row)):
+            total += room[j]
+        return float(top), total
     lanes[:] = 0
-    _add_exponentials(row, 0, k, top, lanes)
-    _add_exponentials(row, k + 1, len(row), top, lanes)
+    _add(room, 0, k, lanes)
+    _add(room, k + 1, len(row), lanes)
     return float(top), float(lanes.sum())
 
 
@@ -78,6 +72,7 @@ def _losses(
 ) -> int:  # fmt: skip
     """Fill in what `TargetLosses` holds; the first row whose target is out of bounds, or −1."""
     lanes = np.empty(_LANES, logits.dtype)
+    room = np.empty(-(-logits.shape[1] // _VECTOR) * _VECTOR, logits.dtype)
     for i in range(len(target)):
         k = target[i]
         losses[i] = slopes[i] = tops[i] = logs[i] = shares[i] = 0
@@ -86,7 +81,7 @@ def _losses(
         if not 0 <= k < logits.shape[1]:
             return i
         shares[i] = weight[k] if len(weight) else 1.0
-        top, total = _others(logits[i], k, lanes)
+        top, total = _others(logits[i], k, room, lanes)
         log_total = -np.inf if total == 0 else math.log(total)
         tops[i], logs[i] = top, log_total
         d = (float(logits[i, k]) - top) - log_total
