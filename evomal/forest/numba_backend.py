@@ -201,7 +201,7 @@ def _gradients(
                         copy_extras(uses[p], layers, begin, values, slopes, n)
                     if step == 1 or elements > _STRIP:
                         copy(y, begin, values[Y_ROW], n)
-                        differentiate(steps[:settled], weights[p], values, None, n, prior)
+                        differentiate(steps[:settled], weights[p], values, slopes, n, prior)
                     differentiate(steps[settled:count], weights[p], values, slopes, n, prior)
                     _activate(
                         softplus, values[room[0, 0]], slopes[room[1, 0]],
@@ -268,7 +268,7 @@ def _mixed(
                 copy(directions, begin, slopes[SEED_ROW], n)
                 if prior is not None:
                     copy_extras(uses[p], layers, begin, values, slopes, n)
-                differentiate(steps[:settled], weights[p], values, None, n, prior)
+                differentiate(steps[:settled], weights[p], values, slopes, n, prior)
                 differentiate(steps[settled:count], weights[p], values, slopes, n, prior)
                 _seed(
                     softplus, values[room[0, 0]], slopes[room[1, 0]], begin, samples, live, pulls[0, :n], slope_pulls[0]
