@@ -64,6 +64,9 @@ lint-files: .venv-lint/.installed
 
 test: lint unit
 
+# Tests start many processes, and each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 unit: $(VENV)/.dev
 	$(PYTEST) -m "not long" --numprocesses 2
 

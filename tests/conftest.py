@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import gc
 import os
 import signal
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from evomal.figures import style
 from evomal.runs import estimates
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -18,12 +20,27 @@ settings.register_profile("evomal", deadline=None, derandomize=True, print_blob=
 settings.load_profile("evomal")
 
 
+# Pixels take most of the time of a figure, and are not what is tested.
+style._PNG_DOTS_PER_INCH = 40
+
+
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Neighbouring tests run in one process, so that what a module of tests makes once is made in one process only."""
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_collection_finish():
+    """What is imported by now stays: to look through it for garbage again and again takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    """At the end some libraries look for what was left."""
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import evomal
 from evomal.errors import InputError
 from evomal.extras import MissingLibraryError, extras, missing_library, optional_library
 from tests.bare_sites import USE_OF_LOSSES, linked_site
+from tests.cli.test_app import run  # noqa: F401  (a fixture)
 
 ROOT = Path(evomal.__file__).parents[1]
 
@@ -27,20 +28,12 @@ def site(tmp_path_factory):
 def bare(site, tmp_path):
     """Runs code where nothing but those packages can be imported, in an empty folder."""
 
-    def run(code, *options):
+    def done(code, *options):
         begin = f"import sys; sys.path.insert(0, {str(site)!r})\n"
         command = [sys.executable, "-I", "-S", "-B", "-W", "error", *options, "-c", begin + code]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
 
-    return run
-
-
-def test_losses_need_torch_and_numpy_only(bare):
-    done = bare(USE_OF_LOSSES + "print(seconds); print({'pydantic', 'numba', 'rich', 'sympy'} & sys.modules.keys())")
-    assert done.returncode == 0, done.stderr
-    seconds, modules = done.stdout.splitlines()
-    assert modules == "{'sympy'}"  # for the formula
-    assert float(seconds) < 5  # on a busy machine; it takes a tenth of a second
+    return done
 
 
 def test_nothing_slow_is_imported_with_the_losses():
@@ -86,9 +79,13 @@ for task in (task, evomal.load_task("diabetes", model="mlp:hidden=8")):
 ENCODINGS_MATTER = ("-X", "warn_default_encoding", "-W", "ignore::EncodingWarning")
 
 
-def test_losses_need_no_module_of_posix(bare):
-    done = bare(WITHOUT_POSIX + USE_OF_LOSSES, *ENCODINGS_MATTER)
+def test_losses_need_torch_and_numpy_only_and_no_module_of_posix(bare):
+    libraries = "{'pydantic', 'numba', 'rich', 'sympy'} & sys.modules.keys()"
+    done = bare(f"{WITHOUT_POSIX}{USE_OF_LOSSES}print(seconds); print({libraries})", *ENCODINGS_MATTER)
     assert done.returncode == 0, done.stderr
+    seconds, modules = done.stdout.splitlines()
+    assert modules == "{'sympy'}"  # for the formula
+    assert float(seconds) < 5  # on a busy machine; it takes a tenth of a second
 
 
 def test_kernels_and_trainings_need_no_module_of_posix(tmp_path):
@@ -111,8 +108,8 @@ def test_a_source_tree_that_was_never_installed_has_losses_and_a_version(tmp_pat
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'pydantic'\n")  # nothing else lies around
 
 
-def test_public_names_say_what_they_need(bare):
-    done = bare("""
+MISSING = """
+import importlib, sys, types
 import evomal
 for name in evomal.__all__:
     try:
@@ -120,21 +117,6 @@ for name in evomal.__all__:
     except ImportError as error:
         assert isinstance(error, evomal.InputError)
         print(error)
-""")
-    assert done.returncode == 0, done.stderr
-    needs = re.findall(
-        r"(?m)^evomal\.(?:tasks\.)?(\w+) needs [\w-]+, which is not installed: pip install 'evomal\[search\]'$",
-        done.stdout,
-    )
-    assert len(needs) == len(done.stdout.splitlines())
-    assert {"search", "compare", "SearchSettings", "headroom"} <= {*needs}
-    assert not {"Expression", "ExpressionLoss", "losses", "load_loss", "save_loss", "export", "InputError"} & {*needs}
-
-
-def test_integrations_say_what_they_need(bare):
-    done = bare("""
-import importlib, sys, types
-import evomal
 for name in ("sklearn", "loggers", "lightning"):
     try:
         importlib.import_module(f"evomal.integrations.{name}")
@@ -144,36 +126,49 @@ for name in ("sklearn", "loggers", "lightning"):
 sys.modules["lightning.pytorch"] = types.SimpleNamespace(Callback=object)
 from evomal.integrations.lightning import LossCallback
 LossCallback(evomal.losses.FocalLoss())  # which needs nothing else
-""")
-    assert done.returncode == 0, done.stderr
-    sklearn, loggers, lightning = done.stdout.splitlines()
+sys.argv = ["evomal", "losses"]
+from evomal.__main__ import main
+main()
+"""
+
+
+def test_names_integrations_and_the_command_say_what_they_need(bare):
+    """One after the other in one process, since torch takes seconds to import."""
+    done = bare(MISSING)
+    assert done.returncode == 2, done.stderr
+    said = done.stdout.splitlines()
+    names, (sklearn, loggers, lightning) = said[:-3], said[-3:]
+    needs = [
+        re.fullmatch(
+            r"evomal\.(?:tasks\.)?(\w+) needs [\w-]+, which is not installed: pip install 'evomal\[search\]'", name
+        )[1]
+        for name in names
+    ]
+    assert {"search", "compare", "SearchSettings", "headroom"} <= {*needs}
+    assert not {"Expression", "ExpressionLoss", "losses", "load_loss", "save_loss", "export", "InputError"} & {*needs}
     needed = "which is not installed: pip install"
     assert sklearn == f"evomal.integrations.sklearn needs scikit-learn, {needed} 'evomal[search]'"
     assert re.fullmatch(rf"evomal.integrations.loggers needs [\w-]+, {needed} 'evomal\[search\]'", loggers)
     assert lightning == f"evomal.integrations.lightning needs lightning, {needed} lightning"
-
-
-def test_the_command_says_what_it_needs(bare):
-    done = bare("import sys; sys.argv = ['evomal', 'losses']; from evomal.__main__ import main; main()")
-    assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"evomal: the command evomal needs [\w-]+, which is not installed: pip install 'evomal\[search\]'\n",
         done.stderr,
     )
 
 
-def test_a_command_says_what_it_needs(tmp_path):
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+    for name in ("matplotlib", "matplotlib.style", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_a_command_says_what_it_needs(run, tmp_path, without_matplotlib):  # noqa: F811
     evomal.save_loss(evomal.losses.FocalLoss(), tmp_path / "loss.json")
-    code = "import sys; sys.modules['matplotlib'] = None; from evomal.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "card", tmp_path / "loss.json", "--out", tmp_path / "card"],
-                          capture_output=True, text=True, cwd=ROOT)  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "evomal: drawing needs matplotlib, which is not installed: pip install 'evomal[report]'\n"
+    sentence = "evomal: drawing needs matplotlib, which is not installed: pip install 'evomal[report]'\n"
+    assert run("card", tmp_path / "loss.json", "--out", tmp_path / "card") == (2, "", sentence)
 
 
-def test_drawing_says_what_it_needs(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
+def test_drawing_says_what_it_needs(without_matplotlib):
     from evomal.figures.style import new_figure
 
     with pytest.raises(MissingLibraryError, match=re.escape("pip install 'evomal[report]'")):

@@ -167,9 +167,9 @@ def test_every_required_argument_of_a_public_function_has_a_usual_value():
 
 
 def test_a_short_run_finds_nothing(tmp_path):
-    counts = ["files:80", "folders:6", "comparisons:6", "settings:40", "commands:6", "arguments:200"]
-    counts += ["caches:10", "downloads:20"]
+    counts = ["files:40", "folders:3", "comparisons:3", "settings:20", "commands:3", "arguments:100"]
+    counts += ["caches:4", "downloads:10"]
     command = [sys.executable, "-m", "tests.fuzzing", *counts, "--jobs", "1", "--limit", "120"]
     done = finished(command, 600, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "6 commands, 200 arguments, 10 caches, 20 downloads: 0 findings" in done.stdout
+    assert "3 commands, 100 arguments, 4 caches, 10 downloads: 0 findings" in done.stdout

@@ -1,5 +1,6 @@
 """The tutorials show code and commands that run: with smaller searches, but otherwise as they stand."""
 
+import functools
 import re
 import shlex
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import evomal
 from evomal.cli import main
 from evomal.settings.presets import PAPER_FILTERS, PRESETS
 from tests.protocols import ON_RUNGS
@@ -25,6 +27,7 @@ NOT_RUN = {"pip", "evomal doctor"}  # doctor has tests of its own
 @pytest.fixture(autouse=True)
 def small_searches(monkeypatch, tmp_path):
     monkeypatch.setitem(PRESETS, "quick", {**PRESETS["quick"], **SMALL})
+    monkeypatch.setattr(evomal, "train", functools.partial(evomal.train, steps=5))
     monkeypatch.chdir(tmp_path)
 
 

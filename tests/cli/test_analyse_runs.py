@@ -30,12 +30,6 @@ def searches(tmp_path_factory):
     return top
 
 
-@pytest.fixture(autouse=True)
-def coarse(monkeypatch):
-    """Pixels take most of a figure's time, and are not what is tested."""
-    monkeypatch.setattr("evomal.figures.style._PNG_DOTS_PER_INCH", 40)
-
-
 @pytest.fixture
 def columns(run, monkeypatch):  # noqa: F811
     """The data of a kind, without the files."""

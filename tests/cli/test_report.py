@@ -12,13 +12,17 @@ from tests.report.cards import Tags
 from tests.report.reports import hostile_run, written_run
 from tests.searches import commanded, dump_of, search_arguments
 
-SHORT = ("population=4", "generations=2", "meta_steps=3", "training_steps=10", "filter_steps=10", "final_steps=20")
+SHORT = (
+    "population=4", "generations=1", "meta_steps=2", "training_steps=10", "filter_steps=10", "final_steps=10",
+    "finalists=1", "final_seeds=1",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("searched") / "a b"
-    assert commanded(search_arguments(folder, "--seed", 2, "--method", "gp-lfl", "--fraction", 0.5)) == 0
+    options = ("--seed", 2, "--method", "gp-lfl", "--fraction", 0.5)
+    assert commanded(search_arguments(folder, *options, generations=2, finalists=2, final_seeds=2)) == 0
     return folder
 
 

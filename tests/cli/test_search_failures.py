@@ -249,7 +249,7 @@ def test_other_threads_and_versions_are_refused_when_resuming(run, whole, monkey
 
 
 def test_a_live_search_is_left_alone_then_stopped_by_ctrl_c_then_resumed(run, tmp_path):  # noqa: F811
-    slower = {"meta_steps": 20, "training_steps": 200, "finalists": 2}
+    slower = {"meta_steps": 10, "training_steps": 80, "finalists": 1, "final_seeds": 1}
     folder, whole = tmp_path / "live", tmp_path / "whole"
     command = [sys.executable, "-c", INTERRUPTIBLE, *search_arguments(folder, **slower)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -279,11 +279,14 @@ def test_a_live_search_is_left_alone_then_stopped_by_ctrl_c_then_resumed(run, tm
     require_equal(whole, folder)
 
 
+FEW = {"generations": 2, "finalists": 1, "final_seeds": 1}
+
+
 @pytest.fixture(scope="module")
 def looped(tmp_path_factory):
     """A complete run in which the company of a candidate changes no bit of it."""
     folder = tmp_path_factory.mktemp("looped")
-    assert commanded(search_arguments(folder, population_mode="looped")) == 0
+    assert commanded(search_arguments(folder, population_mode="looped", **FEW)) == 0
     return folder
 
 
@@ -309,12 +312,12 @@ def test_a_raising_candidate_is_recorded_and_the_others_continue(run, looped, tm
 
     with monkeypatch.context() as patched:
         patched.setattr(Engine, "evaluate", fragile)
-        code, out, _ = run(*search_arguments(tmp_path, population_mode="looped"))
+        code, out, _ = run(*search_arguments(tmp_path, population_mode="looped", **FEW))
     assert code == 0
     assert " 1 failed" in out
     with RunStore.read(tmp_path) as store:
         found = store.candidates(0)
-        assert len(store.complete_chunks()) == GENERATIONS
+        assert len(store.complete_chunks()) == FEW["generations"]
     assert (found[victim.index].state, found[victim.index].sentence) == (State.FAILED, sentence)
     assert [one for one in found if one.index != victim.index] == [one for one in usual if one.index != victim.index]
     assert run("resume", tmp_path)[1].splitlines()[:4] == out.splitlines()[:4]
@@ -330,11 +333,11 @@ def test_a_raising_candidate_is_recorded_and_the_others_continue(run, looped, tm
 def test_a_candidate_whose_training_is_not_finite_is_recorded_and_the_others_continue(run, tmp_path, method, sentence):  # noqa: F811
     save_loss(ExpressionLoss(EXPLOSIVE, kind="regression"), tmp_path / "explosive.json")
     options = ["--seed-with", tmp_path / "explosive.json", "--method", method, "--set", "filters=symbolic"]
-    code, out, _ = run(*search_arguments(tmp_path / "run", *options))
+    code, out, _ = run(*search_arguments(tmp_path / "run", *options, **FEW))
     assert code == 0
     assert " diverged" in out
     with RunStore.read(tmp_path / "run") as store:
         (first, *_), chunks = store.candidates(0), store.complete_chunks()
     assert (first.genome, first.state, first.fitness) == (str(EXPLOSIVE), State.DIVERGED, float("inf"))
     assert first.sentence == sentence
-    assert len(chunks) == GENERATIONS
+    assert len(chunks) == FEW["generations"]

@@ -67,7 +67,7 @@ def test_alone_among_others_and_in_another_order_it_has_the_same_bits(mode, opti
 )
 def test_each_is_an_ordinary_training_with_its_own_rate_and_seed(mode, model, optimizer, recipe):
     task, losses = regression(model, recipe=recipe), [CATALOGUE["mae"](kind="regression"), HUBER, Odd()]
-    trials = [Trial(loss, lr, seed) for loss in losses for lr in (0.005, 0.03) for seed in (1, 2)]
+    trials = [Trial(loss, lr, seed) for loss in losses for lr, seed in ((0.005, 1), (0.03, 2))]
     found = engine(task, training_steps=30, population_mode=mode, optimizer=optimizer).run_trials(trials, test=True)
     for trial, (score,) in zip(trials, found, strict=True):
         options = {"seed": trial.seed, "lr": trial.lr, "steps": 30, "milestones": recipe.milestones}

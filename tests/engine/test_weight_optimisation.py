@@ -61,9 +61,10 @@ def by_double_backprop(tasks, expression, start, *, steps, lr, inner_steps, seed
 def test_it_equals_the_plain_way(mode, inner_steps, count):
     tasks = [regression(seed=seed, rows=150 + 50 * seed) for seed in range(count)]
     engine = Engine(tasks, seed=0, settings=EngineSettings(**DOUBLE, population_mode=mode, inner_steps=inner_steps))
-    phi = weights_of(SMOOTH)
-    found = engine.optimise(SMOOTH, phi)
-    for expression, start, result in zip(SMOOTH, phi, found, strict=True):
+    trees = SMOOTH if count == 1 else SMOOTH[:2]
+    phi = weights_of(trees)
+    found = engine.optimise(trees, phi)
+    for expression, start, result in zip(trees, phi, found, strict=True):
         expected = by_double_backprop(tasks, expression, start, steps=12, lr=0.05, inner_steps=inner_steps)
         assert result.weights == pytest.approx(expected.tolist(), rel=1e-7)
         assert result.diverged_at is None
@@ -165,9 +166,9 @@ def test_global_random_states_are_left_alone():
 
 @pytest.mark.parametrize("mode", ["stacked", "looped"])
 def test_memory_is_flat(mode):
-    """500 meta steps leave live tensors and resident memory where they were after 50."""
+    """A hundred meta steps leave live tensors and resident memory where they were after ten."""
     task, phi = regression(), weights_of(SMOOTH)
-    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=50, population_mode=mode))
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=10, population_mode=mode))
     engine.optimise(SMOOTH, phi)
     before, resident = live_tensors(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(10):

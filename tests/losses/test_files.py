@@ -258,7 +258,7 @@ def mutated(files: list[bytes], rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(10_000, 0), pytest.param(200_000, 1, marks=pytest.mark.long)], ids=["ten thousand", "long"]
+    ("count", "seed"), [(5_000, 0), pytest.param(200_000, 1, marks=pytest.mark.long)], ids=["short", "long"]
 )
 def test_mutated_files(tmp_path, count, seed):
     """Each loads to a loss that computes, or gives the one error; survivors show that the mutations are not trivial."""
@@ -286,17 +286,18 @@ AUDIT = """
 import sys
 import evomal
 evomal.load_loss, evomal.InputError  # public names are imported when they are first used
-events, allowed = [], {path!r}
+events, allowed = [], {paths!r}
 def hook(event, arguments):
-    if event == "open" and str(arguments[0]) == allowed:
+    if event == "open" and str(arguments[0]) in allowed:
         return
     if event.split(".")[0] in {watched!r}:
         events.append((event, str(arguments)[:200]))
 sys.addaudithook(hook)
-try:
-    print(type(evomal.load_loss(allowed)).__name__)
-except evomal.InputError as error:
-    print("refused")
+for path in allowed:
+    try:
+        print(type(evomal.load_loss(path)).__name__)
+    except evomal.InputError as error:
+        print("refused")
 found = list(events)
 assert not found, found
 exec("1")
@@ -304,15 +305,14 @@ assert len(events) > len(found), "the hook sees nothing"
 """
 
 
-@pytest.mark.parametrize("name", ["expression", "taylor", "neural", "sparse", "hostile"])
-def test_loading_runs_no_code_and_imports_nothing(name, tmp_path):
-    path = tmp_path / "loss.json"
-    if name == "hostile":
-        path.write_text(json.dumps({**GOOD, "expression": "__import__('os').system('true')"}))
-    else:
-        save_loss(EVERY_KIND[name](), path)
-    done = subprocess.run(
-        [sys.executable, "-c", AUDIT.format(path=str(path), watched=WATCHED)], capture_output=True, text=True
-    )
+def test_loading_runs_no_code_and_imports_nothing(tmp_path):
+    names, paths = ["expression", "taylor", "neural", "sparse"], []
+    for name in names:
+        paths.append(tmp_path / f"{name}.json")
+        save_loss(EVERY_KIND[name](), paths[-1])
+    paths.append(tmp_path / "hostile.json")
+    paths[-1].write_text(json.dumps({**GOOD, "expression": "__import__('os').system('true')"}))
+    code = AUDIT.format(paths=[*map(str, paths)], watched=WATCHED)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == ("refused" if name == "hostile" else type(EVERY_KIND[name]()).__name__)
+    assert done.stdout.split() == [*(type(EVERY_KIND[name]()).__name__ for name in names), "refused"]

@@ -21,7 +21,7 @@ from tests.protocols import ONE_TRAINING
 SHORT = {
     **ONE_TRAINING,
     "population": 6, "generations": 3, "meta_steps": 3, "training_steps": 10, "filter_steps": 20, "device": "cpu",
-    "population_mode": "looped",
+    "population_mode": "looped", "finalists": 3, "final_seeds": 2,
 }  # fmt: skip
 TASKS = {"regression": regression, "classification": classification}
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -19,10 +18,9 @@ from evomal.runs import RunStore, run_loop
 from evomal.runs.reading import load_run, read_runs
 from evomal.runs.run_loop import search
 from evomal.runs.trials_of_tasks import combined
-from tests import processes
 from tests.protocols import ON_RUNGS, ONE_TRAINING
 from tests.runs import test_finals_training as stopping
-from tests.searches import ROOT, dump_of
+from tests.searches import die_in_an_insert, dump_of, forked, is_of_the_final
 
 COMMON = {"population": 6, "generations": 1, "filter_steps": 10, "finalists": 2, "final_seeds": 2, "device": "cpu"}
 RUNGS = {**ON_RUNGS, **COMMON, "training_steps": 8, "seed_with": ("ce",), "population_mode": "looped"}
@@ -101,17 +99,6 @@ def test_stopped_in_the_final_it_is_resumed_to_the_same_record(finished, reports
     assert (tmp_path / "best.json").read_bytes() == (folder / "whole" / "best.json").read_bytes()
 
 
-KILLED = """
-import sys
-from evomal.runs.run_loop import search
-from tests.runs.test_several_tasks import RUNGS, tasks
-from tests.searches import die_in_an_insert, is_of_the_final
-
-die_in_an_insert(int(sys.argv[2]), is_of_the_final)
-search(tasks(), seed=1, folder=sys.argv[1], **RUNGS)
-"""
-
-
 def test_killed_in_the_final_it_is_resumed_to_the_same_record(finished, tmp_path):
     folder, settings, _ = finished
     if settings is not RUNGS:
@@ -120,11 +107,11 @@ def test_killed_in_the_final_it_is_resumed_to_the_same_record(finished, tmp_path
     of_the_final = [line for line in whole.splitlines() if json.loads(line).get("stage") == "final"]
     # Rows of one seed are recorded together: those of the first are, and of the second some on one of the tasks.
     rows = len(of_the_final) // 2 + 3
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    killed = processes.finished(
-        [sys.executable, "-c", KILLED, str(tmp_path), str(rows)], 300, cwd=ROOT, env=environment
+    child = forked(
+        lambda: die_in_an_insert(rows, is_of_the_final),
+        lambda: bool(search(tasks(), seed=1, folder=tmp_path, **settings)),
     )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     with RunStore.read(tmp_path) as store:
         assert len([trial for trial in store.trials() if trial.stage == "final"]) == len(of_the_final) // 2
     search(tasks(), seed=1, folder=tmp_path, **settings)

@@ -36,7 +36,8 @@ main()
 @contextlib.contextmanager
 def searching(folder: Path, generations: int, *, pause: float = 0.0):
     """A search of many short generations, with a pause after each."""
-    words = search_arguments(folder, generations=generations, population=8)
+    small = {"population": 5, "meta_steps": 2, "training_steps": 10, "filter_steps": 10, "finalists": 2}
+    words = search_arguments(folder, generations=generations, **small, final_seeds=2)
     command, nowhere = [sys.executable, "-c", _SEARCH.format(pause), *words], subprocess.DEVNULL
     with begun(command, stdout=nowhere, stderr=nowhere, env=ENVIRONMENT) as process:
         yield process

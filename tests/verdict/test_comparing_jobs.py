@@ -69,7 +69,21 @@ def trainings(folder):
     return lines[0], sorted(logged)
 
 
-def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path):
+class Interrupted:
+    """A pool of this process, in which Ctrl-C follows the first job."""
+
+    size = 1
+
+    def prepare(self, build, *data, **options):
+        self.runner = build(*data, **options)
+        return self.runner.describe()
+
+    def run(self, jobs, *, chunk=1):
+        yield 0, self.runner.run(jobs[:1])[0]
+        raise KeyboardInterrupt
+
+
+def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path, monkeypatch):
     one, two = tmp_path / "one", tmp_path / "two"
     task, asked = regression(), {"methods": ["taylorglo", "gp-lfl"], "search_seeds": 2, "losses": ["mae"], "seeds": 2}
     expected = compare(task, folder=one, **asked, **COMMON)
@@ -86,8 +100,18 @@ def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path):
     assert [line.partition(" is done: ")[0] for line in done] == [f"search {number} of 4" for number in range(1, 5)]
     assert any("taylorglo, seed 1 found " in line for line in done)
     assert lines.expected == lines.done > 0
+    # Ctrl-C after the first search, and the same again in one process.
+    stopped = tmp_path / "stopped"
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "workers", lambda *_: contextlib.nullcontext(Interrupted()))
+        with pytest.raises(KeyboardInterrupt):
+            compare(task, folder=stopped, jobs=2, **asked, **COMMON)
+    assert len([*(stopped / "searches").glob("*/best.json")]) == 1
+    assert document(compare(task, folder=stopped, **asked, **COMMON)) == document(expected)
+    assert trainings(stopped) == trainings(one)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_of_them(tmp_path):
     def command(folder, *options):
         short = {**SHORT, "generations": 2, "finalists": 2}

@@ -384,7 +384,7 @@ def test_no_claim_is_stronger_than_what_it_rests_on(n, effect):
     """Over many comparisons of each size: what is said of them, against their intervals and p."""
     rng = np.random.default_rng(n)
     kinds = Counter()
-    for _ in range(40):
+    for _ in range(24):
         base = rng.normal(10, 1, n)
         plain, tuned, rescaled = (
             paired(base + shift * effect + 0.8 * rng.normal(size=n), base, resamples=500) for shift in (1.0, 0.6, 0.3)
@@ -415,9 +415,9 @@ def test_no_claim_is_stronger_than_what_it_rests_on(n, effect):
         if "it disappears when the gradient is rescaled" in sentence:
             assert rescaled.low > plain.difference
     if n >= 5 and effect == -3.0:
-        assert kinds["gain"] > 20
+        assert kinds["gain"] > 12
     if n >= 5 and effect == 3.0:
-        assert kinds["worse"] > 20
+        assert kinds["worse"] > 12
 
 
 def test_three_seeds_that_agree_are_too_few_to_tell():

@@ -89,9 +89,23 @@ def candidates_of(folder):
     return dump_of(folder).splitlines()[1:]
 
 
-def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_record(
-    finished, users_folder, cluster, place, monkeypatch
-):  # fmt: skip
+@pytest.fixture
+def local(users_folder, monkeypatch):
+    """The candidates of the search in this process."""
+    monkeypatch.chdir(users_folder)
+    assert commanded(["search", "mine.py:make", *TYPED, "--out", "local"]) == 0
+    return candidates_of(users_folder / "local")
+
+
+def test_a_users_file_searched_by_a_script_gives_the_local_record(finished, users_folder, cluster, place, local):
+    code, out, err = finished("mine.py", "script", cluster.address, cwd=users_folder)
+    assert (code, out, err) == (0, "done\n", "")
+    assert candidates_of(users_folder / "script") == local
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.long  # the command starts a cluster of its own
+def test_a_users_file_searched_by_the_command_gives_the_local_record(finished, users_folder, place, local):
     code, out, err = finished(
         "-m", "evomal", "search", "mine.py:make", *TYPED, "--executor", "ray", "--workers", "2", "--out", "command",
         "--json", cwd=users_folder,
@@ -102,12 +116,7 @@ def test_a_users_file_searched_by_the_command_and_by_a_script_gives_the_local_re
     lines = [line for line in err.splitlines() if "waiting until" not in line]  # on a busy machine
     assert lines[0] in (f"evomal: {n} of 2 workers: {n} × cpu on {name}" for n in (1, 2))
     assert all(line.startswith(("evomal: ", "rivals: ", "generation ", "final: ")) for line in lines)
-    code, out, err = finished("mine.py", "script", cluster.address, cwd=users_folder)
-    assert (code, out, err) == (0, "done\n", "")
-    monkeypatch.chdir(users_folder)
-    assert commanded(["search", "mine.py:make", *TYPED, "--out", "local"]) == 0
-    assert candidates_of(users_folder / "command") == candidates_of(users_folder / "local")
-    assert candidates_of(users_folder / "script") == candidates_of(users_folder / "local")
+    assert candidates_of(users_folder / "command") == local
     assert list(place.iterdir()) == []
 
 
