@@ -77,10 +77,10 @@ class Actions:
     def _start(self, folder: Path, words: Sequence[str]) -> None:
         """Begin an evomal command of its own session, with its output in the folder."""
         command = [sys.executable, "-m", "evomal", *words]
-        try:
-            with open_foreign(folder / OUTPUT_NAME, writable=True, create=True) as output:
-                output.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} evomal {words[0]}\n".encode())
-                output.flush()
+        with open_foreign(folder / OUTPUT_NAME, writable=True, create=True) as output:
+            output.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} evomal {words[0]}\n".encode())
+            output.flush()
+            try:
                 self._started[folder] = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -88,5 +88,5 @@ class Actions:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-        except OSError as error:
-            raise EvomalError(f"the process cannot be started: {error.strerror}") from None
+            except OSError as error:
+                raise EvomalError(f"the process cannot be started: {error.strerror}") from None

@@ -129,6 +129,7 @@ def _end(view: RunView) -> str:
         return ""
     times = [time for time in map(_time, _ends_of_generations(view.times)[-_RECENT:]) if time is not None]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
+    gaps = [gap for gap in gaps if gap >= 0]  # a clock may be set back
     if not gaps:
         return ""
     # An interruption makes one long gap; fast generations have gaps of whole seconds, often none.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import re
 import sys
@@ -382,3 +383,20 @@ def test_workers_of_a_cluster_are_told(tmp_path):
         followed.refresh()
         found = dict(run_page.worker_entries(followed.view)).get("workers")
         assert found == ("3", "as many as the cluster has room for", None)[number]
+
+
+@pytest.mark.parametrize("place", ["process", "log"])
+def test_what_the_system_refuses_is_told(half, monkeypatch, place):
+    folder, client = half
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if place == "process":
+        monkeypatch.setattr(actions.subprocess, "Popen", refuse)
+    else:
+        monkeypatch.setattr("evomal.files.os.open", refuse)
+    answer = client.post(f"{address(folder.parent, folder)}/resume", headers={"x-evomal-token": TOKEN})
+    assert answer.status_code == 500
+    begin = "The process cannot be started" if place == "process" else f"{folder / OUTPUT_NAME}: cannot be written"
+    assert answer.json()["sentence"] == f"{begin}: No space left on device."

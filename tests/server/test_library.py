@@ -1,5 +1,6 @@
 """One thread keeps runs and comparisons up to date, and tells when something changed."""
 
+import dataclasses
 import math
 import os
 import shutil
@@ -9,9 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from evomal.runs import RunStore
+from evomal.runs.recorded_run import RunState
 from evomal.server import library as library_module
 from evomal.server.library import Library, key_of
 from evomal.server.pair_page import pair_chart
+from evomal.server.summaries import summary_of
 from evomal.verdict.folder import LOG_NAME
 from tests.server.pages import application, rows, run
 from tests.server.servers import wait_for
@@ -121,3 +124,14 @@ def test_a_folder_that_causes_any_error_hides_no_other(tmp_path, monkeypatch, re
     (compared,) = library.comparisons.values()
     told = (summaries["forged"].problem, *compared.view.verdicts.notes)
     assert any("cannot be understood (RuntimeError: what nobody thought of)" in one for one in told)
+
+
+def test_the_time_left_survives_a_clock_that_is_set_back(tmp_path):
+    times = tuple((n, f"2026-01-01T{time}+00:00") for n, time in enumerate(["10:00:10", "10:00:20", "09:00:00"]))
+    folder = run(tmp_path / "run", complete=False)
+    library = Library(tmp_path)
+    library.refresh()
+    (followed,) = library.runs.values()
+    head = dataclasses.replace(followed.view.head, state=RunState.RUNNING)
+    view = dataclasses.replace(followed.view, head=head, times=times)
+    assert summary_of(view, "key", folder.name).end == "2026-01-01T09:00:20Z"  # two more generations of ten seconds
