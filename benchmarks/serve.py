@@ -66,9 +66,11 @@ async def get(host: str, port: int, path: str) -> tuple[float, int, bytes]:
     """Seconds, status and body of one request on a connection of its own."""
     begin = time.perf_counter()
     reader, writer = await asyncio.open_connection(host, port)
-    writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\nconnection: close\r\n\r\n".encode())
-    content = await reader.read()
-    writer.close()
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\nconnection: close\r\n\r\n".encode())
+        content = await reader.read()
+    finally:
+        writer.close()
     head, _, body = content.partition(b"\r\n\r\n")
     return time.perf_counter() - begin, int(head.split()[1]), body
 
