@@ -252,7 +252,9 @@ class Campaign(TaskProtocol):
         """The tasks that Python files make."""
         return [task.task for task in self.tasks if task.names_python_file]
 
-    def reduced(self, *, methods: Sequence[str] | None = None, search_seeds: int | None = None) -> "Campaign":
+    def reduced(
+        self, *, methods: Sequence[str] | None = None, search_seeds: int | None = None, transfer: bool = True
+    ) -> "Campaign":
         """The campaign with some of its methods and the first searches of each only, to see something soon.
 
         What it measures is part of the whole campaign, which continues from it in the same folder.
@@ -260,6 +262,7 @@ class Campaign(TaskProtocol):
         Args:
             methods: Names of methods, which must be among those of its tasks; None: all.
             search_seeds: The most searches of each method and preset; None: all.
+            transfer: Whether losses that are learned on other tasks are compared.
 
         Raises:
             InputError: No task has such a method, or the number is less than 1.
@@ -274,7 +277,8 @@ class Campaign(TaskProtocol):
         for task in self.tasks:
             kept = tuple(name for name in task.methods if methods is None or name in methods)
             fewer = task.search_seeds if search_seeds is None else min(task.search_seeds, search_seeds)
-            tasks.append(task.model_copy(update={"methods": kept, "search_seeds": fewer}))
+            others = task.learned_on if transfer else ()
+            tasks.append(task.model_copy(update={"methods": kept, "search_seeds": fewer, "learned_on": others}))
         return self.model_copy(update={"tasks": tuple(tasks)})
 
     def chosen(self, names: Sequence[str] | None) -> frozenset[str]:

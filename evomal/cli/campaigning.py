@@ -48,6 +48,7 @@ def run_campaign_file(
     search_seeds: Annotated[
         int | None, typer.Option(help="The most searches of each method; the rest can follow later.", min=1)
     ] = None,
+    transfer: Annotated[bool, typer.Option(help="Compare losses that are learned on other tasks, too.")] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the cells and an estimate of their time, and exit.")
     ] = False,
@@ -70,7 +71,7 @@ def run_campaign_file(
         )
     names = None if only is None else [name.strip() for name in only.split(",")]
     searching = None if methods is None else [name.strip() for name in methods.split(",")]
-    campaign = campaign.reduced(methods=searching, search_seeds=search_seeds)
+    campaign = campaign.reduced(methods=searching, search_seeds=search_seeds, transfer=transfer)
     chosen = campaign.chosen(names)
     changes = [*place, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time

@@ -197,6 +197,10 @@ def test_a_part_is_measured_first_and_the_rest_follows(run, file, whole, tmp_pat
     assert [task.comparison is not None for task in result.tasks] == [True, True]
     run_campaign(read_campaign(file), tmp_path, command=["repeat"])
     assert content(tmp_path) == content(whole)
+    code, out, _ = run("campaign", file, "--out", tmp_path / "alone", "--only", "outliers", "--no-transfer")
+    assert code == 0
+    (task,) = read_result(tmp_path / "alone" / "campaign.json").tasks
+    assert (task.name, task.contestants) == ("outliers", ["taylorglo"])
     code, _, err = run(*words[:-1], "evomall")
     assert (code, err) == (2, "evomal: there is no method of this campaign named 'evomall': did you mean 'evomal'?\n")
 
