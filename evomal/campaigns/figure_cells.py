@@ -15,7 +15,6 @@ from evomal.campaigns.cells import CellFolder, PlannedComparison, PlannedSearch,
 from evomal.campaigns.declaration import STRONG, FigurePlan
 from evomal.campaigns.record import FigureCell, Made
 from evomal.engine.procedures import split_procedure
-from evomal.figures.data import TrainingOptions
 from evomal.figures.landscape import draw_landscapes, landscapes
 from evomal.figures.learning_rate import draw_rate_curves, rate_curves
 from evomal.figures.style import Figure, save_figure
@@ -100,7 +99,9 @@ class PlannedFigure:
             if listener is not None:
                 listener.on_steps("train", steps)
 
-        options: TrainingOptions = {
+        optimizer = {} if settings.optimizer is None else {"optimizer": settings.optimizer}
+        options: dict[str, Any] = {
+            **settings.recipe_changes(), **optimizer,
             "seeds": self.plan.seeds, "steps": recipe.steps, "milestones": recipe.milestones,
             "device": settings.device, "precision": settings.precision, "channels_last": settings.channels_last,
             "rates": {name: lr for name, (_, lr) in shown.items() if lr is not None},

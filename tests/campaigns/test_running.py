@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from evomal.campaigns import cells, files, read_campaign, read_result, run_campaign
+from evomal.campaigns import cells, figure_cells, files, read_campaign, read_result, run_campaign
 from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
 from evomal.errors import EvomalError, InputError, StoppedError
+from evomal.figures import data
 from evomal.verdict.plan import Plan
 from tests.campaigns.tiny import TINY, without_times
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -203,6 +204,41 @@ def test_a_part_is_measured_first_and_the_rest_follows(run, file, whole, tmp_pat
     assert (task.name, task.contestants) == ("outliers", ["taylorglo"])
     code, _, err = run(*words[:-1], "evomall")
     assert (code, err) == (2, "evomal: there is no method of this campaign named 'evomall': did you mean 'evomal'?\n")
+
+
+def test_figures_show_trainings_of_the_comparison_and_are_resumed(tmp_path, monkeypatch):
+    path, drawn = tmp_path / "tiny.toml", {}
+    figures = 'figures = { kinds = ["training-curves", "landscapes"], seeds = 2 }\n'
+    text = TINY.replace('methods = ["taylorglo", "evomal"]', f"methods = []\n{figures}")
+    text = text.replace("[settings]", '[settings]\nbatch_size = 8\nmomentum = 0.5\nprecision = "float32"')
+    path.write_text(text[: text.rindex("[[tasks]]")])
+    monkeypatch.setattr(files, "save_figure", lambda *_: None)
+    monkeypatch.setattr(figure_cells, "save_figure", lambda figure, path, columns: drawn.update({path.name: columns}))
+    trained, train = [], data.train
+
+    def stops_once(task, loss, **settings):
+        trained.append(settings["seed"])
+        if len(trained) == 3:
+            raise OutOfTimeError
+        return train(task, loss, **settings)
+
+    monkeypatch.setattr(data, "train", stops_once)
+    assert run_campaign(read_campaign(path), tmp_path / "out").left == ("clean/training-curves", "clean/landscapes")
+    assert run_campaign(read_campaign(path), tmp_path / "out").left == ()
+    assert trained == [1000, 1001, 1000, 1000, 1001]  # two losses, two seeds; one was stopped
+    (task,) = read_result(tmp_path / "out" / "campaign.json").tasks
+    curves = drawn["clean-training-curves"]
+    for name in ("mse", "huber"):
+        rows = zip(*(curves[key] for key in ("loss", "seed", "test")), strict=True)
+        shown = {seed: test for loss, seed, test in rows if loss == name}
+        assert list(shown.values()) == pytest.approx(task.row(name, "tuned").losses[0].test, rel=1e-4)
+    assert {*drawn["clean-landscapes"]["loss"]} == {"mse", "huber"}
+    assert [cell.kind for cell in task.figures] == ["training-curves", "landscapes"]
+    (first, *_) = sorted((tmp_path / "out" / "clean" / "figures" / "models").glob("*.pt"))
+    first.write_bytes(b"damaged")
+    (tmp_path / "out" / "clean" / "figures" / "landscapes" / "cell.json").unlink()
+    with pytest.raises(InputError, match=r"\.pt: is not what evomal writes: remove it to train again"):
+        run_campaign(read_campaign(path), tmp_path / "out")
 
 
 def test_bad_input_ends_with_2(run, file, tmp_path):  # noqa: F811
