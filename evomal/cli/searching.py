@@ -3,7 +3,6 @@
 import math
 import os
 import shlex
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from evomal.runs.results import SearchResult
     from evomal.tasks import Hardships, Task
 
-_WIDTH = 80
 _MEBIBYTE = 2**20
 MOST_GENERATIONS = 10_000
 """That a time chooses, however long it is."""
@@ -157,32 +155,25 @@ def show_headroom(
     hardships: "Hardships",
 ) -> None:
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
-    from evomal.methods.several_tasks import common_lr, shown_fitness, with_rule
-    from evomal.runs.finals import rate_text
     from evomal.runs.measuring import headroom
 
     settings = options.settings()
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
-    if settings.metric is not None:
-        chosen = [task.judged_by(settings.metric) for task in chosen]
     found = headroom(chosen, settings=settings, seed=seed, progress=True)
-    lr, metric = common_lr(settings, chosen), shown_fitness(with_rule(settings, chosen), chosen)
-    last = {name: found.last(name) for name in found.losses}
-    if as_json:
-        rows = {
-            name: {
-                "lr": None if lr is None else one.rate * lr, "rate": one.rate, "costs": one.scores, "steps": one.steps,
-            }
-            for name, one in last.items()
-        }  # fmt: skip
-        numbers = {"noise": found.noise, "lead": found.lead, "lead_in_noise": found.lead_in_noise}
-        about = {"task": " + ".join(task.name for task in chosen), "metric": metric.name}
-        echo_json({**about, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
+    if not as_json:
+        echo(*str(found).split("\n"))
         return
-    width = max(map(len, last))
-    for name, one in sorted(last.items(), key=lambda entry: entry[1].mean):
-        echo(f"{name:<{width}}  {metric.text(one.mean, one.deviation)}, {rate_text(one.rate, lr)}")
-    echo(*textwrap.wrap(found.sentence(metric, lr), _WIDTH, break_on_hyphens=False))
+    last = {name: found.last(name) for name in found.losses}
+    rows = {
+        name: {
+            "lr": None if found.lr is None else one.rate * found.lr, "rate": one.rate, "costs": one.scores,
+            "steps": one.steps,
+        }
+        for name, one in last.items()
+    }  # fmt: skip
+    numbers = {"noise": found.noise, "lead": found.lead, "lead_in_noise": found.lead_in_noise}
+    about = {"task": " + ".join(task.name for task in chosen), "metric": found.metric.name}
+    echo_json({**about, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
 
 
 @with_options(place=executor_settings)

@@ -5,13 +5,14 @@ Before a search this says what a learned loss must beat; by itself it says wheth
 
 import math
 import statistics
+import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evomal.runs.finals import rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
-from evomal.text import plural
+from evomal.text import plural, printable
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,21 @@ class Headroom:
     """
 
     losses: Mapping[str, tuple[Measured, ...]]
+    metric: ShownMetric = field(default_factory=ShownMetric, compare=False)
+    """How costs are shown to people."""
+    lr: float | None = field(default=None, compare=False)
+    """The task's own learning rate; None if it is not known, or if several tasks differ in it."""
+
+    def __str__(self) -> str:
+        """One line per loss, the best first, and what the best one gains."""
+        found = {name: self.last(name) for name in self.losses}
+        width = max(map(len, found))
+        lines = [
+            f"{name:<{width}}  {self.metric.text(one.mean, one.deviation)}, {rate_text(one.rate, self.lr)}"
+            for name, one in sorted(found.items(), key=lambda entry: entry[1].mean)
+        ]
+        lines += textwrap.wrap(self.sentence(self.metric, self.lr), 80, break_on_hyphens=False)
+        return "\n".join(map(printable, lines))
 
     @classmethod
     def of(cls, trials: Iterable[RecordedTrial]) -> "Headroom":

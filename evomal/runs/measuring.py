@@ -1,11 +1,13 @@
 """The headroom of a task without a search: what a learned loss would have to beat."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from evomal.checks import seed_number
 from evomal.errors import InputError
 from evomal.methods.baseline import BASELINE
+from evomal.methods.several_tasks import common_lr, shown_fitness, with_rule
 from evomal.runs.display import with_display
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.measured_rivals import Headroom
@@ -33,7 +35,7 @@ def headroom(
         **changes: Settings that differ from the preset.
 
     Returns:
-        The costs of each loss, the noise between seeds, and the best loss with its lead.
+        The costs of each loss, the noise between seeds, and the best loss with its lead. Print it to read them.
 
     Raises:
         InputError: A setting breaks a rule, or the settings try one learning rate only.
@@ -57,4 +59,5 @@ def headroom(
         trainer.train_rivals()
         found = trainer.headroom
         assert found is not None
-        return found
+        metric = shown_fitness(with_rule(resolved, parts.tasks), parts.tasks)
+        return replace(found, metric=metric, lr=common_lr(resolved, parts.tasks))

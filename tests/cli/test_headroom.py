@@ -2,6 +2,7 @@
 
 import json
 
+import evomal
 from evomal.runs.estimates import Estimate
 from evomal.settings import setting_text
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -19,6 +20,8 @@ def test_known_losses_are_listed_the_best_first_with_a_sentence(run):  # noqa: F
     assert max(map(len, lines)) <= 80
     assert "mse" in {line.split()[0] for line in lines}
     assert "(4 seeds, lr" in " ".join(lines)
+    printed = str(evomal.headroom(evomal.load_task("diabetes", "mlp:hidden=4"), device="cpu", **SHORT))
+    assert printed.splitlines() == lines, "the same as from Python"
     found = json.loads(run("headroom", *TASK, *CHANGES, "--json")[1])
     assert found["baseline"] == "mse"
     assert lines[0].split()[0] == found["best"]
