@@ -60,11 +60,15 @@ class SearchDisplay:
         generations: int,
         *,
         steps_per_generation: int,
+        final_steps: int = 0,
         done: int = 0,
         metric: ShownMetric | None = None,
         console: Console | None = None,
     ) -> None:
         self._generations, self._steps_per_generation, self._done = generations, steps_per_generation, done
+        self._final_steps = final_steps
+        self._seconds_per_step: float | None = None
+        """Of the trainings of rivals, which are like those of the final."""
         self._metric = metric or ShownMetric()
         self._console = console or Console(stderr=True)
         self._live: Live | None = None
@@ -104,6 +108,8 @@ class SearchDisplay:
         now = monotonic()
         seconds = now - self._position.since
         was_computed = self._position.phase is not None
+        if was_computed and self._position.steps:
+            self._seconds_per_step = seconds / self._position.steps
         self._rivals, self._generations_began = scores, now
         self._position = _Position(self._position.finished, 0, now)
         if self._live is None and was_computed:
@@ -205,7 +211,8 @@ class SearchDisplay:
             return None
         remaining = max(0, self._generations - position.finished)
         # A generation that takes longer than the others does not reduce the time of those that follow.
-        return max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
+        left = max(each * remaining - (now - position.since), each * (remaining - 1), 0.0)
+        return left + self._final_steps * (self._seconds_per_step or 0.0)
 
     def _print(self, line: str) -> None:
         self._console.print(Text(printable(line)), soft_wrap=True)
@@ -255,8 +262,13 @@ def _clock(seconds: float) -> str:
 class SearchListener(Protocol):
     """Is called during searches and comparisons. An exception that a method raises ends the work."""
 
-    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation], metric: ShownMetric) -> None:
-        """A search of that many generations begins, each of at most that many steps; some are recorded already."""
+    def on_start(
+        self, *, generations: int, steps: int, final_steps: int, recorded: Sequence[Generation], metric: ShownMetric
+    ) -> None:
+        """A search of that many generations begins, each of at most that many steps; some are recorded already.
+
+        Its final will take about `final_steps`; 0 without one.
+        """
 
     def on_phase(self, name: str, steps: int) -> None:
         """The `rivals` or the `final` are trained next, in about that many steps."""
@@ -321,12 +333,19 @@ class ProgressDisplay:
             self._search.__exit__()
             self._search = None
 
-    def on_start(self, *, generations: int, steps: int, recorded: Sequence[Generation], metric: ShownMetric) -> None:
+    def on_start(
+        self, *, generations: int, steps: int, final_steps: int, recorded: Sequence[Generation], metric: ShownMetric
+    ) -> None:
         """Show a new search."""
         self.close()
         # Standard error also for people: standard output is for the result alone.
         search = SearchDisplay(
-            generations, steps_per_generation=steps, done=len(recorded), metric=metric, console=self._console
+            generations,
+            steps_per_generation=steps,
+            final_steps=final_steps,
+            done=len(recorded),
+            metric=metric,
+            console=self._console,
         )
         self._search = search.__enter__()
         for generation in recorded:

@@ -53,6 +53,8 @@ class FinalsTrainer:
         self._store, self._listener = store, listener
         self._report = None if listener is None else listener.on_steps
         self._unrecorded: list[RecordedTrial] = []
+        self._announced: tuple[str, int] | None = None
+        """A phase with its steps, which is announced as soon as something is computed."""
         self._final_steps = tasks[0].recipe.for_steps(context.settings.final_steps).steps
         if self._ladder is not None and context.settings.finalists:
             self._final_rung("final", 1)  # settings that fit no recipe are refused before anything is trained
@@ -96,7 +98,7 @@ class FinalsTrainer:
         """Train every rival on every rung: on the longest with more seeds, to tell the noise between them."""
         names = strong_rivals(*self._tasks)
         entrants = {name: (self._rival(name), ladder.headroom_rates()) for name in names}
-        self._announce("rivals", len(names) * ladder.headroom_steps() * len(self._tasks))
+        self._announced = "rivals", len(names) * ladder.headroom_steps() * len(self._tasks)
         for rung, count in zip(ladder.rungs, ladder.headroom_seeds(), strict=True):
             further = count - len(rung.seeds)
             whole = dataclasses.replace(
@@ -165,9 +167,7 @@ class FinalsTrainer:
         around = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
         rung, final_count = self._final_rung("rates", _RATE_SEEDS), self._settings.final_seeds
         tried = {loss: (losses[loss], ladder.final_rates(rate)) for loss, rate in around.items()}
-        count = len(ladder.final_rates(1.0))
-        trials = final_trials(len(chosen), len(names), rates=count, seeds=final_count)
-        self._announce("final", trials * rung.steps * len(self._tasks))
+        self._announced = "final", self._steps_in_stages(ladder, len(chosen), len(names))
         rates = self._scores("rates", tried, rung)
         baseline = names[0]
         ranked = sorted(rates, key=lambda loss: rates[loss].cost)  # stable: of equal ones the first given
@@ -183,6 +183,20 @@ class FinalsTrainer:
         self._scores("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
         trials_now = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
         return final_of(chosen, trials_now, seeds=final_count, lr=self.lr)
+
+    def steps_of_final(self) -> int:
+        """About how many steps the final will take; 0 without one."""
+        count, seeds = self._settings.finalists, self._settings.final_seeds
+        if not count:
+            return 0
+        if self._ladder is None:
+            losses = len(RIVALS[self._tasks[0].kind]) + count
+            return seeds * losses * self._executor.steps(1)["evaluate"]
+        return self._steps_in_stages(self._ladder, count, len(strong_rivals(*self._tasks)))
+
+    def _steps_in_stages(self, ladder: Ladder, candidates: int, rivals: int) -> int:
+        rates, seeds = len(ladder.final_rates(1.0)), self._settings.final_seeds
+        return final_trials(candidates, rivals, rates=rates, seeds=seeds) * self._final_steps * len(self._tasks)
 
     def _final_rung(self, stage: TrialStage, count: int) -> Rung:
         """A rung of full length with fresh seeds."""
@@ -213,6 +227,9 @@ class FinalsTrainer:
             if known:
                 continue
             self._stop_if_requested()
+            if self._announced is not None:  # only now: all that is recorded takes no time
+                self._announce(*self._announced)
+                self._announced = None
             begin = time.perf_counter()
             criteria, tried = zip(*entrants.values(), strict=True)
             run = self._executor.run("try_rates", criteria, [part] * len(criteria), tried, report=self._report)

@@ -19,6 +19,7 @@ from evomal.forest.terminals import uses_priors
 from evomal.losses import save_loss
 from evomal.losses.loss import Provenance
 from evomal.methods import Method, method_named
+from evomal.methods.baseline import BASELINE
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
@@ -172,15 +173,16 @@ class _Run:
             self._replay(store)
             note_changes(store, self.description(), is_finished=self._strategy.finished)
         callbacks.on_start(self._as_run(store))
+        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, store, listener)
         if listener is not None:
             steps = self._steps_of_generation()
             listener.on_start(
                 generations=self._strategy.generations,
                 steps=steps,
+                final_steps=0 if self._method is BASELINE else trials.steps_of_final(),
                 recorded=self._history(),
                 metric=self._shown,
             )
-        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, store, listener)
         rivals = trials.train_rivals()
         ending = complete = None if store is None else store.ending
         while ending is None and not self._strategy.finished:

@@ -1,6 +1,7 @@
 """The tables of a comparison: Markdown, text for a terminal of eighty columns, and one row per training."""
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -60,10 +61,17 @@ def comparison_text(comparison: Comparison) -> str:
     schedule = _schedule(comparison)
     about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}"
     wrapped = [
-        textwrap.fill(printable(sentence), _WIDTH, initial_indent="- ", subsequent_indent="  ")
+        _wrapped(printable(sentence))
         for sentence in [*_verdict_sentences(comparison), *_notes(comparison), *_divergences(comparison)]
     ]
     return "\n".join([textwrap.fill(printable(about), _WIDTH), *lines, "", *wrapped]) + "\n"
+
+
+def _wrapped(sentence: str) -> str:
+    """The sentence as an entry of a list; `p = 0.06` and `31 ± 2` stay on one line."""
+    kept = re.sub(r" ([=±]) ", "\u00a0\\1\u00a0", sentence)
+    lines = textwrap.fill(kept, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+    return lines.replace("\u00a0", " ")
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

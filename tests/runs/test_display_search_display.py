@@ -156,6 +156,22 @@ def test_rivals_are_trained_first_and_stay_in_the_region(clock):
         assert times(display) == ["0:00:40", "0:01:10 left"]  # 20 s each: the rivals' time does not count
 
 
+def test_time_left_has_the_final_at_the_speed_of_the_rivals(clock):
+    with SearchDisplay(2, steps_per_generation=100, final_steps=600, console=terminal()) as display:
+        display.on_phase("rivals", 300)
+        clock[0] = 30.0
+        display.on_steps("evaluate", 300)
+        display.on_rivals({"mse": 0.7})
+        clock[0] = 50.0
+        display.on_generation(generation(0, candidate()))
+        assert times(display) == ["0:00:50", "0:01:20 left"]  # another generation of 20 s, and 600 steps of 0.1 s
+    with SearchDisplay(2, steps_per_generation=100, final_steps=600, console=terminal()) as display:
+        display.on_rivals({"mse": 0.7})  # recorded before, so that their speed is not known
+        clock[0] = 70.0
+        display.on_generation(generation(0, candidate()))
+        assert times(display) == ["0:00:20", "0:00:20 left"]
+
+
 def test_the_final_has_a_time_left_of_its_own_and_stays(clock):
     with SearchDisplay(1, steps_per_generation=100, console=terminal()) as display:
         display.on_rivals({"mse": 0.7})

@@ -2,6 +2,7 @@
 
 import doctest
 import math
+from unittest.mock import Mock
 
 import pytest
 
@@ -48,6 +49,19 @@ def test_rivals_are_trained_on_every_rung_at_every_learning_rate(finished):
     assert list(result.headroom.losses) == list(result.rivals)
     assert len(result.headroom.last("mse").scores) == 4
     assert result.rivals == {name: result.headroom.last(name).mean for name in result.rivals}
+
+
+def test_a_listener_knows_the_steps_of_the_final_before_and_hears_of_what_is_computed_only(finished, tmp_path):
+    folder, result = finished
+    listener = Mock()
+    run(tmp_path, listener=listener, generations=1)
+    (_, of_rivals), (name, steps) = (call.args for call in listener.on_phase.call_args_list)
+    assert (name, of_rivals > 0) == ("final", True)
+    # It is not known yet whether the baseline is among the best rivals.
+    assert listener.on_start.call_args.kwargs["final_steps"] == pytest.approx(steps, rel=0.1)
+    again = Mock()
+    assert run(folder, listener=again).best == result.best
+    assert not again.on_phase.called, "all of it is recorded"
 
 
 def test_candidates_have_their_rungs_rates_and_factors(finished):

@@ -271,7 +271,7 @@ class Listener:
         self.begin, self.steps, self.generations = None, [], []
         self.phases, self.known, self.over = [], None, None
 
-    def on_start(self, *, generations, steps, recorded, metric):
+    def on_start(self, *, generations, steps, final_steps, recorded, metric):
         self.begin = (generations, steps, len(recorded))
 
     def on_phase(self, name, steps):

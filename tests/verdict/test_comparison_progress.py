@@ -20,7 +20,7 @@ class Counter:
     def __init__(self):
         self.expected, self.done, self.searched = 0, 0, 0
 
-    def on_start(self, *, generations, steps, recorded, metric):
+    def on_start(self, *, generations, steps, final_steps, recorded, metric):
         self.searched += 1
 
     def on_steps(self, stage, steps):
@@ -101,7 +101,7 @@ def test_trainings_after_a_search_are_one_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with ProgressDisplay(console) as shown:
-        shown.on_start(generations=3, steps=100, recorded=[], metric=ShownMetric())
+        shown.on_start(generations=3, steps=100, final_steps=0, recorded=[], metric=ShownMetric())
         shown.on_steps("evaluate", 40)
         shown.announce("training with 2 losses")
         shown.expect(500)

@@ -22,6 +22,15 @@ def test_a_terminal_shows_every_name_on_its_own_line():
     assert "\n- forged" not in text
 
 
+def test_a_number_stays_beside_its_sign_where_a_sentence_is_wrapped():
+    rows = (entry("mse", "plain", 0.1, [0.5, 0.5]), entry("mae", "plain", 0.1, [0.4, 0.4]))
+    for filler in range(60, 80):
+        sentence = f"{'x' * filler} p = 0.06"
+        text = comparison_text(comparison(*rows, verdicts={"mae": ("gain", sentence)}))
+        assert "p = 0.06" in text
+        assert max(map(len, text.splitlines())) <= 80
+
+
 def test_markdown_shows_every_name_in_its_own_cell():
     text = comparison_markdown(evil_and_harmless(EVIL))
     assert all(line.isprintable() for line in text.split("\n"))

@@ -49,7 +49,7 @@ class SearchListener:
         self.promised, self.asked_before, self.asked = None, 0, 0
         self._is_in_a_generation = True
 
-    def on_start(self, *, generations, steps, recorded, metric):
+    def on_start(self, *, generations, steps, final_steps, recorded, metric):
         self.promised, self.asked_before = steps, self.asked
 
     def on_phase(self, name, steps):
