@@ -26,8 +26,7 @@ import torch
 
 import evomal
 from evomal.campaigns.record import MeasuredTable
-from evomal.tasks.final_rows import FEWEST_ROWS
-from evomal.tasks.task import Task
+from evomal.tasks.task import FEWEST_ROWS, Task
 from evomal.verdict.statistics import paired
 
 FULL = "full"

@@ -60,40 +60,28 @@ __all__ = [
     "transfer",
 ]
 
-_MODULES = {
-    "Comparison": "evomal.verdict.comparison",
-    "CurvePoint": "evomal.engine",
-    "EvomalError": "evomal.errors",
-    "Expression": "evomal.expression",
-    "ExpressionLoss": "evomal.losses",
-    "Hardships": "evomal.tasks",
-    "InputError": "evomal.errors",
-    "Metric": "evomal.tasks",
-    "Recipe": "evomal.tasks",
-    "Run": "evomal.runs.recorded_run",
-    "Score": "evomal.engine",
-    "SearchCallback": "evomal.runs.callbacks",
-    "SearchResult": "evomal.runs.results",
-    "SearchSettings": "evomal.settings",
-    "Task": "evomal.tasks",
-    "Units": "evomal.units",
-    "compare": "evomal.verdict.comparing",
-    "export": "evomal.losses.exporting",
-    "headroom": "evomal.runs.measuring",
-    "load_loss": "evomal.losses",
-    "load_run": "evomal.runs.reading",
-    "load_task": "evomal.tasks",
-    "losses": "evomal.losses",
-    "metrics": "evomal.tasks",
-    "plot": "evomal.figures.plot",
-    "save_loss": "evomal.losses",
-    "search": "evomal.runs.run_loop",
-    "train": "evomal.engine",
-    "transfer": "evomal.verdict.comparing",
+_NAMES = {
+    "evomal.engine": "CurvePoint Score train",
+    "evomal.errors": "EvomalError InputError",
+    "evomal.expression": "Expression",
+    "evomal.figures.plot": "plot",
+    "evomal.losses": "ExpressionLoss load_loss losses save_loss",
+    "evomal.losses.exporting": "export",
+    "evomal.runs.callbacks": "SearchCallback",
+    "evomal.runs.measuring": "headroom",
+    "evomal.runs.reading": "load_run",
+    "evomal.runs.recorded_run": "Run",
+    "evomal.runs.results": "SearchResult",
+    "evomal.runs.run_loop": "search",
+    "evomal.settings": "SearchSettings",
+    "evomal.tasks": "Hardships Metric Recipe Task load_task metrics",
+    "evomal.units": "Units",
+    "evomal.verdict.comparing": "compare transfer",
+    "evomal.verdict.comparison": "Comparison",
 }
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, _NAMES)
 
     def __dir__() -> list[str]:
         return __all__

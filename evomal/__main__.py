@@ -13,13 +13,9 @@ def main() -> None:
         found = missing_library("the command evomal", error)
         if found is error:
             raise
-        sys.exit(_refused(found))
+        sys.stderr.write(f"evomal: {found}\n")
+        sys.exit(2)
     run()
-
-
-def _refused(reason: Exception) -> int:
-    sys.stderr.write(f"evomal: {reason}\n")
-    return 2
 
 
 if __name__ == "__main__":

@@ -9,16 +9,18 @@ from typing import Any
 from evomal.extras import missing_library
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of a package, from the module that defines each name.
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a package, from the names, separated by spaces, that each module defines.
 
     Type checkers must be shown the imports instead, as they would otherwise accept every name.
 
     Example:
-        >>> found = lazy_names("evomal", {"Units": "evomal.units"})
+        >>> found = lazy_names("evomal", {"evomal.units": "Units"})
         >>> found("Units").__name__
         'Units'
     """
+
+    modules = {name: module for module, listed in names.items() for name in listed.split()}
 
     def imported(name: str) -> Any:
         if name not in modules:

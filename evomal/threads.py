@@ -9,6 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 
+def processors() -> int:
+    """The number of processors that this process may use."""
+    # macOS and Windows cannot restrict a process to some of them.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def kernel_threads() -> ThreadPoolExecutor:
     """A pool with as many threads as torch uses now; kernels release the interpreter lock.
 

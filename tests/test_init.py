@@ -78,7 +78,7 @@ def test_the_callers_random_state_survives_the_first_use_of_a_name(tmp_path, mon
     (tmp_path / "drawing_module.py").write_text("import random\nnumber = random.random()\n")  # as rich does
     monkeypatch.syspath_prepend(tmp_path)
     before = random.getstate()
-    found = lazy_names("tests", {"number": "drawing_module"})("number")
+    found = lazy_names("tests", {"drawing_module": "number"})("number")
     assert 0 <= found < 1
     assert random.getstate() == before
     del sys.modules["drawing_module"], sys.modules["tests"].number

@@ -1,6 +1,7 @@
 """`evomal analyse`: the figures of losses and of recorded runs, and how every figure is saved and summarised."""
 
 import functools
+import importlib
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -38,8 +39,7 @@ _ANALYSED = (
 )  # fmt: skip
 
 LossNames = Annotated[
-    list[str] | None,
-    typer.Argument(help='Names of losses or loss files, such as "focal:gamma=1".', show_default=False),
+    list[str] | None, typer.Argument(help='Names of losses or loss files, such as "focal:gamma=1".', show_default=False)
 ]
 
 
@@ -155,16 +155,6 @@ def show_smoothing_cost(
 
 
 @draws
-def show_curves(folders: RunFolders) -> Drawn:
-    """Draw the best value so far over generations and evaluations, one line per method."""
-    from evomal.figures.search_curves import draw_search_curves, search_curves
-    from evomal.report.figure_lines import curve_lines
-
-    data = search_curves(_runs(folders))
-    return "curves", data, draw_search_curves(data), curve_lines(data)
-
-
-@draws
 def show_filters(
     folders: RunFolders,
     across_tasks: Annotated[
@@ -179,68 +169,59 @@ def show_filters(
     return "filters", data, draw_filter_shares(data), filter_lines(data)
 
 
-@draws
-def show_runtime(folders: RunFolders) -> Drawn:
-    """Draw the time that searches took, by method and stage."""
-    from evomal.figures.run_times import draw_run_times, run_times
-    from evomal.report.figure_lines import time_lines
+def _of_runs(
+    kind: str, about: str, module: str, data: str, draw: str, lines: str, *, several: bool = False
+) -> Callable[..., None]:
+    """Returns a command that draws a figure of one recorded run or of several, by the functions of these names."""
 
-    data = run_times(_runs(folders))
-    return "runtime", data, draw_run_times(data), time_lines(data)
+    def drawn(folders: Sequence[Path]) -> Drawn:
+        from evomal.report import figure_lines
 
+        figure = importlib.import_module(f"evomal.figures.{module}")
+        found = getattr(figure, data)(_runs(folders))
+        return kind, found, getattr(figure, draw)(found), getattr(figure_lines, lines)(found)
 
-@draws
-def show_front(folder: RunFolder) -> Drawn:
-    """Draw fitness over size for every loss that a run trained."""
-    from evomal.figures.front import draw_front, front
-    from evomal.report.figure_lines import front_lines
+    def of_one(folder: RunFolder) -> Drawn:
+        return drawn([folder])
 
-    data = front(_runs([folder]))
-    return "front", data, draw_front(data), front_lines(data)
+    def of_several(folders: RunFolders) -> Drawn:
+        return drawn(folders)
 
-
-@draws
-def show_rungs(folder: RunFolder) -> Drawn:
-    """Draw whether the candidates of a run that led on a rung lead on the next."""
-    from evomal.figures.rungs import draw_rungs, rung_steps
-    from evomal.report.figure_lines import rung_lines
-
-    data = rung_steps(_runs([folder]))
-    return "rungs", data, draw_rungs(data), rung_lines(data)
-
-
-@draws
-def show_headroom(folder: RunFolder) -> Drawn:
-    """Draw the known losses that a run began with, beside the noise between seeds."""
-    from evomal.figures.known_losses import draw_headroom, run_headroom
-    from evomal.report.figure_lines import headroom_lines
-
-    data = run_headroom(_runs([folder]))
-    return "headroom", data, draw_headroom(data), headroom_lines(data)
-
-
-@draws
-def show_ancestry(folder: RunFolder) -> Drawn:
-    """Draw the ancestors of the best loss of a run."""
-    from evomal.figures.ancestry import ancestry, draw_ancestry
-    from evomal.report.figure_lines import ancestry_lines
-
-    data = ancestry(_runs([folder]))
-    return "ancestry", data, draw_ancestry(data), ancestry_lines(data)
+    command = of_several if several else of_one
+    command.__doc__ = about
+    return draws(command)
 
 
 KINDS: dict[str, Callable[..., None]] = {
     "shapes": show_shapes,
     "behaviour": show_behaviour,
     "smoothing-cost": show_smoothing_cost,
-    "curves": show_curves,
+    "curves": _of_runs(
+        "curves", "Draw the best value so far over generations and evaluations, one line per method.",
+        "search_curves", "search_curves", "draw_search_curves", "curve_lines", several=True,
+    ),
     "filters": show_filters,
-    "runtime": show_runtime,
-    "front": show_front,
-    "rungs": show_rungs,
-    "headroom": show_headroom,
-    "ancestry": show_ancestry,
-}
+    "runtime": _of_runs(
+        "runtime", "Draw the time that searches took, by method and stage.",
+        "run_times", "run_times", "draw_run_times", "time_lines", several=True,
+    ),
+    "front": _of_runs(
+        "front", "Draw fitness over size for every loss that a run trained.",
+        "front", "front", "draw_front", "front_lines",
+    ),
+    "rungs": _of_runs(
+        "rungs", "Draw whether the candidates of a run that led on a rung lead on the next.",
+        "rungs", "rung_steps", "draw_rungs", "rung_lines",
+    ),
+    "headroom": _of_runs(
+        "headroom", "Draw the known losses that a run began with, beside the noise between seeds.",
+        "known_losses", "run_headroom", "draw_headroom", "headroom_lines",
+    ),
+    "ancestry": _of_runs(
+        "ancestry", "Draw the ancestors of the best loss of a run.",
+        "ancestry", "ancestry", "draw_ancestry", "ancestry_lines",
+    ),
+}  # fmt: skip
 
 
 def _losses(specs: Sequence[str]) -> "dict[str, Loss]":

@@ -18,7 +18,6 @@ from evomal.cli import (
     listing,
     reporting,
     searching,
-    serving,
     training,
 )
 from evomal.cli.options import echo, settings_help
@@ -33,11 +32,7 @@ _DEBUG = "--debug"
 _MISUSE: Any = typer.BadParameter.__base__
 """The class of all errors of Typer about the command line; it has no public name."""
 
-app = typer.Typer(
-    help="Learn loss functions from data.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(help="Learn loss functions from data.", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def main() -> None:
@@ -148,7 +143,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "campaign": campaigning.run_campaign_file,
     "card": reporting.show_card,
     "report": reporting.write_report,
-    "serve": serving.serve_pages,
+    "serve": reporting.serve_pages,
     "export": reporting.export_loss,
     "losses": listing.list_losses,
     "procedures": listing.list_procedures,

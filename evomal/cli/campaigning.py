@@ -17,7 +17,7 @@ from evomal.cli.options import (
     with_options,
 )
 from evomal.cli.task_specs import given_command
-from evomal.errors import InputError, StoppedError
+from evomal.errors import InputError
 from evomal.settings import SearchSettings
 from evomal.text import WIDTH, plural, time_text
 
@@ -61,7 +61,7 @@ def run_campaign_file(
     """Measure a table that a file declares: searches, then comparisons; resumed and spread over processes."""
     from evomal.campaigns import read_campaign
     from evomal.campaigns.running import planned, run_campaign
-    from evomal.cli.display import TerminalDisplay
+    from evomal.cli.display import stoppable
 
     campaign = read_campaign(file)
     if campaign.python_files and not trust:
@@ -81,15 +81,11 @@ def run_campaign_file(
         plans = [plan for plan in planned(campaign, out, changes=changes, data=data) if plan.name in chosen]
         _show_estimates(campaign, estimates(plans), jobs, as_json=as_json)
         return
-    try:
-        with TerminalDisplay() as listener:
-            result = run_campaign(
-                campaign, out, only=names, jobs=jobs, seconds=seconds, changes=changes, data=data, listener=listener,
-                command=given_command().words,
-            )  # fmt: skip
-    except (KeyboardInterrupt, StoppedError) as error:
-        how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
-        raise StoppedError(f"{how}; give the same command again to resume in {out}") from None
+    with stoppable(lambda: f"; give the same command again to resume in {out}") as listener:
+        result = run_campaign(
+            campaign, out, only=names, jobs=jobs, seconds=seconds, changes=changes, data=data, listener=listener,
+            command=given_command().words,
+        )  # fmt: skip
     _show(result, chosen, out, as_json=as_json)
 
 
@@ -107,14 +103,9 @@ def _show_estimates(campaign: "Campaign", found: "list[CellEstimate]", jobs: int
     width = max(len(one.name) for one in found)
     for one in found:
         done = f", {one.done} done" if one.done else ""
-        each = (
-            ""
-            if one.done == one.cells
-            else f"about {time_text(one.seconds)} each"
-            if one.seconds is not None
-            else one.why
-        )
-        echo(f"{one.name:<{width}}  {plural(one.cells, 'cell')}{done}{f': {each}' if each else ''}")
+        each = one.why if one.seconds is None else f"about {time_text(one.seconds)} each"
+        left = f": {each}" if each and one.done < one.cells else ""
+        echo(f"{one.name:<{width}}  {plural(one.cells, 'cell')}{done}{left}")
     unknown = " for what is known" if any(one.seconds is None for one in found) else ""
     spread = f", {time_text(total / jobs)} in {jobs} processes if they do not slow each other" if jobs > 1 else ""
     echo(f"left: about {time_text(total)}{unknown} one after the other{spread}")

@@ -1,8 +1,7 @@
 """`evomal compare` and `evomal transfer`."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,7 @@ from evomal.cli.options import (
     with_options,
 )
 from evomal.cli.task_specs import given_command, task_from_spec
-from evomal.errors import InputError, StoppedError
+from evomal.errors import InputError
 
 if TYPE_CHECKING:
     from evomal.cli.display import TerminalDisplay
@@ -51,8 +50,7 @@ Rescale = Annotated[
     typer.Option(help="Also train with each loss scaled to the gradient of the baseline.", rich_help_panel=TRAININGS),
 ]
 Jobs = Annotated[
-    int,
-    typer.Option(help="Number of processes on this machine that searches and trainings are divided among.", min=1),
+    int, typer.Option(help="Number of processes on this machine that searches and trainings are divided among.", min=1)
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder for results and records; the same command resumes from it if interrupted.")
@@ -98,12 +96,11 @@ def compare_losses(
         "search_seeds": search_seeds, "settings": settings, "folder": out, "jobs": jobs,
     }  # fmt: skip
     with _stoppable(out) as listener:
+        common["listener"] = listener
         if rates is None:
-            found: Result = compare(chosen, tune_lr=tune_lr, rescale=rescale, listener=listener, **common)
+            found: Result = compare(chosen, tune_lr=tune_lr, rescale=rescale, **common)
         else:
-            found = rate_curve(
-                chosen, rates=split_rates(rates), search_each=search_each, listener=listener, **common
-            )  # fmt: skip
+            found = rate_curve(chosen, rates=split_rates(rates), search_each=search_each, **common)
     _show(found, out, as_json=as_json)
 
 
@@ -146,17 +143,11 @@ def transfer_losses(
     _show(found, out, as_json=as_json)
 
 
-@contextlib.contextmanager
-def _stoppable(out: Path | None) -> Iterator["TerminalDisplay"]:
-    """A display, and the sentence that Ctrl-C ends in."""
-    from evomal.cli.display import TerminalDisplay
+def _stoppable(out: Path | None) -> "AbstractContextManager[TerminalDisplay]":
+    from evomal.cli.display import stoppable
 
-    try:
-        with TerminalDisplay() as listener:
-            yield listener
-    except KeyboardInterrupt:
-        again = f"give the same command again to resume in {out}" if out else "without --out nothing was recorded"
-        raise StoppedError(f"interrupted; {again}") from None
+    again = f"give the same command again to resume in {out}" if out else "without --out nothing was recorded"
+    return stoppable(lambda: f"; {again}")
 
 
 def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:

@@ -3,10 +3,10 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FrameType
 
-from evomal.runs import Generation
+from evomal.errors import StoppedError
 from evomal.runs.display import ProgressDisplay
 
 SENTENCE = "stopping after this step; press Ctrl-C again to stop at once"
@@ -64,22 +64,17 @@ class TerminalDisplay(ProgressDisplay):
         super().__exit__()
         self._stack.close()
 
-    def on_steps(self, stage: str, steps: int) -> None:
-        """Show the steps, and stop after Ctrl-C."""
-        super().on_steps(stage, steps)
+    def check(self) -> None:
+        """Stop after Ctrl-C."""
         self._interruption.check()
 
-    def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """Show the rivals, and stop after Ctrl-C."""
-        super().on_rivals(scores)
-        self._interruption.check()
 
-    def on_generation(self, generation: Generation) -> None:
-        """Show the generation, and stop after Ctrl-C."""
-        super().on_generation(generation)
-        self._interruption.check()
-
-    def announce(self, sentence: str) -> None:
-        """Show the next stage, and stop after Ctrl-C."""
-        super().announce(sentence)
-        self._interruption.check()
+@contextlib.contextmanager
+def stoppable(remedy: Callable[[], str]) -> Iterator[TerminalDisplay]:
+    """A context with a display; Ctrl-C, or a request to stop, becomes a sentence that ends with the remedy."""
+    try:
+        with TerminalDisplay() as listener:
+            yield listener
+    except (KeyboardInterrupt, StoppedError) as error:
+        how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
+        raise StoppedError(f"{how}{remedy()}") from None

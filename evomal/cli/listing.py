@@ -78,20 +78,11 @@ def list_tasks(as_json: AsJson = False) -> None:
     from evomal.tasks import TASKS
     from evomal.tasks.datasets import DATASETS
 
-    rows = [
-        {
-            "name": name,
-            "kind": DATASETS[name].kind,
-            "rows": DATASETS[name].rows,
-            "test_rows": DATASETS[name].test_rows,
-            "shape": list(DATASETS[name].shape),
-            "classes": DATASETS[name].classes,
-            "models": list(task.models),
-            "default": task.default,
-        }
-        for name, task in TASKS.items()
-    ]
     if as_json:
+        rows = []
+        for name, task in TASKS.items():
+            about = {key: getattr(DATASETS[name], key) for key in ("kind", "rows", "test_rows", "shape", "classes")}
+            rows.append({"name": name, **about, "models": task.models, "default": task.default})
         echo_json(rows)
         return
     console = Console(highlight=False)
@@ -109,12 +100,9 @@ def list_models(as_json: AsJson = False) -> None:
     """List the models, with their options and references."""
     from evomal.tasks import MODELS
 
-    rows = [
-        {"name": name, "purpose": model.purpose, "citation": model.citation, "options": dict(model.options)}
-        for name, model in MODELS.items()
-    ]
     if as_json:
-        echo_json(rows)
+        keys = ("purpose", "citation", "options")
+        echo_json([{"name": name, **{key: getattr(row, key) for key in keys}} for name, row in MODELS.items()])
         return
     console = Console(highlight=False)
     for name, model in MODELS.items():
@@ -128,8 +116,7 @@ def list_methods(as_json: AsJson = False) -> None:
     from evomal.methods import METHODS
 
     if as_json:
-        rows = [{"name": name, "purpose": method.purpose} for name, method in METHODS.items()]
-        echo_json(rows)
+        echo_json([{"name": name, "purpose": method.purpose} for name, method in METHODS.items()])
         return
     for name, method in METHODS.items():
         echo(name, f"    {method.purpose}")

@@ -1,4 +1,4 @@
-"""`evomal card`, `evomal export` and `evomal report`: loss files and runs in forms for people and other programs."""
+"""`evomal card`, `export`, `report` and `serve`: loss files and runs in forms for people and other programs."""
 
 import re
 from pathlib import Path
@@ -37,18 +37,15 @@ def _written(card: "Card", folder: Path) -> list[Path]:
     from evomal.figures.loss_shape import draw_loss
     from evomal.figures.style import save_figure
 
-    base = create_folder(folder) / f"{_safe_file_name(card.name)}-card"
+    # An underscore for characters that are special in a shell or an address.
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", card.name).lstrip(".-") or "loss"
+    base = create_folder(folder) / f"{name}-card"
     figures = save_figure(draw_loss(card.shape), base, card.shape.columns())
     texts = {".html": card.html(), ".md": card.markdown(f"{base.name}.svg")}
     paths = [base.with_name(base.name + suffix) for suffix in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_atomically(path, text.encode())
     return [*paths, *figures]
-
-
-def _safe_file_name(name: str) -> str:
-    """The name with an underscore for characters that are special in a shell or an address."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip(".-") or "loss"
 
 
 def export_loss(
@@ -106,3 +103,35 @@ def write_report(
         echo_json({**report.as_data(), "files": [str(page)]})
     else:
         echo(f"wrote {page} ({len(content) / 1000:.0f} kB)")
+
+
+def serve_pages(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of runs and comparisons, at any depth.", show_default=False)
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; 0.0.0.0 lets other machines read.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes any free one.", min=0, max=65535)] = 8123,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="A further host name under which browsers reach the page; may be repeated."),
+    ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust", help="Let the buttons run the Python files and join the Ray clusters that records name."
+        ),
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Show runs and comparisons in a browser while they run; Ctrl-C ends it.
+
+    Everybody who can reach the page can read it. Its buttons (stop, resume, compare) need the token that is printed.
+    """
+    from evomal.server.serving import serve
+
+    serve(
+        folder, host=host, port=port, names=names or [], trust=trust, open_browser=open_browser,
+        say=lambda sentence: echo(sentence, err=True),
+    )  # fmt: skip

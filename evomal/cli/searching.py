@@ -1,6 +1,6 @@
 """`evomal search` and `evomal resume`."""
 
-import math
+import dataclasses
 import os
 import shlex
 from collections.abc import Mapping
@@ -33,12 +33,11 @@ from evomal.cli.task_specs import (
     task_from_spec,
     task_source,
 )
-from evomal.errors import InputError, StoppedError
+from evomal.errors import InputError
 from evomal.settings import SearchSettings
 from evomal.text import file_name, labelled, plural, time_text
 
 if TYPE_CHECKING:
-    from evomal.runs.estimates import Estimate
     from evomal.runs.results import SearchResult
     from evomal.tasks import Hardships, Task
 
@@ -57,7 +56,8 @@ def show_estimate(
     values = settings.model_dump(mode="json")
     if as_json:
         about: dict[str, Any] = {"tasks": [task.name for task in tasks], "method": method, "seed": seed}
-        echo_json({**about, "folder": str(folder), "settings": values, **_as_data(expected)})
+        estimated = {**dataclasses.asdict(expected), "seconds": expected.seconds}
+        echo_json({**about, "folder": str(folder), "settings": values, **estimated})
         return
     for task in tasks:
         model = task.record.get("model", "own model")
@@ -69,13 +69,6 @@ def show_estimate(
     _row("time", f"about {time_text(expected.seconds)} ({parts}); budgets may end it sooner")
     _row("memory", f"about {expected.memory / _MEBIBYTE:,.0f} MiB")
     _row("folder", str(folder))
-
-
-def _as_data(expected: "Estimate") -> dict[str, Any]:
-    return {
-        "generations": expected.generations, "population": expected.population, "device": expected.device,
-        "plan": expected.plan, "seconds": expected.seconds, "stages": expected.stages, "memory": expected.memory,
-    }  # fmt: skip
 
 
 def _row(label: str, text: str) -> None:
@@ -229,24 +222,17 @@ def resume_search(
     specs = recorded_specs(source)
     if tasks:
         source = {**source, "tasks": [absolute_task(spec) for spec in tasks]}
-    elif not trust:
-        _require_no_files(specs, folder)
+    elif not trust and (spec := next(filter(names_python_file, specs), None)) is not None:
+        raise InputError(
+            f"{folder}: its record names the Python file of {spec}, which this command does not run unless told "
+            f"to: name the task with --task {shlex.quote(spec)}, or add --trust if the run is your own"
+        )
     if settings.address is not None and _last_named("address", given) is None and not trust:
         raise InputError(
             f"{folder}: its record names the Ray cluster at {settings.address}, which this command does not join "
             f"unless told to: name it with --address {settings.address}, or add --trust if the run is your own"
         )
     _run(recorded_tasks(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
-
-
-def _require_no_files(specs: list[str], folder: Path) -> None:
-    """Raise if resuming would run a Python file that only the record names."""
-    for spec in specs:
-        if names_python_file(spec):
-            raise InputError(
-                f"{folder}: its record names the Python file of {spec}, which this command does not run unless told "
-                f"to: name the task with --task {shlex.quote(spec)}, or add --trust if the run is your own"
-            )
 
 
 def _last_named(key: str, texts: list[str]) -> str | None:
@@ -265,43 +251,32 @@ def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Pa
 
 
 def _run(
-    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, source: dict[str, Any],
+    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, source: Mapping[str, Any],
     *, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
-    from evomal.cli.display import TerminalDisplay
+    from evomal.cli.display import stoppable
     from evomal.runs.run_loop import search
     from evomal.runs.store import RECORD_NAME
 
-    try:
-        with TerminalDisplay() as listener:
-            result = search(
-                tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, listener=listener,
-                force=force,
-            )  # fmt: skip
-    except (KeyboardInterrupt, StoppedError) as error:
-        begun = os.path.exists(folder / RECORD_NAME)
-        how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
-        command = shlex.join(["evomal", "resume", str(folder), *_options_to_resume(source, settings)])
-        raise StoppedError(
-            f"{how}; resume with `{command}`" if begun else "interrupted before anything was recorded"
-        ) from None
+    def remedy() -> str:
+        if not os.path.exists(folder / RECORD_NAME):
+            return " before anything was recorded"
+        # What a record alone may not decide must be given again.
+        specs = source["tasks"] if any(map(names_python_file, source["tasks"])) else []
+        address = [] if settings.address is None else ["--address", settings.address]
+        options = [*(word for spec in specs for word in ("--task", spec)), *address]
+        return f"; resume with `{shlex.join(['evomal', 'resume', str(folder), *options])}`"
+
+    with stoppable(remedy) as listener:
+        result = search(
+            tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, listener=listener,
+            force=force,
+        )  # fmt: skip
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}
         echo_json({**about, **_result_data(result)})
     else:
         echo(*result.summary().split("\n"))
-
-
-def _options_to_resume(source: Mapping[str, Any], settings: SearchSettings) -> list[str]:
-    """Returns the options that must be given again when the search is resumed."""
-    specs = source["tasks"] if any(map(names_python_file, source["tasks"])) else []
-    address = [] if settings.address is None else ["--address", settings.address]
-    return [*(word for spec in specs for word in ("--task", spec)), *address]
-
-
-def _finite(number: float) -> float | None:
-    """Returns the number, or None if it is not finite, as in JSON."""
-    return number if math.isfinite(number) else None
 
 
 def _result_data(result: "SearchResult") -> dict[str, Any]:
@@ -312,19 +287,13 @@ def _result_data(result: "SearchResult") -> dict[str, Any]:
         "best": None if best is None else {
             "genome": genome_text(best.genome), "size": size_of(best.genome), "weights": list(best.weights),
             "fitness": best.fitness, "value": best.value, "formula": best.formula(), "generation": best.generation,
-            "lr": best.lr,
-            "scores": [_finite(score) for score in best.scores], "mean": _finite(best.mean),
+            "lr": best.lr, "scores": best.scores, "mean": best.mean,
         },
-        "rivals": {name: _finite(fitness) for name, fitness in result.rivals.items()},
+        "rivals": result.rivals,
         "final": None if result.final is None else {
-            "rivals": {
-                name: [_finite(score) for score in found.values] for name, found in result.final.rivals.items()
-            },
+            "rivals": {name: found.values for name, found in result.final.rivals.items()},
             "verdict": result.final.verdict(result.metric),
-            "by_task": [
-                {"task": one.task, "metric": one.metric, "values": {loss: _finite(v) for loss, v in one.values.items()}}
-                for one in result.by_task
-            ],
+            "by_task": [{"task": one.task, "metric": one.metric, "values": one.values} for one in result.by_task],
         },
         "recommended": None if recommended is None else {
             "name": recommended.name, "learned": recommended.learned is not None, "lr": recommended.lr,
@@ -333,8 +302,7 @@ def _result_data(result: "SearchResult") -> dict[str, Any]:
         "history": [
             {
                 "generation": entry.number, "counts": {str(state): n for state, n in entry.counts.items()},
-                "best": None if entry.best is None or not math.isfinite(entry.best.fitness) else entry.best.fitness,
-                "seconds": dict(entry.seconds),
+                "best": None if entry.best is None else entry.best.fitness, "seconds": entry.seconds,
             }
             for entry in result.history
         ],

@@ -66,8 +66,7 @@ def train_models(
     ],
     model: Model = None,
     seeds: Annotated[
-        int,
-        typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1, max=MOST_SEEDS),
+        int, typer.Option(help="Number of seeds, starting from 0.", rich_help_panel=TRAININGS, min=1, max=MOST_SEEDS)
     ] = 5,
     steps: Steps = None,
     changes: dict[str, Any],

@@ -39,12 +39,7 @@ def half_and_half(heights: Heights, *, space: Space = PAPER, generator: np.rando
 
 
 def ramped_half_and_half(
-    count: int,
-    *,
-    heights: Heights = (2, 4),
-    max_height: int = 10,
-    space: Space = PAPER,
-    generator: np.random.Generator,
+    count: int, *, heights: Heights = (2, 4), max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
 ) -> list[Expression]:
     """Returns random losses: trees by `half_and_half`, repaired if they lack y or f.
 
@@ -78,12 +73,7 @@ def ramped_half_and_half(
 
 
 def crossover(
-    first: Expression,
-    second: Expression,
-    *,
-    max_height: int = 10,
-    space: Space = PAPER,
-    generator: np.random.Generator,
+    first: Expression, second: Expression, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
 ) -> tuple[Expression, Expression]:
     """Returns two children: the parents with a subtree of each exchanged.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
-from evomal.expression import notation, prefix, text
+from evomal.expression import notation, prefix
 from evomal.expression.operators import EPSILON, EXTRA_TERMINALS, PREDICTION, PREDICTIONS, TARGET, arity
 from evomal.text import short_repr, shorten
 
@@ -69,11 +69,11 @@ class Expression:
             >>> Expression.parse("abs(sub(y, f))").tokens
             ('abs', 'sub', 'y', 'f')
         """
-        expression = cls(text.read(source))
+        expression = cls(notation.read(source))
         return expression if fragment else expression.require_loss()
 
     def __str__(self) -> str:
-        return text.write(self.tokens)
+        return notation.to_text(self.tokens)
 
     def __repr__(self) -> str:
         written = str(self)

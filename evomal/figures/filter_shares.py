@@ -10,20 +10,6 @@ import numpy.typing as npt
 
 from evomal.figures import style
 from evomal.figures.data import NOTHING_RECORDED, table
-from evomal.figures.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PALE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-    Axes,
-    Figure,
-    FloatArray,
-)  # fmt: skip
 from evomal.methods.candidates import State
 from evomal.runs.recorded_run import Run, Runs
 from evomal.text import plural, shorten
@@ -38,7 +24,7 @@ class OutcomeShares:
     method: str
     generations: npt.NDArray[np.int64]
     """Counted from 1; those in which any search computed something."""
-    shares: Mapping[State, FloatArray]
+    shares: Mapping[State, style.FloatArray]
     """The mean over the searches that have the generation; only outcomes that occur."""
     searches: npt.NDArray[np.int64]
     """How many searches have the generation."""
@@ -116,15 +102,15 @@ def _shares(group: Sequence[Run], task: str) -> OutcomeShares | None:
 
 
 OUTCOME_COLOURS = {
-    State.EVALUATED: BLUE,
-    State.CACHED: SKY,
-    State.EQUIVALENT: GREEN,
-    State.REJECTED: ORANGE,
-    State.INADMISSIBLE: YELLOW,
-    State.DEAD: GREY,
-    State.PASSED_OVER: PALE,
-    State.DIVERGED: VERMILLION,
-    State.FAILED: PURPLE,
+    State.EVALUATED: style.BLUE,
+    State.CACHED: style.SKY,
+    State.EQUIVALENT: style.GREEN,
+    State.REJECTED: style.ORANGE,
+    State.INADMISSIBLE: style.YELLOW,
+    State.DEAD: style.GREY,
+    State.PASSED_OVER: style.PALE,
+    State.DIVERGED: style.VERMILLION,
+    State.FAILED: style.PURPLE,
 }
 """In the order in which they are stacked."""
 
@@ -133,7 +119,7 @@ _NOTE = "mean share over the searches that reached the generation; elites are no
 
 
 @style.figure_style()
-def draw_filter_shares(data: FilterShares) -> Figure:
+def draw_filter_shares(data: FilterShares) -> style.Figure:
     """Draw one panel per group, in which the shares of each generation add up to 100 %."""
     if not data.groups:
         return style.sentence_figure(data.sentence, "page")
@@ -151,7 +137,7 @@ def draw_filter_shares(data: FilterShares) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, group: OutcomeShares) -> None:
+def _draw(axes: style.Axes, group: OutcomeShares) -> None:
     # Generations in which nothing was computed leave a gap, so every one has edges of its own.
     first, last = int(group.generations[0]), int(group.generations[-1])
     edges = np.arange(first, last + 2) - 0.5

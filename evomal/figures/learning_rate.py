@@ -150,7 +150,11 @@ def draw_rate_curves(data: RateCurves) -> Figure:
     axes.set_xlabel("base learning rate")
     axes.set_ylabel(f"test {style.figure_text(metric_label(data.first.metric))}")
     scale = metric_scale(data.first.metric)
-    style.draw_bands(axes, [_band(name, points, scale) for name, points in data.lines.items()], marker="o")
+    bands = []
+    for name, points in data.lines.items():
+        means, deviations = scale * np.array([(point.mean, point.deviation) for point in points]).T
+        bands.append(Band(name, [point.rate for point in points], means, deviations))
+    style.draw_bands(axes, bands, marker="o")
     every = list(enumerate(data.lines.values()))
     crossed = [(number, points) for number, points in every if any(point.diverged for point in points)]
     if any(point.values for _, points in every for point in points):
@@ -164,11 +168,6 @@ def draw_rate_curves(data: RateCurves) -> Figure:
     crosses = "crosses: trainings that diverged, all or the given number" if crossed else ""
     style.add_note(figure, about, _averaged(data.first), crosses)
     return figure
-
-
-def _band(name: str, points: Sequence[RatePoint], scale: float) -> Band:
-    means, deviations = scale * np.array([(point.mean, point.deviation) for point in points]).T
-    return Band(name, [point.rate for point in points], means, deviations)
 
 
 def _make_room(axes: Axes, share: float) -> None:

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from evomal.checks import named, options_in, unknown_name
+from evomal.checks import named, options_in
 from evomal.errors import InputError
 from evomal.losses import classification, priors, regression, robust
 from evomal.losses.contract import Kind
@@ -72,10 +72,8 @@ def is_specified(spec: str) -> bool:
 def specified_loss(spec: str, **contract: Any) -> HandMadeLoss:
     """Makes the loss that a text names, such as `focal` or `focal:gamma=3`; commas separate several options."""
     name = spec.partition(":")[0]
-    if name not in CATALOGUE:
-        raise unknown_name("loss", name, CATALOGUE)
-    arguments = inspect.signature(CATALOGUE[name]).parameters
-    defaults = {option: arguments[option].default for option in CATALOGUE[name].option_names}
+    made = named("loss", name, CATALOGUE)
+    defaults = {option: inspect.signature(made).parameters[option].default for option in made.option_names}
     # A text has numbers only; an option without a number for its default, such as priors, is the task's to give.
     numbers = {option: default for option, default in defaults.items() if default is not None}
     return named_loss(name, **options_in(spec, numbers), **contract)

@@ -28,6 +28,7 @@ class CrossEntropyLoss(ClassificationLoss):
     """
 
     name, definition, purpose = "ce", "-log p", "cross-entropy, the standard for classification"
+    applies_to, code = "log_odds", "return -logsigmoid(d)"
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
         return _cross_entropy(self, logits, target)
@@ -47,9 +48,6 @@ class CrossEntropyLoss(ClassificationLoss):
 
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         return -y * xp.log(p)
-
-    def source(self, xp: str) -> Source:
-        return Source("log_odds", ["return -logsigmoid(d)"])
 
 
 class AbsoluteCrossEntropyLoss(FusedTargetLoss):
@@ -74,6 +72,7 @@ class AbsoluteCrossEntropyLoss(FusedTargetLoss):
     name, definition = "absolute-ce", "phi0 |log(phi1 p)|"
     purpose = "learned by EvoMAL; restrains confidence for 1 < phi1 < 2"
     option_names = ("phi0", "phi1")
+    code = "return {phi0} * {xp}.abs(math.log({phi1}) + logsigmoid(d))"
 
     def __init__(self, phi0: float = 1.0, phi1: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
@@ -86,9 +85,6 @@ class AbsoluteCrossEntropyLoss(FusedTargetLoss):
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         o = options or self
         return y * o.phi0 * xp.abs(xp.log(o.phi1 * p))
-
-    def source(self, xp: str) -> Source:
-        return Source("log_odds", [f"return {self.phi0} * {xp}.abs(math.log({self.phi1}) + logsigmoid(d))"])
 
 
 class FocalLoss(FusedTargetLoss):
@@ -109,6 +105,7 @@ class FocalLoss(FusedTargetLoss):
 
     name, definition, purpose = "focal", "-(1-p)^g log p", "gives less weight to what is already right"
     option_names = ("gamma",)
+    code = "return -{xp}.exp({gamma} * logsigmoid(-d)) * logsigmoid(d)"
 
     def __init__(self, gamma: float = 2.0, **contract: Any) -> None:
         super().__init__(**contract)
@@ -120,9 +117,6 @@ class FocalLoss(FusedTargetLoss):
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         o = options or self
         return -y * (1 - p) ** o.gamma * xp.log(p)
-
-    def source(self, xp: str) -> Source:
-        return Source("log_odds", [f"return -{xp}.exp({self.gamma} * logsigmoid(-d)) * logsigmoid(d)"])
 
 
 class SparseLabelSmoothingLoss(FusedTargetLoss):
@@ -176,13 +170,8 @@ class SparseLabelSmoothingLoss(FusedTargetLoss):
         s = self.smoothing
         if self.simplified:
             return Source("log_odds", [f"return -(logsigmoid(d) + {s} * logsigmoid(-d))"])
-        return Source(
-            "log_odds",
-            [
-                f"share = 1 - {s} + {s} / classes",
-                "return -(share * logsigmoid(d) + (1 - share) * (logsigmoid(-d) - math.log(classes - 1)))",
-            ],
-        )
+        value = "-(share * logsigmoid(d) + (1 - share) * (logsigmoid(-d) - math.log(classes - 1)))"
+        return Source("log_odds", [f"share = 1 - {s} + {s} / classes", f"return {value}"])
 
 
 class FocalSparseLabelSmoothingLoss(FusedTargetLoss):
@@ -206,6 +195,12 @@ class FocalSparseLabelSmoothingLoss(FusedTargetLoss):
     definition = "-[(1-p)^g (1-s+s/C) log p + p^g s(C-1)/C log((1-p)/(C-1))]"
     purpose = "focal loss that restrains confidence"
     option_names = ("gamma", "smoothing")
+    code = (
+        "share = 1 - {smoothing} + {smoothing} / classes\n"
+        "right = {xp}.exp({gamma} * logsigmoid(-d)) * logsigmoid(d)\n"
+        "wrong = {xp}.exp({gamma} * logsigmoid(d)) * (logsigmoid(-d) - math.log(classes - 1))\n"
+        "return -(share * right + (1 - share) * wrong)"
+    )
 
     def __init__(self, gamma: float = 2.0, smoothing: float = 0.1, **contract: Any) -> None:
         super().__init__(**contract)
@@ -223,17 +218,6 @@ class FocalSparseLabelSmoothingLoss(FusedTargetLoss):
         o = options or self
         smoothed = p**o.gamma * o.smoothing * (classes - 1) / classes * xp.log((1 - p) / (classes - 1))
         return -((1 - p) ** o.gamma * (1 - o.smoothing + o.smoothing / classes) * xp.log(p) + smoothed)
-
-    def source(self, xp: str) -> Source:
-        return Source(
-            "log_odds",
-            [
-                f"share = 1 - {self.smoothing} + {self.smoothing} / classes",
-                f"right = {xp}.exp({self.gamma} * logsigmoid(-d)) * logsigmoid(d)",
-                f"wrong = {xp}.exp({self.gamma} * logsigmoid(d)) * (logsigmoid(-d) - math.log(classes - 1))",
-                "return -(share * right + (1 - share) * wrong)",
-            ],
-        )
 
 
 class LabelSmoothingLoss(ClassificationLoss):
@@ -255,15 +239,16 @@ class LabelSmoothingLoss(ClassificationLoss):
     name, definition = "label-smoothing", "-sum_i (y_i (1-s) + s/C) log p_i"
     purpose = "restrains confidence, over all classes"
     option_names = ("smoothing",)
+    applies_to, code = "log_probabilities", "return -(y * (1 - {smoothing}) + {smoothing} / classes) * log_p"
 
     def __init__(self, smoothing: float = 0.1, **contract: Any) -> None:
         super().__init__(**contract)
         self.smoothing = finite_number("smoothing", smoothing, at_least=0, below=1)
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        return (
-            _cross_entropy(self, logits, target, self.smoothing) if is_eager(logits) and is_one_block(logits) else None
-        )
+        if is_eager(logits) and is_one_block(logits):
+            return _cross_entropy(self, logits, target, self.smoothing)
+        return None
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         def of_rows(rows: Tensor, indices: Tensor) -> Tensor:
@@ -308,10 +293,6 @@ class LabelSmoothingLoss(ClassificationLoss):
         from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 
         return self._sympy(PREDICTION_SYMBOL, TARGET_SYMBOL)
-
-    def source(self, xp: str) -> Source:
-        line = f"return -(y * (1 - {self.smoothing}) + {self.smoothing} / classes) * log_p"
-        return Source("log_probabilities", [line])
 
 
 def _cross_entropy(loss: ClassificationLoss, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:

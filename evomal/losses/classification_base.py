@@ -56,6 +56,8 @@ class TargetLoss(ClassificationLoss):
     and the negative of it.
     """
 
+    applies_to = "log_odds"
+
     @abstractmethod
     def of_log_odds(self, log_odds: Tensor, classes: int) -> Tensor:
         """ℓ elementwise in d = log(p / (1 − p)): log p = logsigmoid(d) and 1 − p = sigmoid(−d) lose no digits."""
@@ -120,6 +122,8 @@ class DistributionLoss(ClassificationLoss):
     Class probabilities q cost Σ q_c times the loss of the class c as the target. A binary output is a problem of two
     classes.
     """
+
+    applies_to = "distribution"
 
     @abstractmethod
     def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:

@@ -53,7 +53,10 @@ class BatchLoss(nn.Module, ABC):
         self.kind = kind
         self.ignore_index = whole_number("ignore_index", ignore_index)
         self.reduction = reduction
-        self.register_buffer("weight", _class_weights(weight))
+        vector = None if weight is None else finite_vector("weight", weight)
+        if vector is not None and not isinstance(weight, Tensor):
+            vector = vector.float()  # like other buffers of a module: not every device supports double precision
+        self.register_buffer("weight", vector)
         self.units: Units | None = None
 
     def in_units(self, units: Units | None) -> Self:
@@ -81,10 +84,14 @@ class BatchLoss(nn.Module, ABC):
             raise InputError(f"units are of regression targets, but this loss is for {self.kind}")
         if units == self.units:
             return self
-        twin = copy.copy(self)
-        # The same tensors in separate registries, so that later registrations and moves affect only one of the two.
-        twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
+        twin = self._twin()
         twin.units = units
+        return twin
+
+    def _twin(self) -> Self:
+        """A copy with the same tensors in registries of its own: registrations and moves affect only one of the two."""
+        twin = copy.copy(self)
+        twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
         return twin
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
@@ -283,14 +290,6 @@ def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Returns both tensors in the dtype in which their loss is computed."""
     dtype = compute_dtype(output, target)
     return output.to(dtype), target.to(dtype)
-
-
-def _class_weights(weight: Tensor | Sequence[float] | None) -> Tensor | None:
-    if weight is None:
-        return None
-    vector = finite_vector("weight", weight)
-    # A list becomes single precision, like other buffers of a module: not every device supports double.
-    return vector if isinstance(weight, Tensor) else vector.float()
 
 
 def _without_autocast(output: Tensor) -> contextlib.AbstractContextManager[Any]:

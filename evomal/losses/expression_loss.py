@@ -1,6 +1,5 @@
 """An expression as a loss: the meta-loss network of EvoMAL (section 3.3, figure 2)."""
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -128,8 +127,7 @@ class ExpressionLoss(ElementwiseLoss):
         is_own = self.priors is not None and len(self.priors) == len(priors)
         if is_own or not uses_priors(self.expression):
             return self
-        twin = copy.copy(self)
-        twin._parameters, twin._buffers = dict(self._parameters), dict(self._buffers)
+        twin = self._twin()
         twin.priors = checked_priors(priors, self.kind)
         twin._register_shares()
         return twin

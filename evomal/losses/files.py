@@ -53,11 +53,7 @@ _COMMON: dict[str, Rule] = {
     "ignore_index": whole_number,
     "reduction": one_of(*get_args(Reduction)),
 }
-_LEARNED = {
-    **_COMMON,
-    "activation": one_of(*ACTIVATIONS),
-    "priors": or_null(list_of(number, at_most=_MAX_CLASSES)),
-}
+_LEARNED = {**_COMMON, "activation": one_of(*ACTIVATIONS), "priors": or_null(list_of(number, at_most=_MAX_CLASSES))}
 _OPTIONS = {
     "expression": entries_of("option", _LEARNED),
     "taylor": entries_of("option", _COMMON),
@@ -66,10 +62,7 @@ _OPTIONS = {
 }
 _ROW = list_of(number, at_most=MAX_SIDE)
 _CONTENT: dict[str, dict[str, Rule]] = {
-    "expression": {
-        "expression": text(_MAX_TEXT),
-        "weights": or_null(list_of(number, at_most=MAX_SIZE)),
-    },
+    "expression": {"expression": text(_MAX_TEXT), "weights": or_null(list_of(number, at_most=MAX_SIZE))},
     "taylor": {"theta": list_of(number, at_least=PARAMETERS, at_most=PARAMETERS)},
     "neural": {"layers": list_of(list_of(_ROW, at_most=MAX_SIDE), at_least=3, at_most=3)},
     "named": {"name": text(_MAX_NAME)},
@@ -161,13 +154,16 @@ def save_loss(loss: Loss, path: str | os.PathLike[str], *, provenance: Provenanc
 def loss_content(loss: Loss, *, provenance: Provenance | None = None) -> bytes:
     """Returns the content of the file that `save_loss` writes; raises InputError if `load_loss` could not read it."""
     document = loss_document(loss)
-    document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": _versions()}
-    lines = ",\n".join(f"  {json.dumps(key)}: {_json(value)}" for key, value in document.items())
-    content = f"{{\n{lines}\n}}\n".encode()
+    versions = {"evomal": __version__, "torch": torch.__version__}
+    document["provenance"] = {**(loss.provenance if provenance is None else provenance), "versions": versions}
     try:
+        lines = ",\n".join(f'  "{key}": {json.dumps(value, allow_nan=False)}' for key, value in document.items())
+        content = f"{{\n{lines}\n}}\n".encode()
         _from_document(_document(content))
     except InputError as error:
         raise InputError(f"this loss cannot be saved, as {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"this loss cannot be saved as JSON: {error}") from None
     return content
 
 
@@ -243,14 +239,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def loss_document(loss: Loss) -> dict[str, Any]:
     """Returns what a loss file holds, provenance aside: losses with equal documents are equal."""
     return {"format": FORMAT, "version": VERSION, **loss.document()}
-
-
-def _versions() -> dict[str, str]:
-    return {"evomal": __version__, "torch": torch.__version__}
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"this loss cannot be saved as JSON: {error}") from None

@@ -50,15 +50,18 @@ class Description(NamedTuple):
     """Its learned numbers with their names."""
 
 
+Arguments = Literal["outputs", "terminals", "log_odds", "log_probabilities", "distribution"]
+"""What `value` in an exported file takes: every output f with its target y; the terminals of every output with its
+target y; the log-odds d of the target with the number of classes; the log-probability of every class with its share y
+of the target and the number of classes; or the log-probabilities of all classes, from which `value` returns the cost of
+each of them as the target."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The body of the function `value` in an exported file, as lines of Python."""
 
-    applies_to: Literal["outputs", "terminals", "log_odds", "log_probabilities", "distribution"]
-    """The arguments of `value`: every output f with its target y; the terminals of every output with its target y; the
-    log-odds d of the target with the number of classes; the log-probability of every class with its share y of the
-    target and the number of classes; or the log-probabilities of all classes, from which `value` returns the cost of
-    each of them as the target."""
+    applies_to: Arguments
     lines: list[str]
     extras: tuple[str, ...] = ()
     """Terminals of an expression besides f and y."""
@@ -219,6 +222,9 @@ class HandMadeLoss(Loss):
     definition: ClassVar[str]
     """The formula."""
     purpose: ClassVar[str]
+    applies_to: ClassVar[Arguments]
+    code: ClassVar[str | None] = None
+    """The lines of `value` in an exported file, with `{xp}` for torch or jax.numpy and an option such as `{gamma}`."""
 
     @property
     def catalogue_name(self) -> str | None:
@@ -230,6 +236,12 @@ class HandMadeLoss(Loss):
 
     def describe(self) -> Description:
         return Description("A hand-made loss", f"{self.catalogue_name}: {self.purpose}")
+
+    def source(self, xp: str) -> Source:
+        if self.code is None:
+            return super().source(xp)
+        options = {name: getattr(self, name) for name in self.option_names}
+        return Source(self.applies_to, self.code.format(xp=xp, **options).split("\n"))
 
     def _file_fields(self) -> tuple[str, dict[str, Any]]:
         if self.catalogue_name is None:

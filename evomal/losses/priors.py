@@ -9,15 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evomal.checks import finite_number, finite_vector
+from evomal.checks import finite_number
 from evomal.errors import InputError
+from evomal.forest.terminals import checked_priors
 from evomal.losses.classification import CrossEntropyLoss
 from evomal.losses.classification_base import ClassificationLoss, DistributionLoss
 from evomal.losses.loss import Source
 
 Priors = Tensor | Sequence[float]
-_TOLERANCE = 1e-3  # of the sum: shares may have been rounded
-_SMALLEST = 1e-12
 
 
 class PriorLoss(ClassificationLoss):
@@ -67,25 +66,22 @@ class PriorLoss(ClassificationLoss):
 
     def _take_priors(self, priors: Priors | None) -> None:
         """Keep the priors, and the tensors that follow from them."""
-        self.priors = None if priors is None else _checked(priors)
+        self.priors = None if priors is None else checked_priors(priors, "classification")
 
     def _classification(self, output: Tensor, target: Tensor) -> Tensor:
         outputs = output.shape[:2][-1] if output.dim() else 0  # (C,), (N, C) or (N, C, d1, …)
         if self._takes_more_outputs and self.priors is not None and outputs > len(self.priors):
             # Not by new priors, which would cost a copy from the host to the device in every step.
             twin, more = copy.copy(self), (0, outputs - len(self.priors))
+            # The new classes are as rare as the rarest one; a weight for them is never used.
+            values = {name: 1.0 if name == "weight" else min(self.priors) for name in self._buffers}
             twin._buffers = {
-                name: None if buffer is None else F.pad(buffer, more, value=self._of_rarest(name))
+                name: None if buffer is None else F.pad(buffer, more, value=values[name])
                 for name, buffer in self._buffers.items()
             }
             twin._takes_more_outputs = False
             return twin._classification(output, target)
         return super()._classification(output, target)
-
-    def _of_rarest(self, buffer: str) -> float:
-        """The entry of a buffer for the rarest class; a weight for it is never used."""
-        assert self.priors is not None
-        return 1.0 if buffer == "weight" else min(self.priors)
 
     def _symbols(self) -> str:
         return "p: probability of the target, pi: its class's share of the training data, C: number of classes"
@@ -217,15 +213,3 @@ class BalancedSoftmaxLoss(PriorLoss, DistributionLoss):
 
     def _symbols(self) -> str:
         return f"{super()._symbols()}, Z: sum of pi_i^t p_i"
-
-
-def _checked(priors: Priors) -> tuple[float, ...]:
-    vector = finite_vector("priors", priors)
-    shares = tuple(float(share) for share in vector.tolist())
-    if len(shares) < 2:
-        raise InputError(f"priors must have at least 2 entries but got {len(shares)}")
-    if (least := min(shares)) < _SMALLEST:
-        raise InputError(f"priors must be at least {_SMALLEST:g} but that of class {shares.index(least)} is {least:g}")
-    if abs(math.fsum(shares) - 1) > _TOLERANCE:
-        raise InputError(f"priors must add up to 1 but add up to {math.fsum(shares):g}")
-    return shares

@@ -11,34 +11,34 @@ from torch import Tensor
 
 from evomal.checks import finite_number
 from evomal.expression import Expression
-from evomal.losses.loss import HandMadeLoss, Source, WeightedTree
+from evomal.losses.loss import HandMadeLoss, WeightedTree
 
 
 class RegressionLoss(HandMadeLoss):
     """A function of the difference between output and target."""
 
     kinds = ("regression",)
+    applies_to = "outputs"
 
     def __init__(self, **contract: Any) -> None:
         super().__init__(**{"kind": "regression", **contract})
 
     @abstractmethod
-    def _form(self, error: Any) -> Any:
+    def _form(self, sympy: Any, error: Any) -> Any:
         """The loss as a SymPy expression in f − y."""
 
     def sympy(self) -> Any:
         """Returns the loss as a SymPy expression in f and y."""
+        import sympy
+
         from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 
-        return self._form(PREDICTION_SYMBOL - TARGET_SYMBOL)
+        return self._form(sympy, PREDICTION_SYMBOL - TARGET_SYMBOL)
 
-    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         raise AssertionError("kinds admits regression only")
 
-    of_probabilities = of_classes
-
-    def of_bits(self, logits: Tensor, target: Tensor) -> Tensor:
-        raise AssertionError("kinds admits regression only")
+    of_bits = of_probabilities = of_classes
 
 
 class SquaredErrorLoss(RegressionLoss):
@@ -54,18 +54,16 @@ class SquaredErrorLoss(RegressionLoss):
     """
 
     name, definition, purpose = "mse", "(f-y)^2", "squared error, the standard for regression"
+    code = "return (f - y) ** 2"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(output, target, reduction="none")
 
-    def _form(self, error: Any) -> Any:
+    def _form(self, sympy: Any, error: Any) -> Any:
         return error**2
 
     def tree(self) -> WeightedTree:
         return WeightedTree(Expression.parse("square(sub(f, y))"), None)
-
-    def source(self, xp: str) -> Source:
-        return Source("outputs", ["return (f - y) ** 2"])
 
 
 class AbsoluteErrorLoss(RegressionLoss):
@@ -81,18 +79,16 @@ class AbsoluteErrorLoss(RegressionLoss):
     """
 
     name, definition, purpose = "mae", "|f-y|", "absolute error, robust to outliers"
+    code = "return {xp}.abs(f - y)"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(output, target, reduction="none")
 
-    def _form(self, error: Any) -> Any:
+    def _form(self, sympy: Any, error: Any) -> Any:
         return abs(error)
 
     def tree(self) -> WeightedTree:
         return WeightedTree(Expression.parse("abs(sub(f, y))"), None)
-
-    def source(self, xp: str) -> Source:
-        return Source("outputs", [f"return {xp}.abs(f - y)"])
 
 
 class HuberLoss(RegressionLoss):
@@ -114,6 +110,10 @@ class HuberLoss(RegressionLoss):
     name, definition = "huber", "(f-y)^2/2 near y, then d (|f-y| - d/2)"
     purpose = "squared near the target, robust far from it"
     option_names = ("delta",)
+    code = (
+        "error = {xp}.abs(f - y)\n"
+        "return {xp}.where(error <= {delta}, error**2 / 2, {delta} * (error - {delta} / 2))"
+    )  # fmt: skip
 
     def __init__(self, delta: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
@@ -122,18 +122,9 @@ class HuberLoss(RegressionLoss):
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(output, target, reduction="none", delta=self.delta)
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         size, delta = abs(error), sympy.Float(self.delta)
         return sympy.Piecewise((size**2 / 2, size <= delta), (delta * (size - delta / 2), True))
-
-    def source(self, xp: str) -> Source:
-        d = self.delta
-        quadratic, linear = "error**2 / 2", f"{d} * (error - {d} / 2)"
-        return Source(
-            "outputs", [f"error = {xp}.abs(f - y)", f"return {xp}.where(error <= {d}, {quadratic}, {linear})"]
-        )
 
 
 class LogCoshLoss(RegressionLoss):
@@ -149,22 +140,18 @@ class LogCoshLoss(RegressionLoss):
     """
 
     name, definition, purpose = "log-cosh", "log cosh(f-y)", "a smooth Huber loss"
+    code = "error = f - y\nreturn {xp}.logaddexp(error, -error) - math.log(2)"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         error = output - target
         return torch.logaddexp(error, -error) - math.log(2)
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         return sympy.log(sympy.cosh(error))
 
     def tree(self) -> WeightedTree:
         # log cosh e = |e| − log(1 + tanh |e|), which does not overflow.
         return _tree("sub(abs(E), log(add(1, tanh(abs(E)))))", error=1.0)
-
-    def source(self, xp: str) -> Source:
-        return Source("outputs", ["error = f - y", f"return {xp}.logaddexp(error, -error) - math.log(2)"])
 
 
 class _ScaledLoss(RegressionLoss):
@@ -197,21 +184,17 @@ class CauchyLoss(_ScaledLoss):
 
     name, definition = "cauchy", "c^2/2 log(1 + ((f-y)/c)^2)"
     purpose = "the farther off the target, the smaller the gradient"
+    code = "return {c} ** 2 / 2 * {xp}.log1p(((f - y) / {c}) ** 2)"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return self.c**2 / 2 * ((output - target) / self.c).square().log1p()
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         c = sympy.Float(self.c)
         return c**2 / 2 * sympy.log(1 + (error / c) ** 2)
 
     def tree(self) -> WeightedTree:
         return _tree("mul(K, log(add(1, square(E))))", error=1 / self.c, scale=self.c**2 / 2)
-
-    def source(self, xp: str) -> Source:
-        return Source("outputs", [f"return {self.c} ** 2 / 2 * {xp}.log1p(((f - y) / {self.c}) ** 2)"])
 
 
 class WelschLoss(_ScaledLoss):
@@ -233,13 +216,12 @@ class WelschLoss(_ScaledLoss):
 
     name, definition = "welsch", "c^2/2 (1 - exp(-((f-y)/c)^2))"
     purpose = "ignores what is far off the target, smoothly"
+    code = "return -({c} ** 2) / 2 * {xp}.expm1(-(((f - y) / {c}) ** 2))"
 
     def of_values(self, output: Tensor, target: Tensor) -> Tensor:
         return -(self.c**2) / 2 * (-((output - target) / self.c).square()).expm1()
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         c = sympy.Float(self.c)
         return c**2 / 2 * (1 - sympy.exp(-((error / c) ** 2)))
 
@@ -248,9 +230,6 @@ class WelschLoss(_ScaledLoss):
         half = "tanh(square(E))"
         text = f"mul(K, aq({half}, sqrt(add(square({half}), add({half}, {half})))))"
         return _tree(text, error=math.sqrt(0.5) / self.c, scale=self.c**2)
-
-    def source(self, xp: str) -> Source:
-        return Source("outputs", [f"return -({self.c} ** 2) / 2 * {xp}.expm1(-(((f - y) / {self.c}) ** 2))"])
 
 
 class TukeyLoss(_ScaledLoss):
@@ -271,6 +250,11 @@ class TukeyLoss(_ScaledLoss):
 
     name, definition = "tukey", "c^2/6 (1 - (1 - ((f-y)/c)^2)^3) near y, then c^2/6"
     purpose = "ignores what is more than c off the target"
+    code = (
+        "inside = 1 - ((f - y) / {c}) ** 2\n"
+        "inside = {xp}.where(inside > 0, inside, 0)\n"
+        "return {c} ** 2 / 6 * (1 - inside**3)"
+    )
 
     def __init__(self, c: float = 4.685, **contract: Any) -> None:
         super().__init__(c, **contract)
@@ -279,9 +263,7 @@ class TukeyLoss(_ScaledLoss):
         inside = (1 - ((output - target) / self.c).square()).clamp(min=0)
         return self.c**2 / 6 * (1 - inside**3)
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         c = sympy.Float(self.c)
         return sympy.Piecewise((c**2 / 6 * (1 - (1 - (error / c) ** 2) ** 3), abs(error) <= c), (c**2 / 6, True))
 
@@ -289,10 +271,6 @@ class TukeyLoss(_ScaledLoss):
         inside = "max(sub(1, square(E)), O)"
         text = f"sub(K, mul(K, mul({inside}, square({inside}))))"
         return _tree(text, error=1 / self.c, scale=self.c**2 / 6)
-
-    def source(self, xp: str) -> Source:
-        lines = [f"inside = 1 - ((f - y) / {self.c}) ** 2", f"inside = {xp}.where(inside > 0, inside, 0)"]
-        return Source("outputs", [*lines, f"return {self.c} ** 2 / 6 * (1 - inside**3)"])
 
 
 class QuantileLoss(RegressionLoss):
@@ -316,6 +294,7 @@ class QuantileLoss(RegressionLoss):
     name, definition = "quantile", "max(t (y-f), (t-1) (y-f))"
     purpose = "for a quantile of the target instead of its mean"
     option_names = ("quantile",)
+    code = "return {xp}.maximum({quantile} * (y - f), ({quantile} - 1) * (y - f))"
 
     def __init__(self, quantile: float = 0.5, **contract: Any) -> None:
         super().__init__(**contract)
@@ -325,19 +304,13 @@ class QuantileLoss(RegressionLoss):
         short = target - output
         return torch.maximum(self.quantile * short, (self.quantile - 1) * short)
 
-    def _form(self, error: Any) -> Any:
-        import sympy
-
+    def _form(self, sympy: Any, error: Any) -> Any:
         quantile = sympy.Float(self.quantile)
         return sympy.Max(-quantile * error, (1 - quantile) * error)
 
     def tree(self) -> WeightedTree:
         weights = [self.quantile, 1.0, 1.0, self.quantile - 1, 1.0, 1.0]
         return WeightedTree(Expression.parse("max(sub(y, f), sub(y, f))"), weights)
-
-    def source(self, xp: str) -> Source:
-        t = self.quantile
-        return Source("outputs", [f"return {xp}.maximum({t} * (y - f), ({t} - 1) * (y - f))"])
 
 
 def _tree(text: str, *, error: float, scale: float = 1.0) -> WeightedTree:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from evomal.checks import finite_number
 from evomal.losses.classification_base import DistributionLoss, TargetLoss
-from evomal.losses.loss import Source
 
 _LARGEST_SUM = -1e-30  # of log p over the classes: it is 0 where a single class is possible
 
@@ -35,6 +34,7 @@ class GeneralizedCrossEntropyLoss(TargetLoss):
     name, definition = "gce", "(1 - p^q)/q"
     purpose = "generalised cross-entropy, robust to wrong labels"
     option_names = ("q",)
+    code = "return -{xp}.expm1({q} * logsigmoid(d)) / {q}"
 
     def __init__(self, q: float = 0.7, **contract: Any) -> None:
         super().__init__(**contract)
@@ -46,9 +46,6 @@ class GeneralizedCrossEntropyLoss(TargetLoss):
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         o = options or self
         return y * (1 - p**o.q) / o.q
-
-    def source(self, xp: str) -> Source:
-        return Source("log_odds", [f"return -{xp}.expm1({self.q} * logsigmoid(d)) / {self.q}"])
 
 
 class SymmetricCrossEntropyLoss(TargetLoss):
@@ -75,6 +72,7 @@ class SymmetricCrossEntropyLoss(TargetLoss):
     name, definition = "sce", "-a log p - b A (1-p)"
     purpose = "symmetric cross-entropy, robust to wrong labels"
     option_names = ("alpha", "beta", "log_zero")
+    code = "return -{alpha} * logsigmoid(d) - {beta} * {log_zero} * {xp}.exp(logsigmoid(-d))"
 
     def __init__(self, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0, **contract: Any) -> None:
         super().__init__(**contract)
@@ -86,10 +84,6 @@ class SymmetricCrossEntropyLoss(TargetLoss):
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         o = options or self
         return -y * (o.alpha * xp.log(p) + o.beta * o.log_zero * (1 - p))
-
-    def source(self, xp: str) -> Source:
-        reverse = f"{self.beta} * {self.log_zero} * {xp}.exp(logsigmoid(-d))"
-        return Source("log_odds", [f"return -{self.alpha} * logsigmoid(d) - {reverse}"])
 
 
 class NormalizedCrossEntropyLoss(DistributionLoss):
@@ -117,6 +111,13 @@ class NormalizedCrossEntropyLoss(DistributionLoss):
     name, definition = "nce-rce", "a log p / sum_i log p_i - b A (1-p)"
     purpose = "normalised plus reverse cross-entropy, robust to wrong labels"
     option_names = ("alpha", "beta", "log_zero")
+    code = (
+        "masked = log_p == -math.inf\n"
+        "possible = {xp}.where(masked, 0, log_p)\n"
+        f"total = possible.sum(-1)[..., None].clip(max={_LARGEST_SUM})\n"
+        "normalised = {xp}.where(masked, 1, possible / total)\n"
+        "return {alpha} * normalised + {beta} * {log_zero} * {xp}.expm1(log_p)"
+    )
 
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, log_zero: float = math.log(1e-4), **contract: Any
@@ -144,17 +145,6 @@ class NormalizedCrossEntropyLoss(DistributionLoss):
         normalised = sympy.log(PROBABILITY_SYMBOL) / sympy.Symbol("S", negative=True)
         return alpha * normalised - beta * log_zero * (1 - PROBABILITY_SYMBOL)
 
-    def source(self, xp: str) -> Source:
-        reverse = f"{self.beta} * {self.log_zero} * {xp}.expm1(log_p)"
-        lines = [
-            "masked = log_p == -math.inf",
-            f"possible = {xp}.where(masked, 0, log_p)",
-            f"total = possible.sum(-1)[..., None].clip(max={_LARGEST_SUM})",
-            f"normalised = {xp}.where(masked, 1, possible / total)",
-            f"return {self.alpha} * normalised + {reverse}",
-        ]
-        return Source("distribution", lines)
-
     def _symbols(self) -> str:
         return "p: probability of the target, p_i: of the class i, S: sum of log p_i"
 
@@ -177,6 +167,7 @@ class PolyLoss(TargetLoss):
 
     name, definition, purpose = "poly-1", "-log p + e (1-p)", "cross-entropy with a changed first-order term"
     option_names = ("epsilon",)
+    code = "return -logsigmoid(d) + {epsilon} * {xp}.exp(logsigmoid(-d))"
 
     def __init__(self, epsilon: float = 1.0, **contract: Any) -> None:
         super().__init__(**contract)
@@ -188,9 +179,6 @@ class PolyLoss(TargetLoss):
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any:
         o = options or self
         return y * (-xp.log(p) + o.epsilon * (1 - p))
-
-    def source(self, xp: str) -> Source:
-        return Source("log_odds", [f"return -logsigmoid(d) + {self.epsilon} * {xp}.exp(logsigmoid(-d))"])
 
 
 def _checked_factors(alpha: float, beta: float, log_zero: float) -> tuple[float, float, float]:

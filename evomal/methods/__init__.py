@@ -4,7 +4,7 @@ from evomal.methods.candidates import Candidate, State, best_of, front_of, genom
 from evomal.methods.catalogue import METHODS, learned_loss, method_named, readable
 from evomal.methods.evaluation import Evaluator, Executor, Failure, Raised, SearchContext, Stage
 from evomal.methods.filters import FILTERS
-from evomal.methods.method import Method
+from evomal.methods.strategy import Method
 
 __all__ = [
     "FILTERS",

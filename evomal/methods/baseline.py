@@ -8,13 +8,11 @@ from collections.abc import Sequence
 
 from evomal.engine import Fitness
 from evomal.errors import EvomalError, InputError
-from evomal.expression import Expression
 from evomal.losses.catalogue import TASK_LOSSES, named_loss, specified_loss
 from evomal.losses.contract import Kind
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss, still_open
-from evomal.methods.method import Method
-from evomal.methods.strategy import FixedForm
+from evomal.methods.evaluation import Evaluator, Executor, Failure, TrialLoss
+from evomal.methods.strategy import FixedForm, Method
 from evomal.progress import StageStepsDone
 from evomal.tasks.metrics import Metric
 from evomal.users_code import place_of_function
@@ -68,21 +66,14 @@ def require_baseline(name: str, result: Fitness | Failure, metric: Metric) -> No
 class _NamedLossEvaluator(Evaluator):
     """Trains with the losses of the names that are proposed."""
 
-    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
-        self._train(candidates, still_open(candidates), report)
-
-    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+    def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         return [named_loss(candidate.genome, kind=self._context.kind) for candidate in candidates]
-
-
-def _task_loss(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
-    return FixedForm(TASK_LOSSES[context.kind])
 
 
 BASELINE = Method(
     "baseline",
     "trains with the task's own loss and learns nothing",
-    _task_loss,
+    lambda context, _: FixedForm(TASK_LOSSES[context.kind]),
     _NamedLossEvaluator,
     {"evaluate_losses": None},
     searches_expressions=False,

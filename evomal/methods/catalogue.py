@@ -13,9 +13,9 @@ from evomal.losses.taylor import TaylorLoss
 from evomal.methods.baseline import BASELINE
 from evomal.methods.candidates import Genome
 from evomal.methods.genetic import EVOMAL, GP_LFL
-from evomal.methods.method import Method
 from evomal.methods.ml3 import ML3, ML3_SINGLE, NETWORK, network_loss
 from evomal.methods.random_search import RANDOM
+from evomal.methods.strategy import Method
 from evomal.methods.taylorglo import TAYLORGLO
 
 METHODS: dict[str, Method] = {

@@ -15,8 +15,7 @@ from evomal.errors import EvomalError
 from evomal.expression import Space
 from evomal.losses.contract import Kind
 from evomal.losses.loss import WeightedTree
-from evomal.methods.archive import Archive
-from evomal.methods.candidates import Candidate, State
+from evomal.methods.candidates import Archive, Candidate, State
 from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import AcrossTasks
 from evomal.progress import StageStepsDone
@@ -164,13 +163,13 @@ class Evaluator(ABC):
         stage, columns = self._training(candidates)
         return self._executor.run(stage, *columns, seed=seed, report=report)
 
-    @abstractmethod
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
-        """Replace each candidate in the list by one that has a state."""
+        """Replace each candidate in the list by one that has a state: by default, train with all that have none."""
+        self._train(candidates, still_open(candidates), report)
 
+    @abstractmethod
     def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         """The losses that candidates stand for, without their factors."""
-        return self._losses(candidates)
 
     @property
     def is_matched(self) -> bool:
@@ -180,13 +179,9 @@ class Evaluator(ABC):
         """
         return False
 
-    @abstractmethod
-    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
-        """The losses that candidates stand for."""
-
     def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
         """The stage that trains once with each of these losses, and its columns."""
-        losses = self._losses(candidates)
+        losses = self.losses_of(candidates)
         trees = [loss for loss in losses if isinstance(loss, WeightedTree)]
         if len(trees) < len(losses):
             return "evaluate_losses", [losses]
@@ -224,7 +219,7 @@ class Evaluator(ABC):
                 entered, owners = [*entered, *variants.values()], [*owners, *(going[index] for index in variants)]
             rates = [ladder.rates_of(number, candidate) for candidate in entered]
             exact = replace(rung, is_matched=self.is_matched)
-            columns = self._losses(entered), [exact] * len(entered), rates
+            columns = self.losses_of(entered), [exact] * len(entered), rates
             trained: dict[int, RungScores] = dict(
                 self._run("try_rates", entered, range(len(entered)), *columns, report=report)
             )

@@ -28,15 +28,7 @@ from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Candidate, State
-from evomal.methods.evaluation import (
-    Evaluator,
-    Executor,
-    SearchContext,
-    Stage,
-    TrialLoss,
-    still_open,
-    with_optimised,
-)
+from evomal.methods.evaluation import Evaluator, Executor, SearchContext, Stage, TrialLoss, still_open, with_optimised
 from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 from evomal.settings import Filter
@@ -215,7 +207,7 @@ class FilteringEvaluator(Evaluator):
     def _open(self, candidates: list[Candidate], computed: list[int]) -> list[int]:
         return [place for place in computed if candidates[place].state is None]
 
-    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+    def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         return [WeightedTree(candidate.tree, list(candidate.weights)) for candidate in candidates]
 
     def _stage(

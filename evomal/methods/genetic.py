@@ -6,20 +6,21 @@ optimises the weights of each tree through training steps (section 3.4); GP-LFL 
 With several islands, which the paper does not have, the search is that of `islands.py`.
 """
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from evomal.errors import InputError
 from evomal.expression import Expression, crossover, mutate
 from evomal.methods.candidates import Candidate, comparable, proposed
-from evomal.methods.evaluation import Executor, SearchContext
+from evomal.methods.evaluation import SearchContext
 from evomal.methods.filters import FilteringEvaluator
 from evomal.methods.islands import IslandSearch
-from evomal.methods.method import Method
 from evomal.methods.random_search import draw_tree, fitting
-from evomal.methods.strategy import Strategy
+from evomal.methods.strategy import Method, Strategy
 from evomal.randomness import generator
 
 
@@ -34,7 +35,7 @@ class GeneticSearch(Strategy):
         self._settings = settings = context.settings
         super().__init__(population=settings.population, generations=settings.generations)
         self._seed = context.seed
-        self._elites = _elite_count(settings.elitism, settings.population)
+        self._elites = max(1, math.floor(settings.elitism * settings.population + 0.5))
         self._space = context.space
         self._seeds = [fitting(tree, settings.max_height, self._space) for tree in seeds][: settings.population]
         self._parents: list[Candidate] = []
@@ -47,30 +48,18 @@ class GeneticSearch(Strategy):
             places = range(len(seeded), self.population)
             drawn = [draw_tree(self._settings, self._randomness(place), self._space) for place in places]
             return seeded + [proposed(tree, "initial") for tree in drawn]
-        elites = [self._elite(index) for index in self._best_indices()]
+        # By fitness alone, whatever parsimony prefers: elitism is there so that the best is not lost.
+        best = sorted(range(self.population), key=lambda index: self._parents[index].rank)[: self._elites]
+        # With the state that it has already: nothing is computed for it.
+        elites = [replace(self._parents[index], origin="elite", parents=(index,)) for index in best]
         return elites + [self._child(self._randomness(index)) for index in range(len(elites), self.population)]
 
     def _learn(self, candidates: list[Candidate]) -> None:
         self._parents = candidates
         self._trees = [candidate.tree for candidate in candidates]
         self._scores = penalised(
-            comparable(candidates),
-            [tree.size for tree in self._trees],
-            parsimony=self._settings.parsimony,
+            comparable(candidates), [tree.size for tree in self._trees], parsimony=self._settings.parsimony
         )
-
-    def _best_indices(self) -> list[int]:
-        # By fitness alone, whatever parsimony prefers: elitism is there so that the best is not lost.
-        return sorted(range(self.population), key=lambda index: self._parents[index].rank)[: self._elites]
-
-    def _elite(self, index: int) -> Candidate:
-        """A parent with the state that it has already: nothing is computed for it."""
-        parent = self._parents[index]
-        return proposed(
-            self._trees[index], "elite", (index,), state=parent.state, fitness=parent.fitness,
-            sentence=parent.sentence, weights=parent.weights, rungs=parent.rungs, factor=parent.factor,
-            fingerprint=parent.fingerprint, seconds=parent.seconds,
-        )  # fmt: skip
 
     def _child(self, randomness: np.random.Generator) -> Candidate:
         settings = self._settings
@@ -114,18 +103,9 @@ def penalised(fitnesses: Sequence[float], sizes: Sequence[int], *, parsimony: fl
     return [fitness + parsimony * size for fitness, size in zip(fitnesses, sizes, strict=True)]
 
 
-def _elite_count(share: float, population: int) -> int:
-    rounded = math.floor(share * population + 0.5)
-    return min(max(1, rounded), population)
-
-
 def _strategy(context: SearchContext, seeds: Sequence[Expression] = ()) -> Strategy:
     """One population as in the paper, or several islands, as the settings say."""
     return (GeneticSearch if context.settings.islands == 1 else IslandSearch)(context, seeds)
-
-
-def _evaluator_without_optimisation(context: SearchContext, executor: Executor) -> FilteringEvaluator:
-    return FilteringEvaluator(context, executor, optimise=False)
 
 
 EVOMAL = Method(
@@ -139,6 +119,6 @@ GP_LFL = Method(
     "gp-lfl",
     "evolves formulas as they are written, all weights one",
     _strategy,
-    _evaluator_without_optimisation,
+    functools.partial(FilteringEvaluator, optimise=False),
     {"gradient_norms": 1.0, "gains": 0.65, "evaluate": 0.25},
 )

@@ -14,13 +14,11 @@ from dataclasses import replace
 
 import torch
 
-from evomal.expression import Expression
 from evomal.losses.contract import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss, still_open, with_optimised
-from evomal.methods.method import Method
-from evomal.methods.strategy import FixedForm
+from evomal.methods.evaluation import Evaluator, TrialLoss, still_open, with_optimised
+from evomal.methods.strategy import FixedForm, Method
 from evomal.progress import StageStepsDone
 from evomal.randomness import torch_generator
 
@@ -46,7 +44,7 @@ class _NetworkEvaluator(Evaluator):
             candidates[place] = with_optimised(candidates[place], result)
         self._train(candidates, still_open(candidates), report)
 
-    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+    def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         return [network_loss(candidate.weights, self._context.kind) for candidate in candidates]
 
     def _start(self) -> tuple[float, ...]:
@@ -54,18 +52,10 @@ class _NetworkEvaluator(Evaluator):
         return tuple(weights_of(layers).tolist())
 
 
-def _many_passes(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
-    return FixedForm(NETWORK, generations=context.settings.generations)
-
-
-def _single_pass(context: SearchContext, _: Sequence[Expression]) -> FixedForm:
-    return FixedForm(NETWORK)
-
-
 ML3 = Method(
     "ml3",
     "tunes a small network as the loss, pass after pass, and takes the best pass",
-    _many_passes,
+    lambda context, _: FixedForm(NETWORK, generations=context.settings.generations),
     _NetworkEvaluator,
     {"optimise_networks": None, "evaluate_losses": None},
     searches_expressions=False,
@@ -74,5 +64,5 @@ ML3_SINGLE = replace(
     ML3,
     name="ml3-single",
     purpose="tunes a small network as the loss in one pass, as in the paper",
-    make_strategy=_single_pass,
+    make_strategy=lambda context, _: FixedForm(NETWORK),
 )

@@ -12,8 +12,7 @@ from evomal.expression import PAPER, Expression, Space, ramped_half_and_half
 from evomal.methods.candidates import Candidate, proposed
 from evomal.methods.evaluation import SearchContext
 from evomal.methods.filters import FilteringEvaluator
-from evomal.methods.method import Method
-from evomal.methods.strategy import Strategy
+from evomal.methods.strategy import Method, Strategy
 from evomal.randomness import generator
 from evomal.settings import SearchSettings
 
@@ -30,9 +29,6 @@ class RandomSearch(Strategy):
     def _propose(self) -> list[Candidate]:
         generators = [generator(self._seed, "random search", self.generation, i) for i in range(self.population)]
         return [proposed(draw_tree(self._settings, randomness, self._space), "sampled") for randomness in generators]
-
-    def _learn(self, candidates: list[Candidate]) -> None:
-        """The results change nothing here."""
 
 
 def draw_tree(settings: SearchSettings, randomness: np.random.Generator, space: Space = PAPER) -> Expression:

@@ -15,10 +15,8 @@ from evomal.expression import Expression
 from evomal.losses.loss import WeightedTree
 from evomal.losses.taylor import PARAMETERS, as_tree
 from evomal.methods.candidates import Candidate, comparable, proposed
-from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss, still_open
-from evomal.methods.method import Method
-from evomal.methods.strategy import Strategy
-from evomal.progress import StageStepsDone
+from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss
+from evomal.methods.strategy import Method, Strategy
 from evomal.randomness import generator
 
 # With fewer there is only one parent, and the learning rate of the covariance, by which cmaes divides, is zero.
@@ -66,10 +64,7 @@ def finite_values(fitnesses: Sequence[float]) -> list[float]:
 class _PolynomialEvaluator(Evaluator):
     """Trains with every polynomial that is proposed."""
 
-    def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
-        self._train(candidates, still_open(candidates), report)
-
-    def _losses(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
+    def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         # A polynomial is an expression with weights, and the engine trains with all of those together.
         return [WeightedTree(*as_tree(_theta(candidate))) for candidate in candidates]
 

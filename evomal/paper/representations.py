@@ -12,15 +12,7 @@ from evomal.engine.rows import has_positions
 from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
 from evomal.figures import style
-from evomal.figures.data import (
-    TrainedModel,
-    TrainingOptions,
-    fixed_rows,
-    row_words,
-    schedule_of,
-    table,
-    trained_models,
-)
+from evomal.figures.data import TrainedModel, TrainingOptions, fixed_rows, row_words, schedule_of, table, trained_models
 from evomal.figures.style import GREY, INK, Axes, Figure, FloatArray
 from evomal.randomness import derived_seed
 from evomal.tasks.data_checks import Kind

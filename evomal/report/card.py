@@ -31,7 +31,7 @@ from evomal.text import (
     value_text,
 )
 from evomal.units import Units
-from evomal.verdict.searches import SEARCHES
+from evomal.verdict.plan import SEARCHES
 
 _LONGEST_INCLUDED = 100_000
 _LONGEST_LATEX = 500

@@ -21,7 +21,7 @@ from evomal.figures.training_curves import TrainingCurves
 from evomal.paper.behaviour import OUTPUTS, Behaviours
 from evomal.paper.representations import Representations
 from evomal.paper.smoothing_cost import WITH, WITHOUT, SmoothingCost
-from evomal.tasks.metric_display import metric_text
+from evomal.tasks.metric_display import ShownMetric, metric_text
 from evomal.text import WIDTH, plural, shorten
 from evomal.verdict.words import schedule_words
 
@@ -102,7 +102,7 @@ def curve_lines(data: SearchCurves) -> Iterator[str]:
         if curve.against == "generation":
             count, total = int(curve.searches[-1]), curve.total
             n = f"{count}" if count == total else f"{count} of {total}"
-            value = _metric_with_deviation(curve.mean[-1], curve.deviation[-1], curve.metric)
+            value = ShownMetric(curve.metric).text(curve.mean[-1], curve.deviation[-1])
             after = f"after {plural(int(curve.positions[-1]), 'generation')} (n = {n})"
             lines.append(
                 (f"{curve.task}, best validation {curve.metric}", f"{_method_name(curve.method)} {value} {after}")
@@ -114,7 +114,9 @@ def filter_lines(data: FilterShares) -> Iterator[str]:
     lines = []
     for group in data.groups:
         total = sum(group.totals.values())
-        counts = ", ".join(f"{count} {state} ({_percent(count / total)})" for state, count in group.totals.items())
+        shares = {state: count / total for state, count in group.totals.items()}
+        percent = {state: "<1%" if 0 < share < 0.01 else f"{share:.0%}" for state, share in shares.items()}
+        counts = ", ".join(f"{count} {state} ({percent[state]})" for state, count in group.totals.items())
         number = f"{plural(total, 'candidate')} of {plural(group.total_searches, 'search')}"
         lines.append((group.task, f"{_method_name(group.method)} {number}: {counts}"))
     return _by_task(lines, data.sentence, *data.notes)
@@ -124,7 +126,8 @@ def time_lines(data: RunTimes) -> Iterator[str]:
     lines = []
     for group in data.groups:
         length, unit = unit_of(group.total)
-        total = _with_deviation(group.total / length, group.deviation / length, digits=3)
+        total = f"{group.total / length:.3g}"
+        total += "" if math.isnan(group.deviation) else f" ± {group.deviation / length:.3g}"
         stages = ", ".join(f"{stage} {seconds / length:.3g}" for stage, seconds in group.stages.items())
         text = f"{_method_name(group.method)} {total} {unit}, {described(group)}: {stages or 'no time is recorded'}"
         lines.append((f"{group.task}, {group.hardware}", text))
@@ -199,16 +202,8 @@ def _by_task(pairs: Sequence[tuple[str, str]], *notes: str) -> Iterator[str]:
     yield from filter(None, notes)
 
 
-def _percent(share: float) -> str:
-    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"
-
-
 def _method_name(method: str) -> str:
     return f"{shorten(method, 20):<9}"
-
-
-def _with_deviation(mean: float, deviation: float, *, digits: int = 4) -> str:
-    return f"{mean:.{digits}g}" + ("" if math.isnan(deviation) else f" ± {deviation:.{digits}g}")
 
 
 def landscape_lines(found: Landscapes) -> Iterator[str]:
@@ -228,7 +223,7 @@ def training_lines(found: TrainingCurves) -> Iterator[str]:
     for curve in found.losses:
         trained, count = len(curve.trained), len(curve.scores)
         diverged = "" if trained == count else f", {count - trained} of {count} diverged"
-        value = _metric_with_deviation(curve.test, curve.test_deviation, found.metric)
+        value = ShownMetric(found.metric).text(curve.test, curve.test_deviation)
         yield f"{_loss_name(curve.name)}: {value} over {plural(trained, 'seed')}{diverged}"
     yield from found.sentences
 
@@ -253,15 +248,9 @@ def rate_lines(found: RateCurves) -> Iterator[str]:
         if best is None:
             yield f"{_loss_name(name)}: a training diverged at every rate, or no loss was found"
         else:
-            value = _metric_with_deviation(best.mean, best.deviation, first.metric)
+            value = ShownMetric(first.metric).text(best.mean, best.deviation)
             yield f"{_loss_name(name)}: best at {best.rate:g}, {value}"
     yield from found.sentences
-
-
-def _metric_with_deviation(mean: float, deviation: float, metric: str) -> str:
-    if math.isnan(mean):
-        return "diverged"
-    return metric_text(mean, metric, None if math.isnan(deviation) else deviation)
 
 
 def _loss_name(name: str) -> str:

@@ -25,7 +25,7 @@ from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.tasks.metric_display import named_value
 from evomal.text import plural, shorten, value_text
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
-from evomal.verdict.searches import SEARCHES
+from evomal.verdict.plan import SEARCHES
 
 LONGEST_ENTRY = 160  # characters
 _MOST_SENTENCES = 3

@@ -1,6 +1,6 @@
 """What a user has called during a search: functions, or objects that follow it from its beginning to its end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,18 +58,25 @@ class Callbacks:
     """All callbacks of a search, in the order in which they were given."""
 
     def __init__(self, given: Callback | Sequence[Callback] | None) -> None:
-        self._all = [_as_callback(one) for one in _listed(given)]
+        listed: Any = given if isinstance(given, list | tuple) else () if given is None else (given,)
+        for one in listed:
+            if isinstance(one, type) or not (isinstance(one, SearchCallback) or callable(one)):
+                rule = "callback must be a function, a SearchCallback or a list of them"
+                raise InputError(f"{rule} but got {short_repr(one)}")
+        self._all: Sequence[Callback] = listed
         self._started: list[SearchCallback] = []
 
     def on_start(self, run: Run) -> None:
         """The search begins."""
         for one in self._all:
-            one.on_start(run)
-            self._started.append(one)
+            if isinstance(one, SearchCallback):
+                one.on_start(run)
+                self._started.append(one)
 
     def on_generation(self, generation: Generation) -> bool:
         """A generation is complete. Returns whether one of the callbacks ends the search; all are called."""
-        returned = [one.on_generation(generation) for one in self._all]
+        functions = [one.on_generation if isinstance(one, SearchCallback) else one for one in self._all]
+        returned = [function(generation) for function in functions]
         # Not whatever counts as true: a function may return something that was not meant for this.
         return any(isinstance(value, bool | np.bool_) and bool(value) for value in returned)
 
@@ -83,27 +90,3 @@ class Callbacks:
                 errors.append(error)
         if errors:
             raise errors[0]
-
-
-class _Function(SearchCallback):
-    def __init__(self, function: Callable[[Generation], Any]) -> None:
-        self._function = function
-
-    def on_generation(self, generation: Generation) -> bool | None:
-        found: bool | None = self._function(generation)
-        return found
-
-
-def _listed(given: Any) -> Iterable[Any]:
-    if given is None:
-        return ()
-    return given if isinstance(given, list | tuple) else (given,)
-
-
-def _as_callback(given: Any) -> SearchCallback:
-    if isinstance(given, SearchCallback):
-        return given
-    if isinstance(given, type) or not callable(given):
-        rule = "callback must be a function, a SearchCallback or a list of them"
-        raise InputError(f"{rule} but got {short_repr(given)}")
-    return _Function(given)

@@ -153,7 +153,9 @@ class SearchDisplay:
         yield from self._head(width)
         if self._rivals:
             yield _row("rivals", rivals_text(self._rivals, self._metric))
-        yield _row("best", _UNKNOWN if self._best is None else self._best_text(self._best), style="bold")
+        metric = self._metric
+        best = _UNKNOWN if self._best is None else f"{metric.name} {metric.text(self._best.fitness)}".strip()
+        yield _row("best", best, style="bold")
         yield _row("best formula", self._formula)
         if self._final is not None:
             yield _row("final", final_text(self._final, self._metric), style="bold")
@@ -163,9 +165,6 @@ class SearchDisplay:
             yield _row("" if index else "candidates", line)
         if self._note and not self._is_over:
             yield Text(printable(self._note), style="yellow", no_wrap=True, overflow="ellipsis")
-
-    def _best_text(self, best: Candidate) -> str:
-        return f"{self._metric.name} {self._metric.text(best.fitness)}".strip()
 
     def _head(self, width: int) -> RenderResult:
         position, now = self._position, monotonic()
@@ -323,6 +322,9 @@ class ProgressDisplay:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def check(self) -> None:
+        """Called after what is shown has changed; a subclass may raise an error to stop the work."""
+
     def close(self) -> None:
         """Leave what is shown in its final state."""
         self._bar.close()
@@ -362,16 +364,19 @@ class ProgressDisplay:
             self._search.on_steps(stage, steps)
         else:
             self._bar.advance(steps)
+        self.check()
 
     def on_rivals(self, scores: Mapping[str, float]) -> None:
         """Show the scores of the rivals."""
         if self._search is not None:
             self._search.on_rivals(scores)
+        self.check()
 
     def on_generation(self, generation: Generation) -> None:
         """Show a generation."""
         if self._search is not None:
             self._search.on_generation(generation)
+        self.check()
 
     def on_final(self, final: Final) -> None:
         """Show the final."""
@@ -387,6 +392,7 @@ class ProgressDisplay:
         """Show which stage comes next."""
         self._end_search()
         self._bar.announce(sentence)
+        self.check()
 
     def say(self, sentence: str) -> None:
         """Show a sentence, beside a search if there is one."""

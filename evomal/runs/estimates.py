@@ -80,7 +80,8 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
     seed = seed_number(seed)
     with thread_count(settings.threads):
         begin = time.perf_counter()
-        engine, strategy = prepared_locally(tasks, chosen, settings, seed)  # refuses what a search would refuse
+        # It refuses what a search would refuse.
+        engine, strategy, ladder = prepared_locally(tasks, chosen, settings, seed)
         probe = _Probe(engine, chosen, seed)
         del engine  # its data would count as memory beside the probe's own
         fewest, most = _STEPS.get(probe.device.type, _STEPS["cpu"])
@@ -93,8 +94,8 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
         for stage in long:
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
-            seconds[stage] = once + slope * probe.full_steps(stage)
-        ladder = probe.ladder(settings)
+            steps = getattr(settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
+            seconds[stage] = once + slope * steps
         if ladder is not None:
             return probe.estimate_on_rungs(ladder, settings, strategy, setup, seconds)
         rivals = len(RIVALS[probe.kind]) * seconds["evaluate_losses"]
@@ -155,11 +156,6 @@ class _Probe:
         stage: Stage = "evaluate" if "evaluate" in seconds else "evaluate_losses"
         return seconds[stage] / self._wanted[stage]
 
-    def ladder(self, settings: SearchSettings) -> Ladder | None:
-        """The rungs of the search."""
-        is_exchangeable = all(task.exchangeable for task in self._tasks)
-        return Ladder.of(settings, seed=self._seed, is_exchangeable=is_exchangeable)
-
     def estimate_on_rungs(
         self, ladder: Ladder, settings: SearchSettings, strategy: Strategy, setup: float, seconds: Mapping[Stage, float]
     ) -> Estimate:
@@ -212,11 +208,6 @@ class _Probe:
             taken.append(time.perf_counter() - begin)
         trials = count * ladder.rates * len(ladder.rungs[0].seeds)
         return max(0.0, taken[1] - taken[0]) / (most // 2) / trials
-
-    def full_steps(self, stage: Stage) -> int:
-        """Number of steps of the stage in the search itself."""
-        steps: int = getattr(self._settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
-        return steps
 
     def _with_steps(self, steps: int) -> EngineSettings:
         return dataclasses.replace(self._settings, meta_steps=steps, training_steps=steps)

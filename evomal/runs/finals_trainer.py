@@ -18,9 +18,9 @@ from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists, lead_seeds
+from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
-from evomal.runs.stopping import stop_if_requested
 from evomal.runs.store import RunStore
 from evomal.runs.trials_of_tasks import TaskValues, across_tasks, combined, values_by_task
 from evomal.tasks.metric_display import ShownMetric
@@ -332,13 +332,6 @@ def _trial(
         score = result.costs[rate][rung.seeds.index(seed)]
         sentence = "trained and evaluated" if math.isfinite(score) else result.sentence or "the training diverged"
     return RecordedTrial(
-        stage=stage,
-        loss=loss,
-        seed=seed,
-        score=score,
-        sentence=sentence,
-        rate=rate,
-        steps=steps,
-        task=task,
+        stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, rate=rate, steps=steps, task=task,
         seconds=seconds,
-    )
+    )  # fmt: skip

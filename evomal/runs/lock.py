@@ -1,4 +1,8 @@
-"""One writer for a run folder at a time."""
+"""One writer for a run folder at a time, and requests to stop it.
+
+A request is a file in the folder, which a search looks for whenever it has recorded something. So it reaches a search
+on another machine that shares the folder, no signal can hit a wrong process, and nothing that was computed is lost.
+"""
 
 import contextlib
 import errno
@@ -11,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.files import open_foreign, read_foreign
 
 LOCK_NAME = ".run.lock"
@@ -167,3 +171,35 @@ def _holder(path: Path) -> Holder | None:
     is_sensible = type(process) is int and process > 0 and isinstance(host, str) and host.isprintable()
     purpose = content.get("purpose")
     return Holder(process, host[:100], purpose if purpose in get_args(Purpose) else "search") if is_sensible else None
+
+
+STOP_NAME = ".run.stop"
+
+
+def request_stop(folder: Path) -> None:
+    """Ask the search in the folder to stop when it has recorded what it computes now; may be repeated."""
+    try:
+        handle = os.open(folder / STOP_NAME, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise EvomalError(f"{folder}: a request to stop cannot be written: {error.strerror}") from None
+    os.close(handle)
+
+
+def is_stop_requested(folder: Path) -> bool:
+    """Whether the search in the folder has been asked to stop."""
+    return os.path.lexists(folder / STOP_NAME)
+
+
+def withdraw_stop(folder: Path) -> None:
+    """Remove a request: when it has been obeyed, and when a search begins or ends, as a request is for one process."""
+    try:
+        (folder / STOP_NAME).unlink(missing_ok=True)
+    except OSError as error:
+        raise EvomalError(f"{folder}: a request to stop cannot be removed: {error.strerror}") from None
+
+
+def stop_if_requested(folder: Path) -> None:
+    """Raise StoppedError if the search in the folder has been asked to stop; it can be resumed as after Ctrl-C."""
+    if is_stop_requested(folder):
+        withdraw_stop(folder)
+        raise StoppedError(f"{folder}: the search was stopped on request; search again to resume it")

@@ -11,14 +11,14 @@ from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
 from evomal.losses.contract import Kind
 from evomal.methods import Evaluator, Executor, Method, SearchContext
+from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import with_rule
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 from evomal.runs.display import SearchListener
 from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
-from evomal.tasks.final_rows import with_final_rows
-from evomal.tasks.task import Task, task_list
+from evomal.tasks.task import Task, task_list, with_final_rows
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
 """Expressions that a search can begin with by name."""
@@ -53,10 +53,11 @@ def prepared(
 
 def prepared_locally(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int
-) -> tuple[Engine, Strategy]:
-    """The engine and the strategy of a search in this process, for estimates."""
+) -> tuple[Engine, Strategy, Ladder | None]:
+    """The engine, the strategy and the rungs of a search in this process, for estimates."""
     engine = Engine(_judged(tasks, settings, seed), seed=seed, settings=engine_settings(settings, method))
-    return engine, _strategy(method, _context(engine.tasks, settings, seed))
+    context = _context(engine.tasks, settings, seed)
+    return engine, _strategy(method, context), context.ladder
 
 
 def _context(tasks: Sequence[Task], settings: SearchSettings, seed: int) -> SearchContext:

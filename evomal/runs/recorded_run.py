@@ -267,7 +267,10 @@ class Runs:
     def by_method(self) -> dict[tuple[str, str], dict[str, list[Run]]]:
         """The runs by task and metric, then by method, in the order of `evomal methods`."""
         groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
-        for run in sorted(self.runs, key=lambda run: (run.task, run.metric, _method_rank(run.method))):
+        rank = {method: place for place, method in enumerate(METHODS)}
+        for run in sorted(
+            self.runs, key=lambda run: (run.task, run.metric, rank.get(run.method, len(rank)), run.method)
+        ):
             groups.setdefault((run.task, run.metric), {}).setdefault(run.method, []).append(run)
         return groups
 
@@ -290,10 +293,6 @@ def _task_label(task: Mapping[str, Any]) -> str:
         none = dataclasses.asdict(Hardships())
         parts += [f"{name} {value}" for name, value in hardships.items() if value != none.get(name, value)]
     return ", ".join(parts)
-
-
-def _method_rank(method: str) -> tuple[int, str]:
-    return (list(METHODS).index(method) if method in METHODS else len(METHODS), method)
 
 
 def known_text(value: Any) -> str:

@@ -20,6 +20,10 @@ _MAX_WEIGHTS = 100_000
 _MAX_WORD = 1_000
 _MAX_INTEGER = 2**63 - 1  # SQLite's
 _ON_TASK = " on task "
+_CONTENT = (
+    "generation", "index", "chunk", "origin", "parents", "genome", "state", "fitness", "sentence", "weights",
+    "fingerprint", "seconds", "rungs", "factor",
+)  # fmt: skip
 _OLDER_COLUMNS, _WITHOUT_RUNGS = 12, ("[]", "1.0")
 _OLDER_TRIAL_COLUMNS, _AT_ONE_RATE = 8, ("1.0", 0)
 
@@ -141,23 +145,9 @@ def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
 
 def candidate_content(candidate: Candidate) -> dict[str, Any]:
     """What two equal runs share of a candidate, as JSON values: everything but times."""
-    generation, index, _, origin, _, genome, state, fitness, sentence, weights, fingerprint, _, rungs, factor = (
-        candidate_row(candidate, 0)
-    )
-    return {
-        "generation": generation,
-        "index": index,
-        "origin": origin,
-        "parents": list(candidate.parents),
-        "genome": genome,
-        "state": state,
-        "fitness": fitness,
-        "sentence": sentence,
-        "weights": parsed(str(weights)),
-        "fingerprint": fingerprint,
-        "rungs": parsed(str(rungs)),
-        "factor": factor,
-    }
+    found: dict[str, Any] = dict(zip(_CONTENT, candidate_row(candidate, 0), strict=True))
+    found |= {name: parsed(found[name]) for name in ("parents", "weights", "rungs")}
+    return {name: value for name, value in found.items() if name not in ("chunk", "seconds")}
 
 
 def trial_row(trial: RecordedTrial, number: int, written: str) -> Row:

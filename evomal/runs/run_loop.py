@@ -29,11 +29,11 @@ from evomal.runs.display import SearchListener, with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.generations import Generation, summarised
+from evomal.runs.lock import stop_if_requested, withdraw_stop
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.recorded_run import Run, RunState
 from evomal.runs.results import Best, SearchResult
 from evomal.runs.resuming import as_recorded, note_changes, opened_record, recorded_settings
-from evomal.runs.stopping import stop_if_requested, withdraw_stop
 from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings

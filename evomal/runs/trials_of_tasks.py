@@ -123,13 +123,7 @@ def values_by_task(
 ) -> tuple[TaskValues, ...]:
     """What the winner of a final, its best rival and the baseline came to on each of several tasks.
 
-    Args:
-        trials: The trials as they are recorded.
-        final: The final that they belong to.
-        tasks: The name and the metric of each task.
-
-    Returns:
-        Nothing where there is no final, or where tasks are not recorded apart.
+    Nothing is returned where there is no final, or where tasks are not recorded apart.
     """
     found: dict[int, dict[str, list[float]]] = {}
     losses = () if final is None else tuple(dict.fromkeys(final.compared))

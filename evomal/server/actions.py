@@ -10,9 +10,8 @@ from pathlib import Path
 from evomal.errors import EvomalError, InputError
 from evomal.files import open_foreign
 from evomal.report.commands import compare_words
-from evomal.runs.lock import held_for, is_held
+from evomal.runs.lock import held_for, is_held, request_stop
 from evomal.runs.recorded_run import RunState
-from evomal.runs.stopping import request_stop
 from evomal.runs.store import BEST_NAME
 from evomal.runs.views import RunView
 from evomal.server.library import OUTPUT_NAME

@@ -15,16 +15,15 @@ from pathlib import Path
 from evomal.errors import EvomalError
 from evomal.files import open_foreign
 from evomal.runs.following import FollowedRun
-from evomal.runs.lock import held_for
+from evomal.runs.lock import held_for, is_stop_requested
 from evomal.runs.recorded_run import RunState
-from evomal.runs.stopping import is_stop_requested
 from evomal.runs.store import RECORD_NAME
 from evomal.runs.views import RunView
 from evomal.server.summaries import RunSummary, summary_of
 from evomal.text import one_line
 from evomal.verdict.comparison import Comparison, RateCurve, Transfer
 from evomal.verdict.folder import LOG_NAME, RecordedVerdicts, recorded_verdicts
-from evomal.verdict.searches import SEARCHES
+from evomal.verdict.plan import SEARCHES
 
 RESULT_NAMES = tuple(f"{kind.file_name}.json" for kind in (Comparison, Transfer, RateCurve))
 OUTPUT_NAME = "serve.log"

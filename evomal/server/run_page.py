@@ -20,9 +20,8 @@ from evomal.report.pages import mathml, render
 from evomal.report.report_page import VERDICT_CLASSES, best_shapes
 from evomal.report.run_charts import run_charts, shapes_of
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
-from evomal.runs.lock import holder_of
+from evomal.runs.lock import holder_of, is_stop_requested
 from evomal.runs.recorded_run import Runs, RunState
-from evomal.runs.stopping import is_stop_requested
 from evomal.runs.views import RunView
 from evomal.server.library import OUTPUT_NAME
 from evomal.server.summaries import RunSummary

@@ -41,22 +41,17 @@ def _seconds(value: Any, info: ValidationInfo) -> Any:
     return sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1), strict=True))
 
 
-def _metric_name(value: Any) -> Any:
+def _named(value: Any, info: ValidationInfo) -> Any:
     # A record of settings holds texts, and a function cannot be found again by its name.
     if callable(value):
-        raise InputError(
-            f"the setting metric is a name but got {short_repr(value)}: a metric of your own belongs to the task, "
-            "as in task.judged_by(evomal.Metric(f, higher_is_better=True))"
+        name, own = (
+            info.field_name,
+            f"a function of your own belongs to the task, as in evomal.Recipe({info.field_name}=…)",
         )
-    return value
-
-
-def _name_in_recipe(value: Any, info: ValidationInfo) -> Any:
-    if callable(value):
-        raise InputError(
-            f"the setting {info.field_name} is a name but got {short_repr(value)}: a function of your own belongs to "
-            f"the task, as in evomal.Recipe({info.field_name}=…)"
-        )
+        if name == "metric":
+            example = "task.judged_by(evomal.Metric(f, higher_is_better=True))"
+            own = f"a metric of your own belongs to the task, as in {example}"
+        raise InputError(f"the setting {name} is a name but got {short_repr(value)}: {own}")
     return value
 
 
@@ -78,6 +73,7 @@ _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Height = Annotated[int, Field(ge=0, le=_HIGHEST_START)]
 _Text = Annotated[str, Field(min_length=1)]
+_Named = Annotated[_Text | None, BeforeValidator(_named)]
 _Time = Annotated[_Positive, BeforeValidator(_seconds)]
 _Filters = Annotated[tuple[Filter, ...], BeforeValidator(_tuple_of_list), AfterValidator(_in_order)]
 
@@ -144,12 +140,12 @@ class SettingFields(BaseModel):
     inner_steps: _Few = Field(1, description="Training steps through which each meta step differentiates.")
 
     training_steps: _Count = Field(500, description="Training steps that measure the fitness of a candidate.")
-    optimizer: Annotated[_Text | None, BeforeValidator(_name_in_recipe)] = Field(
+    optimizer: _Named = Field(
         None,
         description="Optimizer of the trainings: sgd, adam, adamw or another of torch, with options as in "
         "adamw:beta2=0.98; by default the task's.",
     )
-    schedule: Annotated[_Text | None, BeforeValidator(_name_in_recipe)] = Field(
+    schedule: _Named = Field(
         None,
         description="Schedule of the learning rate: step (see milestones), constant, linear, cosine or one-cycle; by "
         "default the task's.",
@@ -199,9 +195,7 @@ class SettingFields(BaseModel):
     activation: Literal["identity", "softplus"] = Field(
         "identity", description="Function that is applied to the output of an expression."
     )
-    metric: Annotated[_Text | None, BeforeValidator(_metric_name)] = Field(
-        None, description="Metric that fitness is made of; by default the task's."
-    )
+    metric: _Named = Field(None, description="Metric that fitness is made of; by default the task's.")
     across_tasks: Literal["rank", "worst", "mean"] | None = Field(
         None,
         description="How fitness is made of the costs on several tasks. worst: the relative change from the "

@@ -73,7 +73,9 @@ class SearchSettings(SettingFields):
         if self.crossover + self.mutation > 1:
             together = self.crossover + self.mutation
             raise InputError(f"crossover and mutation must be at most 1 together but got {together:g}")
-        self._check_islands()
+        for name in _ONE_ISLAND if self.islands > 1 else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise InputError(f"{name} is for one island, but islands is {self.islands}")
         if not self.rung_seeds:
             raise InputError("rung_seeds must have at least one number but got none")
         if self.rungs[-1:] != (1.0,) or any(later <= earlier for earlier, later in itertools.pairwise(self.rungs)):
@@ -86,11 +88,6 @@ class SearchSettings(SettingFields):
         if high > self.max_height:
             raise InputError(f"initial_height must be at most max_height = {self.max_height} but got {high}")
         return self
-
-    def _check_islands(self) -> None:
-        for name in _ONE_ISLAND if self.islands > 1 else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise InputError(f"{name} is for one island, but islands is {self.islands}")
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:

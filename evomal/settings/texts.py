@@ -111,16 +111,9 @@ def input_error(error: ValidationError, known: Iterable[str]) -> InputError:
 def rule_of(first: Any) -> str:
     """One of pydantic's errors as the end of a sentence that begins with "must be"."""
     kind, context = first["type"], first.get("ctx", {})
-    if kind == "literal_error":
-        return _choice(context["expected"], several=len(first["loc"]) > 1)
+    if kind == "literal_error":  # pydantic's "'a', 'b' or 'c'"
+        names = context["expected"].replace(" or ", ", ").replace("'", "")
+        return f"some of {names}" if len(first["loc"]) > 1 else f"one of {names}" if ", " in names else names
     if kind in _RULES:
         return _RULES[kind].format(**context)
     return str(first["msg"]).removeprefix("Input should be ")
-
-
-def _choice(expected: str, *, several: bool) -> str:
-    """Pydantic's "'a', 'b' or 'c'" as the end of a sentence."""
-    names = expected.replace(" or ", ", ").replace("'", "")
-    if several:
-        return f"some of {names}"
-    return f"one of {names}" if ", " in names else names

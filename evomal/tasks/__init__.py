@@ -18,17 +18,14 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "MODELS": "evomal.tasks.models",
-            "TASKS": "evomal.tasks.built_in",
-            "Hardships": "evomal.tasks.hardships",
-            "Metric": "evomal.tasks.metrics",
-            "Part": "evomal.tasks.parts",
-            "Recipe": "evomal.tasks.recipe",
-            "Task": "evomal.tasks.task",
-            "load_task": "evomal.tasks.loading",
-            "make_model": "evomal.tasks.models",
-            "metrics": "evomal.tasks.metrics",
-            "task_from_file": "evomal.tasks.loading",
+            "evomal.tasks.built_in": "TASKS",
+            "evomal.tasks.hardships": "Hardships",
+            "evomal.tasks.loading": "load_task task_from_file",
+            "evomal.tasks.metrics": "Metric metrics",
+            "evomal.tasks.models": "MODELS make_model",
+            "evomal.tasks.parts": "Part",
+            "evomal.tasks.recipe": "Recipe",
+            "evomal.tasks.task": "Task",
         },
     )
 

@@ -102,10 +102,8 @@ class TaskBuilders:
         )
         parts = {"train": train, "validation": validation, "test": test}
         rows, total, fields = array_fields(x, y, parts, options, model)
-        chosen = chosen_metric(metric, kind).of_rows(rows, total)
-        return cls(
-            kind=kind, model=model, metric=chosen, name=name, recipe=Recipe() if recipe is None else recipe, **fields
-        )
+        chosen, own = chosen_metric(metric, kind).of_rows(rows, total), Recipe() if recipe is None else recipe
+        return cls(kind=kind, model=model, metric=chosen, name=name, recipe=own, **fields)
 
     @classmethod
     def from_datasets(
@@ -176,10 +174,8 @@ class TaskBuilders:
         options = DatasetOptions(kind, target, inputs, classes, class_weight, ignore_index, workers, standardise)
         datasets = {"training": train, "validation": validation, "test": test}
         fields = dataset_fields(datasets, cached, options, model)
-        chosen = chosen_metric(metric, kind)
-        return cls(
-            kind=kind, model=model, metric=chosen, name=name, recipe=Recipe() if recipe is None else recipe, **fields
-        )
+        chosen, own = chosen_metric(metric, kind), Recipe() if recipe is None else recipe
+        return cls(kind=kind, model=model, metric=chosen, name=name, recipe=own, **fields)
 
     @classmethod
     def from_loaders(
@@ -219,15 +215,12 @@ class TaskBuilders:
             kind: "classification", "regression" or "multilabel".
             workers: The number of processes that read while a model trains; None: those of a `DataLoader`, and for a
                 stream one on CUDA and none on a CPU.
-            inputs: The columns that a model takes if batches are mappings: one name, or several, which it takes by
-                name; None: all but the target.
+            inputs: The columns that a model takes if batches are mappings, as for `from_datasets`.
             target: The column of the target; None: label, labels, target, targets or y.
-            class_weight: How much each class counts in losses: "balanced", a mapping, or a weight for each class.
+            class_weight: How much each class counts in losses, as for `from_datasets`.
             classes: The names of the classes, in the order of their numbers; None: as many as the model has outputs.
             ignore_index: The label of positions that count in no loss and no metric.
-            standardise: Whether the targets of regression are standardised with the means and deviations of the
-                training data, or of the sample of them if they are read while a model trains. Inputs are taken as they
-                are. `to_raw` converts predictions back.
+            standardise: Whether the targets of regression are standardised, as for `from_datasets`.
             metric: A name, a `Metric`, or None for the default of the kind.
             recipe: How models are trained; None: `Recipe()`.
             name: What tables and records call the task.

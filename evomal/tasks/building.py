@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evomal.checks import one_of
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, check_same_index, column
-from evomal.tasks.data_checks import Kind, check_ignored, check_kind, checked_class_weight, target_rows
+from evomal.tasks.data_checks import KINDS, Kind, check_ignored, checked_class_weight, target_rows
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import Inputs
 from evomal.tasks.labels import Classes
@@ -41,7 +42,7 @@ class ArrayOptions:
     hardships: Hardships | None
 
     def __post_init__(self) -> None:
-        check_kind(self.kind)
+        one_of("kind", self.kind, KINDS)
         if not isinstance(self.hardships, Hardships | None):
             raise InputError(f"hardships must be an evomal.Hardships but got a {type(self.hardships).__name__}")
         if not isinstance(self.standardise, bool | np.bool_):
@@ -56,15 +57,7 @@ class ArrayOptions:
 def array_fields(
     x: Any, y: Any, parts: Mapping[str, Any], options: ArrayOptions, model: Callable[[], nn.Module]
 ) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    """Return the rows of validation and test among all that were given, their number, and the fields of a task.
-
-    Args:
-        x: The inputs, or None.
-        y: The targets, or None.
-        parts: What was given as train, validation and test: pairs of inputs and targets, shares, or None.
-        options: How to make parts of them.
-        model: The task's model factory.
-    """
+    """Return the rows of validation and test among all that were given, their number, and the fields of a task."""
     kind, seed = options.kind, options.seed
     hard = Hardships() if options.hardships is None else options.hardships
     given = given_samples(
@@ -77,7 +70,8 @@ def array_fields(
     labels = targets if kind == "classification" and targets.ndim == 1 else None
     outputs = _outputs(next(iter(given.values())).targets, classes, kind)
     split = _split(given, labels, parts, options)
-    shared = shared_content(*(_rows(samples, rows) for rows in (split.train, split.validation, split.test)))
+    inputs = samples.inputs.values()
+    shared = shared_content(*([own[rows] for own in inputs] for rows in (split.train, split.validation, split.test)))
     train_rows = hard.kept_rows(split.train, labels, seed=seed)
     train_targets = _harder_targets(hard, targets[train_rows], kind, outputs, seed)
     standardised = {
@@ -195,10 +189,6 @@ def _times(values: Any, rows: int) -> Array:
     return times
 
 
-def _rows(samples: Samples, rows: Rows) -> list[Array]:
-    return [array[rows] for array in samples.inputs.values()]
-
-
 def _harder_targets(hard: Hardships, targets: Array, kind: Kind, outputs: int, seed: int) -> Array:
     """Return the training targets with the hardships that they are to have."""
     if kind == "regression":
@@ -222,15 +212,7 @@ def _input_tensors(arrays: Mapping[Key, Array]) -> Inputs:
 
 
 def class_weights(weights: Any, labels: Tensor, outputs: int, classes: Classes | None, kind: Kind) -> tuple[float, ...]:
-    """Return the weight of each class.
-
-    Args:
-        weights: "balanced", a mapping from classes to weights, or a weight for each class.
-        labels: The class numbers of the training part.
-        outputs: The number of classes.
-        classes: What the class numbers stand for.
-        kind: The kind of task.
-    """
+    """Return the weight of each class: "balanced" weights, those of a mapping from classes, or one for each class."""
     if kind == "classification" and isinstance(weights, str) and weights == "balanced":
         # As in scikit-learn: all classes that occur have the same sum of weights, and the mean weight is 1.
         counts = labels.bincount(minlength=outputs).double()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import MOST_CLASSES, one_of
+from evomal.checks import MOST_CLASSES
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, number_array
 from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
@@ -16,11 +16,6 @@ from evomal.text import plural, short_repr
 
 Kind = Literal["classification", "regression", "multilabel"]
 KINDS = ("classification", "regression", "multilabel")
-
-
-def check_kind(kind: str) -> None:
-    """Raise unless there is such a kind of task."""
-    one_of("kind", kind, KINDS)
 
 
 def check_ignored(label: Any, kind: Kind) -> None:
@@ -218,14 +213,9 @@ def _class_numbers(labels: Tensor, place: str) -> Tensor:
         broken = (labels != labels.round()) | ~torch.isfinite(labels)
         if bool(broken.any()):
             row, value = _first(broken, labels)
-            raise InputError(
-                f"class numbers of {place} must be whole but row {row} is {value}{_values_or_missing(value)}"
-            )
+            advice = "drop rows without a label" if value != value else 'use kind="regression" to predict values'
+            raise InputError(f"class numbers of {place} must be whole but row {row} is {value}: {advice}")
     return labels.long()
-
-
-def _values_or_missing(value: float) -> str:
-    return ": drop rows without a label" if value != value else ': use kind="regression" to predict values'
 
 
 def _first(where: Tensor, values: Tensor) -> tuple[int, Any]:

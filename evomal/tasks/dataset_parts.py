@@ -35,14 +35,7 @@ _TRIED_ITEMS = 16
 def dataset_fields(
     datasets: Mapping[str, Any], cached: bool | None, options: DatasetOptions, model: Callable[[], nn.Module]
 ) -> dict[str, Any]:
-    """Return the fields of a task that are made of datasets.
-
-    Args:
-        datasets: The datasets, or pairs of arrays, of training, validation and test.
-        cached: Whether the training data are read once; None: decided by rule.
-        options: How to read them.
-        model: The task's model factory.
-    """
+    """Return the fields of a task that are made of datasets or pairs of arrays; `cached` None: decided by rule."""
     given: Any = cached
     if not isinstance(given, bool | None):
         raise InputError(f"cached must be True, False or None but got {short_repr(given)}")

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evomal.checks import whole_number
+from evomal.checks import one_of, whole_number
 from evomal.errors import InputError
-from evomal.tasks.data_checks import Kind, check_ignored, check_kind, check_split, checked_inputs, checked_targets
+from evomal.tasks.data_checks import KINDS, Kind, check_ignored, check_split, checked_inputs, checked_targets
 from evomal.tasks.inputs import Inputs, map_tensors, tensors
 from evomal.tasks.items import Columns
 from evomal.tasks.labels import IGNORED
@@ -34,7 +34,7 @@ class DatasetOptions:
     standardise: bool = False
 
     def __post_init__(self) -> None:
-        check_kind(self.kind)
+        one_of("kind", self.kind, KINDS)
         if not isinstance(self.standardise, bool):
             raise InputError(f"standardise must be True or False but got {short_repr(self.standardise)}")
         if self.standardise and self.kind != "regression":

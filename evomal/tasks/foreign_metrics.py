@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-_OF_CLASSES = ("torchmetrics.classification", "torchmetrics.functional.classification")
-
 
 def measured_by(metric: Any, outputs: Tensor, targets: Tensor) -> Any:
     """The value of an object such as torchmetrics' for this call alone."""

@@ -15,7 +15,6 @@ import torch
 from evomal.checks import named
 from evomal.errors import InputError
 from evomal.tasks.batches import Augmentation
-from evomal.tasks.builders import ModelFactory
 from evomal.tasks.built_in import TASKS, BuiltIn
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships
@@ -63,20 +62,13 @@ def load_task(
     """
     spec = loadable_model(name, model, metric=metric, hardships=hardships)
     row, info = TASKS[name], DATASETS[name]
-    recipe, factory = Recipe(**row.recipe), _factory(spec, info.shape, info.classes or 1)
+    recipe, factory = Recipe(**row.recipe), functools.partial(make_model, spec, info.shape, info.classes or 1)
     raw = load(name, data)
     if isinstance(raw, TableData):
         task = Task.from_arrays(
-            raw.features,
-            raw.targets,
-            model=factory,
-            kind="regression",
-            seed=seed,
-            metric=metric,
-            recipe=recipe,
-            hardships=hardships,
-            name=name,
-        )
+            raw.features, raw.targets, model=factory, kind="regression", seed=seed, metric=metric, recipe=recipe,
+            hardships=hardships, name=name,
+        )  # fmt: skip
     else:
         assert info.classes is not None  # images have classes
         parts, record = _image_parts(raw, row, info.classes, hardships or Hardships(), seed)
@@ -116,10 +108,6 @@ def loadable_model(
 def _require_model(spec: str, shape: tuple[int, ...], outputs: int) -> None:
     """Raise InputError if there is no such model, or it does not fit the data."""
     make_model(spec, shape, outputs)
-
-
-def _factory(spec: str, shape: tuple[int, ...], outputs: int) -> ModelFactory:
-    return lambda: make_model(spec, shape, outputs)
 
 
 def _image_parts(

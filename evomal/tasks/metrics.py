@@ -13,7 +13,6 @@ from evomal.checks import finite_number, options_in, whole_number
 from evomal.errors import InputError
 from evomal.tasks.combined_metrics import Combined, WeightedSum, WorstGroup, groups_by_part, place_of
 from evomal.tasks.foreign_metrics import Torchmetrics, is_of_torchmetrics, measured_by, name_of
-from evomal.tasks.metric_needs import Needs, missing_class
 from evomal.tasks.named_metrics import (
     METRICS,
     SAMPLE_WEIGHTED,
@@ -21,7 +20,9 @@ from evomal.tasks.named_metrics import (
     WORST_GROUP,
     NamedFunction,
     NamedMetric,
+    Needs,
     metric_names,
+    missing_class,
     rows_of,
     terms_in,
 )

@@ -4,7 +4,6 @@ import copy
 import functools
 import itertools
 import multiprocessing
-import os
 import signal
 import sys
 import warnings
@@ -17,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from evomal.errors import EvomalError
 from evomal.randomness import preserved_globals
-from evomal.tasks.packing import PackedPart
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import PackedPart, Part
 from evomal.tasks.sources import Request, Source
+from evomal.threads import processors
 from evomal.users_code import users_code
 
 _KEPT_BYTES = 2**30  # on the device: kept in pinned memory, they would have to be allocated again and again
@@ -205,9 +204,8 @@ def worker_count(source: Source, device: torch.device) -> int:
         return 0
     wanted = source.workers
     if wanted is None:
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         is_useful = device.type == "cuda" and sys.platform == "linux"
-        wanted = min(_MOST_WORKERS, max(1, processors - 1)) if is_useful else 0
+        wanted = min(_MOST_WORKERS, max(1, processors() - 1)) if is_useful else 0
     return min(wanted, source.most_workers)
 
 

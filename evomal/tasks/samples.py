@@ -45,19 +45,9 @@ class Samples:
 def given_samples(
     x: Any, y: Any, weights: Any, parts: Mapping[str, Any], *, kind: Kind, classes: Any, ignored: Any
 ) -> dict[str, Samples]:
-    """Return the samples that were given, checked.
+    """Return the samples that were given, checked: those of train, validation and test, or of x and y as "all".
 
-    Args:
-        x: The inputs of all samples; None if they are given part by part.
-        y: Their targets.
-        weights: Their weights, or None.
-        parts: What was given as train (or None), validation and test: pairs of inputs and targets, or shares.
-        kind: The kind of task.
-        classes: The classes in the order of their numbers, or None.
-        ignored: The label of positions that do not count.
-
-    Returns:
-        The samples of the parts that were given, by their names; if x and y were, all samples as "all".
+    `parts` are what was given as train (or None), validation and test: pairs of inputs and targets, or shares.
     """
     pairs = {name: part for name, part in parts.items() if part is not None and not np.isscalar(part)}
     if "train" not in pairs:
@@ -195,8 +185,10 @@ def _targets(
     if classes is not None and kind == "regression":
         raise InputError("classes must be None for regression, which has none")
     # Before numpy finds that they differ in length.
-    if kind == "multilabel" and isinstance(y, list | tuple) and any(map(_holds_text, y)):
-        raise InputError(f"{place} must hold zeros and ones but holds texts{_NO_VALUES[kind]}")
+    if kind == "multilabel" and isinstance(y, list | tuple):
+        listed = [own for own in y if isinstance(own, list | tuple | set | frozenset)]
+        if any(isinstance(value, str) for own in listed for value in own):
+            raise InputError(f"{place} must hold zeros and ones but holds texts{_NO_VALUES[kind]}")
     targets = number_array(y, place, _NO_VALUES[kind])
     if targets.ndim == 1:
         targets = targets[:, None]
@@ -207,10 +199,6 @@ def _targets(
     if kind == "multilabel" and classes is None and is_pandas(y) and y.ndim == 2:
         classes = tuple(map(str, y.columns))
     return targets.astype(np.float64), None if classes is None else checked_classes(classes, at_least=1)
-
-
-def _holds_text(values: Any) -> bool:
-    return isinstance(values, list | tuple | set | frozenset) and any(isinstance(value, str) for value in values)
 
 
 def _check_shape(array: Array, first: Array, place: str, what: str) -> None:

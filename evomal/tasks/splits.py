@@ -41,15 +41,7 @@ def split_rows(
 def split_groups(
     groups: Rows, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
 ) -> Split:
-    """Split rows so that no group is in two parts, and as near to the shares of rows and classes as the groups allow.
-
-    Args:
-        groups: The number of each row's group.
-        validation: The share of the rows for validation.
-        test: The share of the rows for the test.
-        labels: The class of each row; None: there are none.
-        seed: Decides which group goes where.
-    """
+    """Split rows so that no group is in two parts, as near to the shares of rows and classes as the groups allow."""
     counts = _counts(len(groups), validation, test)
     shares = np.array([len(groups) - sum(counts), *counts]) / len(groups)
     # The rows of each group by class, and in the last column all of them: a part should hold its share of each.
@@ -73,13 +65,7 @@ def split_groups(
 
 
 def split_in_order(keys: npt.NDArray[Any], *, validation: float, test: float) -> Split:
-    """Split rows by time: the latest are the test, those before them validation; equal times stay in one part.
-
-    Args:
-        keys: The time of each row, or anything else that can be sorted.
-        validation: The share of the rows for validation.
-        test: The share of the rows for the test.
-    """
+    """Split rows by time: the latest are the test, those before them validation; equal times stay in one part."""
     counts = _counts(len(keys), validation, test)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]

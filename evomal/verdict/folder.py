@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -74,9 +73,7 @@ class TrainingLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.release()
 
@@ -146,12 +143,8 @@ def comparisons_of(result: Result) -> dict[str, Comparison]:
     return {"": result.comparison if isinstance(result, Transfer) else result}
 
 
-def result_markdown(result: Result, *, verdicts: bool = True) -> str:
-    """The tables of a result, below one heading per learning rate where there are several."""
-    return "".join(_markdown_parts(result, verdicts=verdicts))
-
-
 def _markdown_parts(result: Result, *, verdicts: bool) -> Iterator[str]:
+    """The tables of a result, below one heading per learning rate where there are several."""
     for place, (name, found) in enumerate(comparisons_of(result).items()):
         heading = f"## {name}\n\n" if name else ""
         yield "\n" * bool(place) + heading + comparison_markdown(found, verdicts=verdicts)
@@ -161,7 +154,8 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     """Write the result to the folder as JSON and as Markdown, and return the two files."""
     content = json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
     name = result.file_name
-    texts = {folder / f"{name}.json": content, folder / f"{name}.md": result_markdown(result)}
+    markdown = "".join(_markdown_parts(result, verdicts=True))
+    texts = {folder / f"{name}.json": content, folder / f"{name}.md": markdown}
     for path, text in texts.items():
         write_atomically(path, text.encode())
     return list(texts)

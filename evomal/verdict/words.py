@@ -177,7 +177,7 @@ def difference_words(
         reason = (
             f"too few to decide: at least {FEWEST_PAIRS} are needed"
             if few
-            else f"too uncertain to decide: more {_nouns(paired)} are needed"
+            else f"too uncertain to decide: more {'searches' if paired.noun == 'search' else 'seeds'} are needed"
         )
         if _is_constant(paired) and not paired.difference:
             return f"{name} is the same as {baseline_name} in {_counted(paired)}, {reason}"
@@ -253,10 +253,6 @@ def _p_words(p: float) -> str:
 
 def _counted(paired: Paired) -> str:
     return plural(paired.n, paired.noun)
-
-
-def _nouns(paired: Paired) -> str:
-    return "searches" if paired.noun == "search" else "seeds"
 
 
 def _advice(evidence: Evidence, baseline_name: str) -> str:

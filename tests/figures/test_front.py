@@ -5,7 +5,7 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.figures.front import formula_of, front
-from evomal.methods.archive import Archive
+from evomal.methods.candidates import Archive
 from evomal.runs.reading import read_runs
 from tests.figures.records import record, row
 

@@ -150,7 +150,10 @@ def test_a_figure_leaves_the_priors_out_as_it_does_weights():
     ("make", "sentence"),
     [
         (lambda: BalancedSoftmaxLoss(priors=[0.5, 0.6]), r"priors must add up to 1 but add up to 1\.1"),
-        (lambda: BalancedSoftmaxLoss(priors=[1.0, 0.0]), "priors must be at least 1e-12 but that of class 1 is 0"),
+        (
+            lambda: BalancedSoftmaxLoss(priors=[0.4, 0, 0.6]),
+            "priors must be between 1e-12 and 1 but that of class 1 is 0",
+        ),
         (lambda: BalancedSoftmaxLoss(priors=[1.0]), "priors must have at least 2 entries but got 1"),
         (lambda: BalancedSoftmaxLoss(priors="balanced"), "priors must be a list of numbers but got 'balanced'"),
         (lambda: BalancedSoftmaxLoss(-1.0), r"tau must be a finite number of at least 0 but got -1\.0"),

@@ -7,7 +7,7 @@ import torch
 
 from evomal.runs import RunStore, preparation
 from evomal.runs.run_loop import search
-from evomal.tasks import final_rows
+from evomal.tasks import task as task_module
 from tests.engine.populations import regression
 from tests.protocols import ON_RUNGS, ONE_TRAINING
 from tests.runs.interrupted import StoppedError, StoppingListener
@@ -21,7 +21,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [ON_RUNGS, ONE_TRAINING], ids=["
 
 @pytest.fixture
 def few_rows(monkeypatch):
-    monkeypatch.setattr(final_rows, "FEWEST_ROWS", 40)
+    monkeypatch.setattr(task_module, "FEWEST_ROWS", 40)
 
 
 def run(folder=None, protocol=ON_RUNGS, **changes):

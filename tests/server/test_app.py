@@ -17,8 +17,7 @@ from evomal.report.report_page import report_page
 from evomal.report.run_charts import search_chart
 from evomal.report.run_report import run_report
 from evomal.runs import load_run
-from evomal.runs.lock import FolderLock
-from evomal.runs.stopping import is_stop_requested
+from evomal.runs.lock import FolderLock, is_stop_requested
 from evomal.server import actions, run_page
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME, FollowedFolder

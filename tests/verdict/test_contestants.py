@@ -16,7 +16,7 @@ from evomal.verdict.contestants import (
     given_contestant,
     given_contestants,
 )
-from evomal.verdict.searches import searched_contestants
+from evomal.verdict.plan import searched_contestants
 from tests.engine.populations import classification, regression
 
 SHORT = {"final_steps": 5, "device": "cpu", "threads": 1}

@@ -95,14 +95,6 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     return bytes(model.SerializeToString())
 
 
-def _check_inputs(loss: ExpressionLoss, to: str) -> None:
-    """Raise if the expression has terminals whose values are not known outside evomal."""
-    if uses_priors(loss.expression) and loss.priors is None:
-        raise InputError(f"a loss with prior or blogp must have the priors of its classes to be exported to {to}")
-    if to == "onnx" and PROGRESS in loss.expression.tokens:
-        raise InputError("a loss with t cannot be exported to onnx: a graph takes no progress of the training")
-
-
 def _strip(message: Any) -> None:
     """Remove doc strings and metadata: the exporter writes stack traces with paths of this machine there."""
     for field, value in list(message.ListFields()):
@@ -163,11 +155,14 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
         raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {short_repr(to)}")
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be exported but got {type(loss).__name__}")
-    if isinstance(loss, PriorLoss) and loss.priors is None and to in ("python", "jax", "onnx"):
+    is_run = to in ("python", "jax", "onnx")
+    if isinstance(loss, PriorLoss) and loss.priors is None and is_run:
         # There is no task outside evomal that would give it priors, and without them it is plain cross-entropy.
         raise InputError(f"{loss.name} must have the priors of its classes to be exported: use with_priors")
-    if isinstance(loss, ExpressionLoss) and to in ("python", "jax", "onnx"):
-        _check_inputs(loss, to)
+    if isinstance(loss, ExpressionLoss) and is_run and uses_priors(loss.expression) and loss.priors is None:
+        raise InputError(f"a loss with prior or blogp must have the priors of its classes to be exported to {to}")
+    if isinstance(loss, ExpressionLoss) and to == "onnx" and PROGRESS in loss.expression.tokens:
+        raise InputError("a loss with t cannot be exported to onnx: a graph takes no progress of the training")
     if options and to != "onnx":
         raise InputError(f"{to} has no option {next(iter(options))!r}")
     return FORMATS[to](loss, **options)

@@ -97,7 +97,8 @@ def _docstring(loss: Loss) -> str:
     wrapped = []
     for line in lines:
         wrapped += textwrap.wrap(line, 100, subsequent_indent="    ", break_on_hyphens=False) or [""]
-    return "\n".join(_in_docstring(line) for line in wrapped)
+    # Provenance comes from files, and must not end the string.
+    return "\n".join(printable(line).replace("\\", "/").replace('"', "'") for line in wrapped)
 
 
 def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
@@ -108,8 +109,3 @@ def _entries(provenance: dict[str, Any], indent: str = "  ") -> list[str]:
         else:
             lines.append(f"{indent}{name}: {value}")
     return lines
-
-
-def _in_docstring(line: str) -> str:
-    """The line for use in a docstring: provenance comes from files, and must not end the string."""
-    return printable(line).replace("\\", "/").replace('"', "'")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from evomal.runs.executors.jobs import WorkerPool
 from evomal.runs.executors.ray_pool import RayPool
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.text import one_line, plural
+from evomal.threads import processors
 
 _CONNECTING = 10.0  # seconds
 # Bytes in the path of a Unix socket, less those that Ray adds.
@@ -117,8 +118,8 @@ def _connect(ray: Any, settings: SearchSettings, stack: contextlib.ExitStack) ->
     # The pool reports what goes wrong; Ray would do so in many lines, and add those of every worker.
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if settings.address is None:
-        processors = max(_processors(), (settings.workers or 1) * (settings.threads or 1))
-        options |= {"include_dashboard": False, "num_cpus": processors}
+        count = max(processors(), (settings.workers or 1) * (settings.threads or 1))
+        options |= {"include_dashboard": False, "num_cpus": count}
         options["_temp_dir"] = str(stack.enter_context(_temporary_folder()))
         failure = "no Ray cluster could be started here"
     else:
@@ -195,8 +196,3 @@ def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tupl
         needs = plural(threads, "processor") + (f" and {plural(gpus, 'GPU')}" if gpus else "")
         raise InputError(f"a worker needs {needs}, but no node of the cluster has them")
     return settings.workers or room, {"num_cpus": float(threads), "num_gpus": gpus}
-
-
-def _processors() -> int:
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)  # macOS has none
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -3,9 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evomal.methods import Failure
+
+if TYPE_CHECKING:
+    from evomal.runs.display import SearchListener
 
 
 class JobRunner(Protocol):
@@ -55,6 +58,25 @@ class WorkerPool(Protocol):
 
     def say_once(self, sentence: str) -> None:
         """Show a sentence to the user, unless it was shown before."""
+
+
+class SpeakingPool:
+    """A pool that says sentences to its listener, if it has one."""
+
+    _listener: "SearchListener | None" = None
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say_once(self, sentence: str) -> None:
+        """Show a sentence to the user, unless it was shown before."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    def _say(self, sentence: str) -> None:
+        if self._listener is not None:
+            self._listener.say(sentence)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor, Terminat
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.runs.display import SearchListener
-from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, jobs_in
+from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker
 
@@ -42,7 +42,7 @@ class _Setup(NamedTuple):
     parent: int
 
 
-class ProcessPool:
+class ProcessPool(SpeakingPool):
     """A `WorkerPool` of processes on this machine, which share its processors and its GPU.
 
     The processes are those of loky (in joblib): it can kill them, and does not import the user's script in them, which
@@ -51,6 +51,7 @@ class ProcessPool:
     """
 
     def __init__(self, size: int, *, threads: int, listener: SearchListener | None = None) -> None:
+        super().__init__()
         self.size = size
         self._threads, self._listener = threads, listener
         self._folder = tempfile.TemporaryDirectory(prefix="evomal-")
@@ -62,7 +63,6 @@ class ProcessPool:
         """The calls that are running: the place of the process, and its chunks."""
         self._setup: _Setup | None = None
         self._description: dict[str, Any] = {}
-        self._said: set[str] = set()
 
     def __enter__(self) -> "ProcessPool":
         return self
@@ -89,11 +89,6 @@ class ProcessPool:
         return self._shared(
             len(jobs), lambda indices: pickled([jobs[index] for index in indices], "jobs"), chunk=chunk
         )  # fmt: skip
-
-    def say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)
 
     def _stored(self, data: Sequence[Any]) -> dict[int, str]:
         """The files of the pickled data, by their keys; files that are not needed any more are removed."""
@@ -170,10 +165,6 @@ class ProcessPool:
         executor, self._executors[place] = self._executors[place], None
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)
-
-    def _say(self, sentence: str) -> None:
-        if self._listener is not None:
-            self._listener.say(sentence)
 
 
 # ---- in the process of a worker ----

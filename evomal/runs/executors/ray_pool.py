@@ -14,7 +14,7 @@ import numpy as np
 from evomal.errors import EvomalError
 from evomal.runs.canonical import versions
 from evomal.runs.display import SearchListener
-from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, jobs_in
+from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker, difference
 from evomal.text import plural
@@ -60,7 +60,7 @@ class _Worker:
     """Its device and machine, once it was ready."""
 
 
-class RayPool:
+class RayPool(SpeakingPool):
     """A `WorkerPool` of Ray actors; a lost one is replaced.
 
     Ray could restart actors and retry their calls itself, but then its errors do not tell why a worker was lost (out of
@@ -72,6 +72,7 @@ class RayPool:
     ) -> None:
         import ray
 
+        super().__init__()
         self.size = size
         self._ray = ray
         self._timeout, self._retries, self._patience = timeout, retries, patience
@@ -87,9 +88,7 @@ class RayPool:
         self._failed_starts = 0
         self._all_expected_until: float | None = None
         self._last_ready = time.monotonic()
-        self._listener: SearchListener | None = None
         self._last_said = ""
-        self._said: set[str] = set()
         self._start()
 
     @contextlib.contextmanager
@@ -135,11 +134,6 @@ class RayPool:
                     missing -= 1
                     yield result
         self._say_who_is_ready()
-
-    def say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)
 
     def _stored(self, data: Sequence[Any]) -> list[_Data]:
         """The data in Ray's object store; what is not needed any more is removed before new data is added."""
@@ -286,10 +280,6 @@ class RayPool:
         if sentence != self._last_said:
             self._last_said = sentence
             self._say(sentence)
-
-    def _say(self, sentence: str) -> None:
-        if self._listener is not None:
-            self._listener.say(sentence)
 
     @contextlib.contextmanager
     def _closed_on_errors(self) -> Iterator[None]:

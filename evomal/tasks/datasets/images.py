@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,24 +51,13 @@ class ImageData:
 
 def read_mnist(folder: Path, rows: tuple[int, int]) -> ImageData:
     """Read MNIST (LeCun, Cortes and Burges), four gzip files in the IDX format."""
-    train_images, train_labels, test_images, test_labels = (folder / file for file in MNIST_FILES)
-    train, test = rows
-    return ImageData(
-        _mnist_images(train_images, train),
-        _mnist_labels(train_labels, train),
-        _mnist_images(test_images, test),
-        _mnist_labels(test_labels, test),
-    )
-
-
-def _mnist_images(path: Path, rows: int) -> NDArray[np.uint8]:
-    return _read_idx(path, (rows, _MNIST_SIDE, _MNIST_SIDE)).reshape(rows, 1, _MNIST_SIDE, _MNIST_SIDE).copy()
-
-
-def _mnist_labels(path: Path, rows: int) -> NDArray[np.int64]:
-    labels = _read_idx(path, (rows,))
-    check_labels(path, labels, classes=10)
-    return labels.astype(np.int64)
+    parts: list[Any] = []
+    for images, labels, count in zip(MNIST_FILES[::2], MNIST_FILES[1::2], rows, strict=True):
+        pixels = _read_idx(folder / images, (count, _MNIST_SIDE, _MNIST_SIDE))
+        digits = _read_idx(folder / labels, (count,))
+        check_labels(folder / labels, digits, classes=10)
+        parts += [pixels[:, None].copy(), digits.astype(np.int64)]
+    return ImageData(*parts)
 
 
 def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -37,10 +37,7 @@ def read_diabetes(folder: Path, rows: tuple[int, int]) -> TableData:
     from sklearn.datasets import load_diabetes
 
     features, targets = load_diabetes(return_X_y=True, scaled=False)
-    return TableData(
-        np.ascontiguousarray(features, dtype=np.float64),
-        np.ascontiguousarray(targets, dtype=np.float64),
-    )
+    return TableData(np.ascontiguousarray(features, dtype=np.float64), np.ascontiguousarray(targets, dtype=np.float64))
 
 
 def read_boston(folder: Path, rows: tuple[int, int]) -> TableData:

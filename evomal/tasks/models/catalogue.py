@@ -8,9 +8,8 @@ import torch
 
 from evomal.checks import named, options_in
 from evomal.tasks.models.base import ZooModel
-from evomal.tasks.models.convolutional import VGG16, AlexNet, AllCNNC, SqueezeNet
+from evomal.tasks.models.plain import VGG16, AlexNet, AllCNNC, LeNet5, Logistic, MultiLayerPerceptron, SqueezeNet
 from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, WideResNet
-from evomal.tasks.models.small import LeNet5, Logistic, MultiLayerPerceptron
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from torch.utils.data import TensorDataset
 from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.tasks import Task, dataset_parts
-from evomal.tasks.final_rows import with_final_rows
 from evomal.tasks.metrics import worst_group
+from evomal.tasks.task import with_final_rows
 
 ROWS = 10_000  # of which 2 000 are for validation
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from evomal.tasks.inputs import tensors
-from evomal.tasks.packing import PackedPart
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import PackedPart, Part
 
 TARGETS = torch.tensor([0, 1, 2])
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evomal.expression import Expression
-from evomal.methods.archive import Archive
-from evomal.methods.candidates import State, genome_text, proposed
+from evomal.methods.candidates import Archive, State, genome_text, proposed
 from tests.methods.outcomes import DIVERGED, REJECTED, evaluated, outcome, outcomes
 from tests.strategies import losses
 

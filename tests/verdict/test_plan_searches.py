@@ -7,7 +7,7 @@ import pytest
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.settings import SearchSettings
-from evomal.verdict.searches import ComparedSearch, searched_contestants
+from evomal.verdict.plan import ComparedSearch, searched_contestants
 from tests.engine.populations import regression
 
 SETTINGS = SearchSettings(

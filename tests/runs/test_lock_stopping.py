@@ -9,7 +9,7 @@ import evomal
 from evomal.cli import main
 from evomal.errors import EvomalError, StoppedError
 from evomal.runs import RunStore
-from evomal.runs.stopping import STOP_NAME, is_stop_requested, request_stop, withdraw_stop
+from evomal.runs.lock import STOP_NAME, is_stop_requested, request_stop, withdraw_stop
 from tests.protocols import ON_RUNGS
 
 TINY = {
@@ -107,7 +107,7 @@ def test_the_command_says_how_to_resume(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     words = ["search", "diabetes", "--model", "mlp:hidden=4", "--method", "taylorglo", "--preset", "paper", *words]
     monkeypatch.setattr(sys, "argv", ["evomal", *words, "--device", "cpu", "--out", str(folder)])
-    monkeypatch.setattr("evomal.runs.stopping.is_stop_requested", lambda folder: True)
+    monkeypatch.setattr("evomal.runs.lock.is_stop_requested", lambda folder: True)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
