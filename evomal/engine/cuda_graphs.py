@@ -5,11 +5,14 @@ Launching the kernels of a small network's step takes the host a millisecond, ru
 
 import contextlib
 import gc
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+_SECONDS_BETWEEN_COLLECTIONS = 10.0
+_collected = -_SECONDS_BETWEEN_COLLECTIONS  # when all garbage was last collected for a capture
 _EAGER_STEPS = 3  # lazy initialisation (cuBLAS handles, momentum buffers, autotuning) must be over before a capture
 
 
@@ -101,8 +104,12 @@ class GraphedStep:
 @contextlib.contextmanager
 def _collection_disabled() -> Iterator[None]:
     """Without garbage collection: if it freed another graph, the capture would fail."""
+    global _collected
     enabled = gc.isenabled()
-    gc.collect()
+    # A full collection takes some tenths of a second, and a search captures several steps one after the other.
+    recent = time.monotonic() - _collected < _SECONDS_BETWEEN_COLLECTIONS
+    gc.collect(1 if recent else 2)
+    _collected = _collected if recent else time.monotonic()
     torch.cuda.empty_cache()  # a graph has memory of its own, so what the first steps used would lie idle
     gc.disable()
     try:

@@ -1,7 +1,9 @@
 """What a model allows, found by running it on a few samples, and the plan that follows from it."""
 
 import copy
+import functools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,8 +35,8 @@ class Capabilities:
     """Whether a forward pass can be repeated with the same random numbers."""
     transposable: bool
     """Whether its pull-back can be differentiated, so that transposing it gives Jacobian-vector products."""
-    forward_mode: bool
-    """Whether forward-mode derivatives exist for all its layers."""
+    try_forward_mode: Callable[[], bool]
+    """Tries whether forward-mode derivatives exist for all its layers."""
     stackable: str
     """Empty where many copies can run as one by `vmap`, else why not."""
     updates_buffers: bool
@@ -47,6 +49,14 @@ class Capabilities:
     """What its passes keep."""
     cast_bytes: int
     """Bytes of the parameters as its layers compute with them."""
+
+    @functools.cached_property
+    def forward_mode(self) -> bool:
+        """Whether forward-mode derivatives exist for all its layers.
+
+        Tried when it is first asked for: torch takes a second to prepare its first such derivative.
+        """
+        return self.try_forward_mode()
 
 
 def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs, *, positions: int = 1) -> Capabilities:
@@ -71,7 +81,7 @@ def capabilities(model: FunctionalModel, module: nn.Module, samples: Inputs, *, 
             is_random=is_random,
             is_repeatable=_is_repeatable(model, samples),
             transposable=_is_transposable(pull, outputs),
-            forward_mode=_has_forward_mode(model, samples),
+            try_forward_mode=functools.partial(_has_forward_mode, model, samples),
             stackable=_why_not_stackable(model, samples),
             updates_buffers=_updates_buffers(module, model, samples),
             has_convolutions=model.has_convolutions,
@@ -127,10 +137,11 @@ def _is_transposable(pull: PullBack, outputs: Tensor) -> bool:
 
 
 def _has_forward_mode(model: FunctionalModel, samples: Inputs) -> bool:
-    try:
-        jvp(lambda parameters: model(parameters, samples), (model.parameters,), (model.parameters,))
-    except (NotImplementedError, RuntimeError):
-        return False
+    with isolated_torch(0, "trial", device=model.device), model.differentiable_twice():
+        try:
+            jvp(lambda parameters: model(parameters, samples), (model.parameters,), (model.parameters,))
+        except (NotImplementedError, RuntimeError):
+            return False
     return True
 
 

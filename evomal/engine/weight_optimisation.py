@@ -141,13 +141,14 @@ def _resolve_tangent(wanted: Tangent | None, data: TaskData) -> Tangent:
     Forward mode runs the model again, so the model must be able to repeat the masks of its dropout.
     """
     facts = data.capabilities
-    forward = facts.forward_mode and facts.is_repeatable and data.inner_steps == 1
+    tried = wanted == "forward" or (wanted is None and (facts.has_convolutions or not facts.transposable))
+    forward = tried and facts.is_repeatable and data.inner_steps == 1 and facts.forward_mode
     if wanted == "forward" and not forward:
         raise InputError(
             "tangent forward needs one inner step, and a model that has forward-mode derivatives and repeats what it "
             "draws"
         )
-    if wanted == "forward" or (wanted is None and forward and (facts.has_convolutions or not facts.transposable)):
+    if forward:
         return "forward"
     if not facts.transposable:
         raise InputError(

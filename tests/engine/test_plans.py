@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import evomal
-from evomal.engine import Engine, EngineSettings
+from evomal.engine import Engine, EngineSettings, plans
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.plans import capabilities, make_plan
-from evomal.errors import InputError
+from evomal.errors import InputError, UserCodeError
 from evomal.expression import Expression
 from evomal.tasks.models import make_model
 from tests.engine.populations import classification, dropping, network, normalised, regression
@@ -172,3 +172,16 @@ def test_trees_larger_than_any_before_find_room():
     (found,) = engine.optimise([large], [[1.0] * large.edges])
     assert len(found.weights) == large.edges == 120
     assert engine.evaluate([small], [[1.0] * small.edges]) == before
+
+
+def test_forward_mode_is_tried_only_where_it_may_be_used(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("tried")
+
+    monkeypatch.setattr(plans, "_has_forward_mode", refuse)
+    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", meta_steps=1, training_steps=1))
+    engine.optimise([SQUARE], [[1.0] * SQUARE.edges])
+    with pytest.raises(UserCodeError, match="tried"):
+        Engine(regression(), seed=0, settings=EngineSettings(device="cpu", tangent="forward")).optimise(
+            [SQUARE], [[1.0] * SQUARE.edges]
+        )
