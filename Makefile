@@ -113,12 +113,12 @@ docs-serve:
 	$(MAKE) .venv-docs/.docs VENV=.venv-docs
 	.venv-docs/bin/mkdocs serve
 
-# A commit on the branch gh-pages, which holds the sites of all versions; nothing is pushed.
+# A commit on the branch gh-pages, which holds the sites of all versions; nothing is pushed. mike starts the mkdocs of the path.
 VERSION := dev
 ALIAS :=
 docs-version:
 	$(MAKE) .venv-docs/.docs VENV=.venv-docs
-	.venv-docs/bin/mike deploy --update-aliases $(VERSION) $(ALIAS)
+	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" mike deploy --update-aliases $(VERSION) $(ALIAS)
 
 # Kinds with their counts, as in FUZZ="files:100000 folders:20000"; all of them by default. Findings say how to repeat them.
 FUZZ :=

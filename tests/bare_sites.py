@@ -7,10 +7,10 @@ from pathlib import Path
 USE_OF_LOSSES = """
 import sys, time
 import torch
-began = time.perf_counter()
+began = time.process_time()  # which a busy machine does not change
 import evomal
 import evomal.losses
-seconds = time.perf_counter() - began
+seconds = time.process_time() - began
 
 loss = evomal.ExpressionLoss("abs(log(mul(y, f)))", [1.1, 0.9, 1.0, 1.0])
 evomal.save_loss(loss, "loss.json")

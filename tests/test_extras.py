@@ -85,7 +85,7 @@ def test_losses_need_torch_and_numpy_only_and_no_module_of_posix(bare):
     assert done.returncode == 0, done.stderr
     seconds, modules = done.stdout.splitlines()
     assert modules == "{'sympy'}"  # for the formula
-    assert float(seconds) < 5  # on a busy machine; it takes a tenth of a second
+    assert float(seconds) < 1  # of the processor, beyond torch; it takes a tenth of one
 
 
 def test_kernels_and_trainings_need_no_module_of_posix(tmp_path):

@@ -44,13 +44,16 @@ def copy(tmp_path):
     return tmp_path
 
 
-def run(folder, *words):
-    """Runs a module of Python there. MkDocs is not quiet: then it would not count warnings."""
+def run(folder, tool, *words):
+    """Runs a tool of that environment there. MkDocs is not quiet: then it would not count warnings."""
     environment = {
         **os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(folder),
+        "PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}",  # mike starts mkdocs
         **{f"GIT_{of}_{what}": "somebody" for of in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
     }  # fmt: skip
-    return subprocess.run([PYTHON, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [Path(PYTHON).with_name(tool), *words], cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
 def spoil(folder):
@@ -80,12 +83,13 @@ def test_versions_of_the_site_stay_beside_each_other(copy):
         return subprocess.run(["git", *words], cwd=copy, check=True, capture_output=True, text=True).stdout
 
     git("init", "--quiet")
+    git("-c", "user.name=somebody", "-c", "user.email=somebody", "commit", "--quiet", "--allow-empty", "-m", "first")
     for version in (["0.1", "latest"], ["0.2", "latest"]):
         done = run(copy, "mike", "deploy", "--update-aliases", *version)
         assert done.returncode == 0, done.stderr
     listed = json.loads(git("show", "gh-pages:versions.json"))
     assert {entry["version"]: entry["aliases"] for entry in listed} == {"0.1": [], "0.2": ["latest"]}
-    assert "evomal doctor" in git("show", "gh-pages:0.1/index.html")
+    assert "Start in five minutes" in git("show", "gh-pages:0.1/index.html")
     assert '"provider": "mike"' in git("show", "gh-pages:0.2/index.html")
     spoil(copy)
     done = run(copy, "mike", "deploy", "0.3")  # as strict as a build

@@ -26,12 +26,18 @@ def test_every_section_is_run():
     assert [*LIBRARIES] == [*SECTIONS]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all sections, as a reader has: what one writes must not stand in the way of another."""
+    return tmp_path_factory.mktemp("page")
+
+
 @pytest.mark.long  # it searches and exports; `make test-integrations` runs it
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_code_of_a_section_runs(section, tmp_path, monkeypatch):
+def test_the_code_of_a_section_runs(section, folder, monkeypatch):
     for name in LIBRARIES[section]:
         library(name)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     blocks = re.findall(r"^```python\n(.*?)^```", SECTIONS[section], re.DOTALL | re.MULTILINE)
     names = {}
     with torch.random.fork_rng():
