@@ -29,6 +29,8 @@ def show_warnings_as_sentences() -> None:
         return usual(message, category, filename, *rest)
 
     warnings.formatwarning = formatted  # type: ignore[assignment]  # the rest are lineno and line
+    # torch says so at the first product of a backward pass on CUDA, and does what is needed itself.
+    warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
 
 
 def spell_what_cannot_be_shown() -> None:
