@@ -25,13 +25,11 @@ def plural(number: float, noun: str) -> str:
 
 def labelled(label: str, text: str) -> list[str]:
     """Returns a label and its text as lines of 80 columns, indented below the first; a longer word is not broken."""
-    return textwrap.wrap(
-        f"{label:<{LABEL_WIDTH}}{text}",
-        80,
-        break_on_hyphens=False,
-        break_long_words=False,
-        subsequent_indent=" " * LABEL_WIDTH,
-    )
+    lines = textwrap.wrap(
+        text, 80, initial_indent=f"{label:<{LABEL_WIDTH}}", subsequent_indent=" " * LABEL_WIDTH,
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+    return lines or [label]
 
 
 def time_text(seconds: float) -> str:

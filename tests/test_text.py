@@ -7,6 +7,7 @@ from evomal.text import (
     embed_markdown,
     escape_html,
     escape_markdown,
+    labelled,
     markdown_to_html,
     one_line,
     plural,
@@ -24,6 +25,13 @@ def test_characters_that_do_something_are_shown_as_escape_sequences():
     )
     assert printable("a\xa0b\u2009c") == "a b c"
     assert printable("損失 ∂θ² £") == "損失 ∂θ² £"
+
+
+def test_a_label_stands_before_its_text_also_before_a_word_that_fills_the_line():
+    assert labelled("task", "diabetes") == ["task         diabetes"]
+    assert labelled("files", "x" * 90) == ["files        " + "x" * 90]
+    assert labelled("final", "word " * 20)[1].startswith(" " * 13 + "word")
+    assert labelled("empty", "") == ["empty"]
 
 
 def test_a_text_is_cut_only_where_it_is_longer():

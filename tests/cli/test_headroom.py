@@ -67,7 +67,7 @@ def test_a_search_on_rungs_says_what_to_use_and_is_drawn(run, tmp_path):  # noqa
     assert (code, err) == (0, "")
     page = (tmp_path / "page.html").read_text()
     assert "Headroom" in page
-    assert "Rungs" in page
+    assert "Rung 1 to 2" in page
 
 
 def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, monkeypatch):  # noqa: F811
