@@ -49,10 +49,10 @@ def write_run(folder: Path, candidates: int, per_generation: int, seed: int) -> 
 
 
 @contextlib.contextmanager
-def server(top: Path) -> Iterator[tuple[int, str, int]]:
-    """The server as a process: its id, host and port."""
-    command = [sys.executable, "-m", "evomal", "serve", str(top), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+def running(*command: str) -> Iterator[tuple[int, str, int]]:
+    """A server that says where it listens, as a process of Python: its id, host and port."""
+    started = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    with started as process:
         try:
             assert process.stderr is not None
             found = re.search(r"http://([\d.]+):(\d+)/", process.stderr.readline())
@@ -60,6 +60,11 @@ def server(top: Path) -> Iterator[tuple[int, str, int]]:
             yield process.pid, found[1], int(found[2])
         finally:
             process.terminate()
+
+
+def server(top: Path) -> contextlib.AbstractContextManager[tuple[int, str, int]]:
+    """The server of the runs below a folder."""
+    return running("-m", "evomal", "serve", str(top), "--port", "0")
 
 
 async def get(host: str, port: int, path: str) -> tuple[float, int, bytes]:

@@ -20,11 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from serve import ENVIRONMENT, get, search, server
+from serve import ENVIRONMENT, get, running, search, server
 
 from evomal.server.library import key_of
 
@@ -125,19 +124,6 @@ async def send_bytes() -> None:
     await listening.serve_forever()
 
 
-@contextlib.contextmanager
-def bytes_server() -> Iterator[tuple[int, str, int]]:
-    """The server of bytes as a process: its id, host and port."""
-    with subprocess.Popen([sys.executable, __file__, "--be", "bytes"], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            found = re.search(r"http://([\d.]+):(\d+)/", process.stderr.readline())
-            assert found is not None
-            yield process.pid, found[1], int(found[2])
-        finally:
-            process.terminate()
-
-
 def processor_seconds(process: int) -> float:
     """What a running process has taken so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -149,7 +135,9 @@ def measured(arm: str, top: Path, number: int, given: argparse.Namespace) -> Cos
     folder = top / f"{arm}-{number}"
     with contextlib.ExitStack() as stack:
         if arm != "alone":
-            process, host, port = stack.enter_context(server(top) if arm == "followed" else bytes_server())
+            process, host, port = stack.enter_context(
+                server(top) if arm == "followed" else running(__file__, "--be", "bytes")
+            )
             if arm == "followed":
                 time.sleep(given.warm)  # until it has imported what the first page needs
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": ENVIRONMENT}
