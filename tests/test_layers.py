@@ -1,6 +1,7 @@
 """Imports point one way (docs/architecture.md), and module names do not shadow public functions."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,13 @@ def test_no_module_bears_the_name_of_a_public_function():
 
 def test_every_module_says_what_it_is():
     assert [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_only_what_a_process_sends_to_its_workers_is_pickled():
+    pickling = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
+    users = {path for path in MODULES if pickling & {name.split(".")[0] for name in imports_of(path)}}
+    assert users == {ROOT / "runs" / "executors" / "pickling.py"}
+    loading = re.compile(
+        r"\b(torch|jit|export|np|joblib)\.load\((?!.*allow_pickle=False)|allow_pickle=True|read_pickle"
+    )
+    assert [path for path in MODULES if loading.search(path.read_text())] == []

@@ -1,8 +1,6 @@
 """What the data functions of several figures share: tables, statistics, gradients, and models trained to look into."""
 
 import dataclasses
-import io
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,9 @@ from evomal.engine.precision import Precision
 from evomal.engine.resolve import initial_model, resolve_device
 from evomal.engine.rows import without_row_outputs
 from evomal.errors import InputError
+from evomal.figures.kept_models import find_training, keep_training
 from evomal.figures.style import FloatArray
-from evomal.files import create_folder, find_foreign, write_atomically
+from evomal.files import create_folder
 from evomal.losses.catalogue import TASK_LOSSES
 from evomal.progress import Announce, StepsDone
 from evomal.randomness import generator
@@ -28,14 +27,13 @@ from evomal.runs.canonical import checksum
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from evomal.text import plural
-from evomal.verdict.comparison import score_from_dict, score_to_dict
 from evomal.verdict.contestants import ComparedLoss, Losses, given_contestants
 from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.words import schedule_words
 
 NOTHING_TRAINED = "nothing was trained in this run"
 NOTHING_RECORDED = "nothing is recorded yet in these runs"
-_NAME_LENGTH, _LARGEST_MODEL = 24, 4_000_000_000  # characters, bytes
+_NAME_LENGTH = 24  # characters
 _CURVE_POINTS = 50
 _USUAL_RIVALS = {
     "classification": ("label-smoothing", "focal"),
@@ -158,29 +156,15 @@ def _trained(task: Task, compared: ComparedLoss, seed: int, kept: Path | None, s
     named = checksum(
         {"loss": compared.identity, "seed": seed, "settings": about, "task": {**task.record, "name": task.name}}
     )
-    path = None if kept is None else create_folder(kept) / f"{named[:_NAME_LENGTH]}.pt"
-    if path is not None and (content := find_foreign(path, limit=_LARGEST_MODEL)) is not None:
-        return _read_training(path, content, task, seed, settings.get("device", "auto"))
+    path = None if kept is None else create_folder(kept) / f"{named[:_NAME_LENGTH]}.npz"
+    found = None if path is None else find_training(path, lambda: without_row_outputs(initial_model(task, seed)))
+    if found is not None:
+        where = resolve_device(settings.get("device", "auto"))
+        return found if found.model is None else dataclasses.replace(found, model=found.model.to(where).eval())
     score = train(task, compared.loss, seed=seed, progress=True, keep_model=True, **settings)
     if path is not None:
-        state = {} if score.model is None else {name: own.cpu() for name, own in score.model.state_dict().items()}
-        written = io.BytesIO()
-        torch.save({"score": score_to_dict(score), "model": state}, written)
-        write_atomically(path, written.getvalue())
+        keep_training(path, score)
     return score
-
-
-def _read_training(path: Path, content: bytes, task: Task, seed: int, device: str) -> Score:
-    try:
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        score, state = score_from_dict(found["score"]), found["model"]
-        if score.diverged:
-            return score
-        model = without_row_outputs(initial_model(task, seed))
-        model.load_state_dict(state)
-    except (RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError):
-        raise InputError(f"{path}: is not what evomal writes: remove it to train again") from None
-    return dataclasses.replace(score, model=model.to(resolve_device(device)).eval())
 
 
 def usual_losses(task: Task) -> list[str]:

@@ -234,10 +234,10 @@ def test_figures_show_trainings_of_the_comparison_and_are_resumed(tmp_path, monk
         assert list(shown.values()) == pytest.approx(task.row(name, "tuned").losses[0].test, rel=1e-4)
     assert {*drawn["clean-landscapes"]["loss"]} == {"mse", "huber"}
     assert [cell.kind for cell in task.figures] == ["training-curves", "landscapes"]
-    (first, *_) = sorted((tmp_path / "out" / "clean" / "figures" / "models").glob("*.pt"))
+    (first, *_) = sorted((tmp_path / "out" / "clean" / "figures" / "models").glob("*.npz"))
     first.write_bytes(b"damaged")
     (tmp_path / "out" / "clean" / "figures" / "landscapes" / "cell.json").unlink()
-    with pytest.raises(InputError, match=r"\.pt: is not what evomal writes: remove it to train again"):
+    with pytest.raises(InputError, match=r"\.npz: is not what evomal writes: remove it to train again"):
         run_campaign(read_campaign(path), tmp_path / "out")
 
 
