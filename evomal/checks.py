@@ -109,9 +109,9 @@ MOST_CLASSES = 1_000_000
 MOST_THREADS = 1_024
 
 
-def seed_number(value: Any, name: str = "seed") -> int:
+def seed_number(value: Any) -> int:
     """Returns the value as an `int`; it must be a whole number that can be a seed and be recorded."""
-    return whole_number(name, value, at_least=0, at_most=LARGEST_SEED)
+    return whole_number("seed", value, at_least=0, at_most=LARGEST_SEED)
 
 
 def finite_number(

@@ -15,6 +15,7 @@ LONGEST_FORMULA = 1_200
 """Characters of a formula on a page or in a card; a longer one is shortened."""
 LABEL_WIDTH = 13
 """Columns of the label of a line of a summary."""
+_LONGEST_FILE_NAME, _LONGEST_MESSAGE = 120, 300  # characters
 
 
 def plural(number: float, noun: str) -> str:
@@ -76,7 +77,7 @@ def value_text(value: Any, length: int = 120, *, depth: int = 4) -> str:
     return shorten(text, length)
 
 
-def file_name(text: str, longest: int = 120) -> str:
+def file_name(text: str) -> str:
     """Returns the text as the name of one file or folder: other characters than letters, digits and `._+-` become `_`.
 
     If the text is too long, its beginning is cut, as names end with what distinguishes them.
@@ -85,12 +86,12 @@ def file_name(text: str, longest: int = 120) -> str:
         >>> file_name("../my task: 5 % noise-evomal-0")
         'my_task_5_noise-evomal-0'
     """
-    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text)[-longest:].lstrip("._") or "_"
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text)[-_LONGEST_FILE_NAME:].lstrip("._") or "_"
 
 
-def one_line(error: BaseException, length: int = 300) -> str:
+def one_line(error: BaseException) -> str:
     """Returns the message of an error on one line, or the name of its class if it has none."""
-    return " ".join(str(error).split())[:length] or type(error).__name__
+    return " ".join(str(error).split())[:_LONGEST_MESSAGE] or type(error).__name__
 
 
 def printable(text: str) -> str:
@@ -128,10 +129,8 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"^(\d*)([-+=#]+|(?<=\d)[.)])(?=\s|$)", r"\1\\\2", escaped)
 
 
-def markdown_to_html(text: str | None, otherwise: str) -> str:
-    """Returns Markdown from a file as HTML, or the sentence `otherwise` if there is none."""
-    if text is None:
-        return f"<p>{escape_html(otherwise)}</p>"
+def markdown_to_html(text: str) -> str:
+    """Returns Markdown from a file as HTML."""
     from markdown_it import MarkdownIt  # slow to import, and most notebooks never need it
 
     # Links, images and HTML are not enabled: they stay text, and text is escaped.

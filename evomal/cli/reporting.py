@@ -95,7 +95,7 @@ def write_report(
     from evomal.report.report_page import report_page
     from evomal.report.run_report import run_report
 
-    report = run_report(folder, progress=True)
+    report = run_report(folder)
     page = folder / _REPORT if out is None else out
     content = report_page(report).encode()
     write_atomically(page, content)

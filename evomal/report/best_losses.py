@@ -17,7 +17,7 @@ from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
 from evomal.runs.recorded_run import Run, Runs
 
-MOST = 20
+_MOST = 20
 _POINTS = 41
 _SAME = 1e-5  # of the span of the values
 
@@ -113,19 +113,19 @@ class BestLosses:
         )  # fmt: skip
 
 
-def best_losses(runs: Runs, *, most: int = MOST) -> tuple[BestLosses, ...]:
+def best_losses(runs: Runs) -> tuple[BestLosses, ...]:
     """Rank the losses of each task: first those that were in a final, by their mean there, then the others by fitness.
 
     Ties go to the smaller loss, then to the earlier one. Losses with equal shapes count as one, and so do losses with
     equal formulas.
     """
     return tuple(
-        _ranked(task, metric, [run for group in methods.values() for run in group], most)
+        _ranked(task, metric, [run for group in methods.values() for run in group])
         for (task, metric), methods in runs.by_method().items()
     )
 
 
-def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosses:
+def _ranked(task: str, metric: str, runs: Sequence[Run]) -> BestLosses:
     found = [(run, candidate) for run in runs for candidate in run.trained]
     found.sort(key=lambda pair: _rank(*pair))
     rows: list[RankedLoss] = []
@@ -133,7 +133,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run], most: int) -> BestLosse
         row = _row(run, candidate, rows)
         if isinstance(row, int):
             rows[row] = dataclasses.replace(rows[row], again=rows[row].again + 1)
-        elif len(rows) == most:
+        elif len(rows) == _MOST:
             break
         else:
             rows.append(row)

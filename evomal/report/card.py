@@ -153,14 +153,14 @@ class Card:
         return shlex.quote(printable(self.file))
 
 
-def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str | None = None) -> Card:
+def loss_card(path: Path | str) -> Card:
     """Returns the card of a loss file.
+
+    It has the comparison and the transfer of `comparison.md` and `transfer.md` beside the file, or in the folder of the
+    comparison that searched for the loss.
 
     Args:
         path: The loss file.
-        comparison: Markdown; by default `comparison.md` beside the file, or in the folder of the comparison that
-            searched for the loss.
-        transfer: Markdown; by default `transfer.md`, found in the same way.
 
     Returns:
         The card.
@@ -196,8 +196,8 @@ def loss_card(path: Path | str, *, comparison: str | None = None, transfer: str 
         units=loss.units,
         shape=loss_shape(loss, classes=_classes(loss)),
         provenance=loss.provenance,
-        comparison=comparison or _beside(path, "comparison.md"),
-        transfer=transfer or _beside(path, "transfer.md"),
+        comparison=_beside(path, "comparison.md"),
+        transfer=_beside(path, "transfer.md"),
         sha256=hashlib.sha256(read_foreign(path, limit=MAX_BYTES, follow_links=True)).hexdigest(),
         versions=versions(),
     )

@@ -27,6 +27,16 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class ShownChart:
+    """A chart with its title and legend."""
+
+    title: str
+    svg: Markup
+    legend: Sequence[tuple[str, str, str]] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class LinkedPoint:
     """A point that leads to a page; the hint is shown when it is pointed at or focused."""
 
@@ -51,12 +61,11 @@ class Axis:
 
     @classmethod
     def over(
-        cls, label: str, values: Iterable[float], *, inner: tuple[float, float] = (0.0, 1.0), whole: bool = False,
-        scale: float = 1.0,
-    ) -> "Axis":  # fmt: skip
+        cls, label: str, values: Iterable[float], *, inner: tuple[float, float] = (0.0, 1.0), scale: float = 1.0
+    ) -> "Axis":
         """An axis that holds the finite values, or their inner quantiles if the others lie far out."""
         low, high = axis_limits(list(values), inner)
-        return cls(label, low, high, whole, scale)
+        return cls(label, low, high, scale=scale)
 
     def ticks(self) -> list[tuple[float, str]]:
         """Positions and texts of about five marks."""
@@ -178,6 +187,12 @@ class Chart:
         """A small text that ends at the point."""
         place = f'x="{self._across(x):.1f}" y="{self._down(y) - 3:.1f}"'
         self._parts.append(f'<text {place} text-anchor="end" class="soft">{escape_html(shorten(text, 40))}</text>')
+
+    def shown(self, title: str, note: str = "") -> ShownChart:
+        """The chart as a page shows it."""
+        svg = self.markup()
+        cut = "What lies beyond the axes is drawn at their edge." if self.is_cut else ""
+        return ShownChart(title, svg, tuple(self.legend), f"{note} {cut}".strip())
 
     def markup(self) -> Markup:
         """The drawing as an SVG element."""

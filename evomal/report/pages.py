@@ -78,7 +78,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shorten": shorten, "markdown": lambda text: own_markup(markdown_to_html(text, ""))}
+    environment.filters |= {"shorten": shorten, "markdown": lambda text: own_markup(markdown_to_html(text))}
     environment.globals |= {
         "light_colours": {name: colour for colour, name in style.COLOUR_NAMES.items()},
         "dark_colours": _DARK_COLOURS,

@@ -6,52 +6,35 @@ one file, in which `address` is None and points are no links.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
 
 from evomal.figures.ancestry import Ancestry
 from evomal.figures.filter_shares import OUTCOME_COLOURS
 from evomal.figures.front import formula_of
-from evomal.figures.loss_shape import Curve, LossShape, are_equal, loss_shape, reference_scale
+from evomal.figures.loss_shape import Curve, are_equal, loss_shape, reference_scale
 from evomal.figures.rungs import RungStep
 from evomal.figures.style import COLOUR_NAMES, FloatArray
 from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
-from evomal.report.charts import Axis, Chart, LinkedPoint, rows_axis
+from evomal.report.charts import Axis, Chart, LinkedPoint, ShownChart, rows_axis
 from evomal.runs.recorded_run import Run
 from evomal.runs.views import RunView, Table
 from evomal.tasks.metric_display import metric_label, metric_scale
 from evomal.text import plural
 
-_MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS = 60, 400, 80, 60
+_MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS, _MOST_STEPS = 60, 400, 80, 60, 600
 _CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
 _WORST_SHARE = 0.9  # of the values; what is worse may lie beyond the axis if it is far off
 _ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
 
 
-@dataclass(frozen=True)
-class ShownChart:
-    """A chart with its title and legend."""
-
-    title: str
-    svg: Markup
-    legend: Sequence[tuple[str, str, str]]
-    note: str = ""
-
-
-def shown(title: str, chart: Chart, note: str = "") -> ShownChart:
-    """The chart as a page shows it."""
-    svg = chart.markup()
-    cut = "What lies beyond the axes is drawn at their edge." if chart.is_cut else ""
-    return ShownChart(title, svg, tuple(chart.legend), f"{note} {cut}".strip())
-
-
-def metric_axis(run: Run, values: Iterable[float]) -> Axis:
+def metric_axis(run: Run, values: Iterable[float], *, rung: int | None = None) -> Axis:
     """An axis of the metric, which may leave out the worst values if they lie far off."""
     inner = (1 - _WORST_SHARE, 1.0) if run.higher_is_better else (0.0, _WORST_SHARE)
     label = f"validation {metric_label(run.metric, 40)}"
+    if rung is not None:
+        label = f"{metric_label(run.metric, 30)} on rung {rung}"
     return Axis.over(label, values, inner=inner, scale=metric_scale(run.metric))
 
 
@@ -90,7 +73,7 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
     points = [(number + 1.0, float(value)) for number, value in enumerate(best)]
     chart.line(_thinned(points), "blue", step=True, name="best candidate so far" if np.isfinite(best).any() else "")
     chart.dots(points[-1:], "blue", radius=3.5)
-    return shown("Search", chart)
+    return chart.shown("Search")
 
 
 def filter_chart(view: RunView) -> ShownChart | None:
@@ -115,7 +98,7 @@ def filter_chart(view: RunView) -> ShownChart | None:
             chart.bar(left + gap, right - gap, below[place], below[place] + heights[place], COLOUR_NAMES[colour])
         below = below + heights
         chart.legend.append(("area", COLOUR_NAMES[colour], f"{state} ({int(view.counts[state].sum()):,})"))
-    return shown("Filters", chart)
+    return chart.shown("Filters")
 
 
 def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | None:
@@ -145,7 +128,7 @@ def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | No
     links = [candidate_link(run, one, address, x=float(row["size"])) for row, one in _paired(view, front)]
     chart.links(links, "blue", name=f"front ({len(front)})")
     more = "." if address is None else "; open it for its page."
-    return shown("Size against fitness", chart, f"Point at a candidate of the front for its formula{more}")
+    return chart.shown("Size against fitness", f"Point at a candidate of the front for its formula{more}")
 
 
 def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart]:
@@ -163,9 +146,8 @@ def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart
         ranks = [_ranks(values, higher_is_better=run.higher_is_better) for values in (before, after)]
         chart = Chart(
             f"The metric on rung {rung} against rung {rung + 1} of {plural(len(rows), 'candidate')}",
-            metric_axis(run, before), metric_axis(run, after),
+            metric_axis(run, before, rung=rung), metric_axis(run, after, rung=rung + 1),
         )  # fmt: skip
-        chart = Chart(chart.description, _named(chart.x, f"rung {rung}", run), _named(chart.y, f"rung {rung + 1}", run))
         for name, colour in (("rose", "green"), ("fell", "vermillion"), ("same place", "blue")):
             points = [
                 LinkedPoint(before[n], after[n], _page(one, address), hint)
@@ -177,9 +159,7 @@ def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart
                 chart.links(points, colour, radius=3.5, name=f"{name} ({len(points)})")
         tau = f"Rank correlation {step.agreement:.2f}. " if math.isfinite(step.agreement) else ""
         best = f"The best {len(rows)} of {len(found):,}. " if len(chosen) < len(found) else ""
-        charts.append(
-            shown(f"Rung {rung} to {rung + 1}", chart, f"{tau}{best}Rose and fell: places among those shown.")
-        )
+        charts.append(chart.shown(f"Rung {rung} to {rung + 1}", f"{tau}{best}Rose and fell: places among those shown."))
     return charts
 
 
@@ -203,7 +183,7 @@ def headroom_chart(run: Run) -> ShownChart | None:
         chart.dots([(run.value(cost), place) for cost in found.last(name).scores], "sky")
         chart.dots([(run.value(found.last(name).mean), place)], "vermillion", radius=4)
     chart.legend += [("dot", "sky", "one seed"), ("dot", "vermillion", "mean")]
-    return shown("Headroom", chart)
+    return chart.shown("Headroom")
 
 
 def time_chart(view: RunView) -> ShownChart | None:
@@ -219,16 +199,12 @@ def time_chart(view: RunView) -> ShownChart | None:
     chart = Chart(f"Time by stage, in {unit}", axis, rows_axis(len(names)), height, names, _ROWS_LEFT)
     for place, name in enumerate(names):
         chart.bar(0.0, stages[name] * scale, place + 0.35, place - 0.35, "blue")
-    return shown("Time by stage", chart)
+    return chart.shown("Time by stage")
 
 
 def shapes_of(loss: Loss, classes: int) -> list[ShownChart]:
     """The shape and the gradient of a loss, beside the task loss."""
-    return shape_charts(loss_shape(loss, classes=classes))
-
-
-def shape_charts(shape: LossShape) -> list[ShownChart]:
-    """A loss and its gradient beside the task loss."""
+    shape = loss_shape(loss, classes=classes)
     curves = shape.curves[:1] if are_equal(shape.curves) else shape.curves
     position = "error f − y" if shape.kind == "regression" else "probability p of the target"
     position += " (standardised)" if shape.is_standardised else ""
@@ -250,7 +226,7 @@ def shape_charts(shape: LossShape) -> list[ShownChart]:
             name = "this loss" if len(curves) == 1 else f"this loss, {curve.name.replace('-', '−')}"
             colour = _CURVE_COLOURS[number % len(_CURVE_COLOURS)]
             chart.line(_pairs(shape.positions, getattr(curve, quantity), axis), colour, name=name)
-        charts.append(shown(title, chart))
+        charts.append(chart.shown(title))
     return charts
 
 
@@ -278,7 +254,7 @@ def ancestry_chart(found: Ancestry, address: str | None) -> ShownChart | None:
         links = [candidate_link(run, rows[place].candidate, address, x=points[place][0]) for place in places]
         chart.links(links, colour, radius=3.5, name=name if links else "")
     copies = f"Copies of a parent are left out ({found.left_out}). " if found.left_out else ""
-    return shown("Ancestry", chart, f"{copies}Point at an ancestor for its formula.")
+    return chart.shown("Ancestry", f"{copies}Point at an ancestor for its formula.")
 
 
 def candidate_link(run: Run, candidate: Candidate, address: str | None, *, x: float) -> LinkedPoint:
@@ -306,14 +282,10 @@ def _pairs(positions: FloatArray, values: FloatArray, axis: Axis) -> list[tuple[
     ]
 
 
-def _thinned(points: list[tuple[float, float]], most: int = 600) -> list[tuple[float, float]]:
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points at which a staircase changes, with the last one."""
     kept = [point for n, point in enumerate(points) if n == 0 or point[1] != points[n - 1][1] or n == len(points) - 1]
-    return kept if len(kept) <= most else [*kept[:: len(kept) // most], kept[-1]]
-
-
-def _named(axis: Axis, place: str, run: Run) -> Axis:
-    return Axis(f"{metric_label(run.metric, 30)} on {place}", axis.low, axis.high, axis.whole, axis.scale)
+    return kept if len(kept) <= _MOST_STEPS else [*kept[:: len(kept) // _MOST_STEPS], kept[-1]]
 
 
 def _ranks(values: Sequence[float], *, higher_is_better: bool) -> list[int]:

@@ -183,6 +183,12 @@ class RunReport:
         """The commands that repeat everything in the report."""
         return (*self.comparison_commands, *self.own_commands)
 
+    @property
+    def command_sentences(self) -> list[str]:
+        """What must be the same where the commands are given, or why there is none, each sentence once."""
+        sentences = dict.fromkeys(command.sentence for command in self.shown_commands if command.sentence)
+        return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
+
     @cached_property
     def settings(self) -> RunSettings:
         """The recorded settings and environment of the runs."""
@@ -231,12 +237,11 @@ class RunReport:
         }  # fmt: skip
 
 
-def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
-    """Reads the data of a report.
+def run_report(folder: Path | str) -> RunReport:
+    """Reads the data of a report, with a progress bar on a terminal.
 
     Args:
         folder: The folder of a run, of several runs, or of a comparison.
-        progress: Whether to show a progress bar while the records are read.
 
     Returns:
         The report.
@@ -245,7 +250,7 @@ def run_report(folder: Path | str, *, progress: bool = False) -> RunReport:
         InputError: If the folder contains neither a run nor a comparison.
     """
     place = Path(folder)
-    runs = read_runs([place], progress=progress)
+    runs = read_runs([place], progress=True)
     verdicts = recorded_verdicts(place)
     if not runs.runs and not verdicts.is_begun:
         raise InputError(f"{place}: holds neither a run nor a comparison")

@@ -23,7 +23,7 @@ from evomal.runs.rows import RecordedTrial, read_candidate
 from evomal.runs.store import RECORD_NAME
 
 MOST_RUNGS = 127
-_IN_ONE_QUERY = 500
+_IN_ONE_QUERY, _MOST_ANCESTORS = 500, 300
 _PLACE = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
 STATES = tuple(State)
 """The states by their numbers in a table."""
@@ -173,13 +173,13 @@ class RunView:
         found = self.table[(self.table["generation"] == generation) & (self.table["index"] == index)]
         return int(found["rowid"][0]) if len(found) else None
 
-    def ancestors(self, candidate: Candidate, most: int = 300) -> list[Candidate]:
+    def ancestors(self, candidate: Candidate) -> list[Candidate]:
         """The recorded ancestors of a candidate, latest first; of a long line only the last ones."""
         found: list[Candidate] = []
         generation, wanted = candidate.generation - 1, set(candidate.parents)
         try:
             with reading_record(self.folder / RECORD_NAME) as connection:
-                while wanted and generation >= 0 and len(found) < most:
+                while wanted and generation >= 0 and len(found) < _MOST_ANCESTORS:
                     places = sorted(wanted)[:_IN_ONE_QUERY]
                     clause = f"WHERE generation = ? AND position IN ({', '.join('?' * len(places))})"
                     rows_found = raw_rows(connection, clause, (generation, *places))

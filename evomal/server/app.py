@@ -26,14 +26,12 @@ from evomal.errors import EvomalError, InputError
 from evomal.report.pages import render
 from evomal.server.actions import Actions
 from evomal.server.candidate_pages import EXPORTS, candidate_page, candidates_page, exported
-from evomal.server.comparison_page import comparison_page
 from evomal.server.events import Events
 from evomal.server.guard import TOKEN_HEADER, Guard, is_same_token
 from evomal.server.kept_pages import Content, KeptPages
 from evomal.server.library import FollowedFolder, Library, comparison_of, key_of
-from evomal.server.list_page import LONGEST_FILTER, comparison_summary, list_page
-from evomal.server.pair_page import pair_page
-from evomal.server.run_page import run_page, warm_up
+from evomal.server.list_page import LONGEST_FILTER, comparison_page, comparison_summary, list_page
+from evomal.server.run_page import pair_page, run_page, warm_up
 from evomal.text import file_name
 
 EVERYTHING = "*"

@@ -1,17 +1,18 @@
-"""The list of all runs and comparisons below the folder that is served."""
+"""The list of all runs and comparisons below the folder that is served, and the page of a comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evomal.report.commands import repeat_comparisons
 from evomal.report.pages import render
-from evomal.runs.recorded_run import RunState
+from evomal.report.report_page import forest_plots
 from evomal.server.library import ComparisonView
 from evomal.server.summaries import RunSummary, count_sentence, moment_of
 from evomal.text import plural, shorten
 
 RUNS_PER_PAGE = 100
 LONGEST_FILTER = 200  # characters
-_FIRST = (RunState.RUNNING,)
+_MOST_SEARCHES = 100
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def list_page(
     """The page; `text` leaves those runs whose folder, task or method contain it, `number` is the page of the list."""
     wanted = [run for run in runs if text.lower() in f"{run.name} {run.task} {run.method} {run.state}".lower()]
     wanted.sort(key=lambda run: (run.written or run.created, run.name), reverse=True)
-    wanted.sort(key=lambda run: run.state not in _FIRST)
+    wanted.sort(key=lambda run: not run.is_running)
     pages = Pages.of(number, len(wanted), RUNS_PER_PAGE)
     return render(
         "live_list.html",
@@ -94,4 +95,18 @@ def list_page(
         pages=pages,
         text=text,
         is_reading=any(run.is_being_read for run in runs),
+    )
+
+
+def comparison_page(view: ComparisonView, summary: ComparisonSummary, searches: Sequence[RunSummary]) -> str:
+    """The page of a comparison; `searches` are the runs that it began."""
+    commands = repeat_comparisons(view.verdicts, view.folder)
+    return render(
+        "live_comparison.html",
+        summary=summary,
+        verdicts=view.verdicts.verdicts,
+        notes=view.verdicts.notes,
+        plots=forest_plots(view.verdicts.verdicts),
+        searches=searches[:_MOST_SEARCHES],
+        commands=[command for command in commands if command.text is not None],
     )

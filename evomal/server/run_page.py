@@ -1,13 +1,16 @@
-"""The page of a run: the sections of its report, with charts that are links, while the search goes on."""
+"""The page of a run, with the sections of its report and charts that are links, and that of two runs side by side."""
 
 import dataclasses
 import importlib
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from evomal.errors import EvomalError
 from evomal.expression import Expression
@@ -15,21 +18,26 @@ from evomal.files import open_foreign
 from evomal.losses import ExpressionLoss
 from evomal.methods.candidates import State
 from evomal.report.best_losses import best_losses
-from evomal.report.loss_table import loss_table
+from evomal.report.charts import Axis, Chart, ShownChart
+from evomal.report.loss_table import ShownFormula, loss_table
 from evomal.report.pages import mathml, render
-from evomal.report.report_page import VERDICT_CLASSES, best_shapes
-from evomal.report.run_charts import run_charts, shapes_of
+from evomal.report.report_page import best_shapes
+from evomal.report.run_charts import metric_axis, run_charts, shapes_of
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
+from evomal.runs.canonical import differences
 from evomal.runs.lock import holder_of, is_stop_requested
-from evomal.runs.recorded_run import Runs, RunState
+from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.runs.views import RunView
 from evomal.server.library import OUTPUT_NAME
 from evomal.server.summaries import RunSummary
-from evomal.text import plural, value_text
-from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
+from evomal.text import plural, shorten, value_text
+from evomal.verdict.folder import recorded_verdicts
 
 _MOST_RANKED = 60  # candidates among which the best distinct ones are looked for
 _TAIL = 4_000  # bytes of the log
+_COLOURS = ("blue", "vermillion")
+_MOST_DIFFERENCES, _LONGEST_VALUE = 200, 120
+_MACHINERY = ("source.", "first_budgets.")
 
 
 @dataclass(frozen=True)
@@ -57,13 +65,12 @@ class LiveReport(RunReport):
         return (*(f"This search {sentence}" for sentence in found), *self.verdicts.notes)
 
 
-def live_report(view: RunView, verdicts: RecordedVerdicts | None = None) -> LiveReport:
+def live_report(view: RunView) -> LiveReport:
     """The report of a run as it is now."""
     run = view.sample([*map(int, view.by_rank[:_MOST_RANKED])])
     runs = Runs((run,))
-    found = verdicts or recorded_verdicts(view.folder)
     best = tuple(dataclasses.replace(one, trained=len(view.evaluated)) for one in best_losses(runs))
-    return LiveReport(view.folder, runs, found, best, view)
+    return LiveReport(view.folder, runs, recorded_verdicts(view.folder), best, view)
 
 
 def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> str:
@@ -73,7 +80,6 @@ def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> s
         return render("live_problem.html", summary=summary, problem=view.head.problem)
     report = live_report(view)
     run = report.runs.runs[0]
-    sentences = dict.fromkeys(command.sentence for command in report.shown_commands if command.sentence)
     return render(
         "live_run.html",
         report=report,
@@ -86,12 +92,6 @@ def run_page(view: RunView, summary: RunSummary, *, comparison: str | None) -> s
         worker_entries=worker_entries(view),
         stop_requested=is_stop_requested(view.folder),
         log=log_tail(view.folder),
-        setting_entries=report.settings.entries(),
-        task_entries=report.settings.task_entries(),
-        environment_entries=report.settings.environment_entries(),
-        compare_command=report.compare_command(),
-        command_sentences=[f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences],
-        verdict_classes=VERDICT_CLASSES,
     )
 
 
@@ -128,3 +128,65 @@ def log_tail(folder: Path) -> str:
             return file.read(_TAIL).decode("utf-8", "replace")
     except EvomalError:
         return ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs."""
+
+    summary: RunSummary
+    formula: ShownFormula | None
+    shapes: Sequence[ShownChart]
+
+
+def pair_page(views: Sequence[RunView], summaries: Sequence[RunSummary]) -> str:
+    """The page of two runs."""
+    reports = [live_report(view) for view in views]
+    sides = [
+        Side(summary, report.formulas[0] if report.formulas else None, best_shapes(report))
+        for report, summary in zip(reports, summaries, strict=True)
+    ]
+    runs = [report.runs.runs[0] for report in reports]
+    chart = pair_chart(views, runs, [summary.name for summary in summaries])
+    one, other = (view.head.settings for view in views)
+    return render(
+        "live_pair.html",
+        sides=sides,
+        charts_found=[] if chart is None else [chart],
+        differences=_differences(one, other),
+    )
+
+
+def pair_chart(views: Sequence[RunView], runs: Sequence[Run], names: Sequence[str]) -> ShownChart | None:
+    """The best values so far of both runs, with the baseline of the first."""
+    if len({(run.task, run.metric) for run in runs}) > 1:
+        return None
+    curves = [np.where(np.isfinite(v.best_by_generation), run.value(1.0) * v.best_by_generation, np.nan)
+              for v, run in zip(views, runs, strict=True)]  # fmt: skip
+    found = np.concatenate(curves)
+    if not np.isfinite(found).any():
+        return None
+    baseline, cost = next(iter(runs[0].rivals.items()), ("", math.inf))
+    levels = [runs[0].value(cost)] if math.isfinite(cost) else []
+    last = max(len(curve) for curve in curves)
+    axis = metric_axis(runs[0], [*found[np.isfinite(found)], *levels])
+    chart = Chart(
+        "The best validation values so far of both runs", Axis("generation", 0.5, last + 0.5, whole=True), axis
+    )
+    for level in levels:
+        chart.level(level, "grey", "dashed", f"baseline {shorten(baseline, 30)}")
+    if baseline and not levels:
+        chart.legend.append(("dashed", "grey", f"baseline {shorten(baseline, 30)} diverged"))
+    for curve, colour, name in zip(curves, _COLOURS, names, strict=True):
+        points = [(number + 1.0, float(value)) for number, value in enumerate(curve)]
+        chart.line(points, colour, step=True, name=shorten(name, 40))
+    return chart.shown("Search")
+
+
+def _differences(one: Any, other: Any) -> list[tuple[str, ...]]:
+    """The settings in which two records differ, with both values."""
+    return [
+        tuple(shorten(text or "not set", _LONGEST_VALUE) for text in (entry.key, entry.recorded, entry.given))
+        for entry in differences(one, other)
+        if not entry.key.startswith(_MACHINERY)
+    ][:_MOST_DIFFERENCES]  # fmt: skip

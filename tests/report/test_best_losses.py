@@ -66,11 +66,11 @@ def test_losses_of_one_shape_or_one_formula_count_once(tmp_path):
     assert [(entry.candidate.index, entry.again) for entry in found.rows] == [(0, 2), (3, 0)]
 
 
-def test_no_more_are_kept_than_asked_for(tmp_path):
-    rows = [row(0, number, 0.1 * (number + 1), genome=SQUARE, weights=(1.0 + number, 1.0, 1.0)) for number in range(5)]
-    record(tmp_path, rows)
-    assert [entry.candidate.index for entry in ranked(tmp_path, most=3).rows] == [0, 1, 2]
-    assert ranked(tmp_path).trained == 5
+def test_the_best_twenty_are_kept(tmp_path):
+    rows = [row(0, number, 0.1 * (number + 1), genome=SQUARE, weights=(1.0 + number, 1.0, 1.0)) for number in range(22)]
+    found = ranked(record(tmp_path, rows))
+    assert [entry.candidate.index for entry in found.rows] == list(range(20))
+    assert found.trained == 22
 
 
 def test_a_metric_of_which_more_is_better_is_shown_as_it_is(tmp_path):

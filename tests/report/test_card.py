@@ -134,7 +134,7 @@ def test_a_loss_searched_for_by_a_comparison_finds_it(loss_file, tmp_path):
     assert loss_card(copied).comparison == "nearer"
 
 
-def test_texts_beside_the_file_are_taken_unless_others_are_given(loss_file):
+def test_texts_beside_the_file_are_taken(loss_file):
     loss_file.with_name("comparison.md").write_text(COMPARISON)
     loss_file.with_name("transfer.md").write_text("\n")
     card = loss_card(loss_file)
@@ -147,8 +147,6 @@ def test_texts_beside_the_file_are_taken_unless_others_are_given(loss_file):
     assert "<h3>Details</h3>" in page
     assert Tags(page).count("h1") == 1  # the text's own title gives way to the section's
     assert "### Details\n" in card.markdown()
-    assert loss_card(loss_file, comparison="*mine*", transfer="**yours**").comparison == "*mine*"
-    assert "<strong>yours</strong>" in loss_card(loss_file, transfer="**yours**").html()
 
 
 @pytest.mark.parametrize(

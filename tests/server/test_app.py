@@ -12,8 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evomal.losses import load_loss
-from evomal.report.forest_plot import forest_plot
-from evomal.report.report_page import report_page
+from evomal.report.report_page import forest_plot, report_page
 from evomal.report.run_charts import search_chart
 from evomal.report.run_report import run_report
 from evomal.runs import load_run

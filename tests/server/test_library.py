@@ -13,7 +13,7 @@ from evomal.runs import RunStore
 from evomal.runs.recorded_run import RunState
 from evomal.server import library as library_module
 from evomal.server.library import Library, key_of
-from evomal.server.pair_page import pair_chart
+from evomal.server.run_page import pair_chart
 from evomal.server.summaries import summary_of
 from evomal.verdict.folder import LOG_NAME
 from tests.server.pages import application, rows, run
