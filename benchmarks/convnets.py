@@ -18,7 +18,7 @@ from step_parts import Parts, profiled, report
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.looped import TrialLoss
+from evomal.engine.row_losses import TrialLoss
 from evomal.engine.training import Training
 from evomal.expression import Expression
 from evomal.forest import FILLER

@@ -28,7 +28,7 @@ from rich.table import Table
 from scipy.optimize import nnls
 
 from evomal.engine import Engine
-from evomal.engine.engine_settings import EngineSettings
+from evomal.engine.plans import EngineSettings
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses.expression_loss import starting_weights
 from evomal.randomness import generator

@@ -84,14 +84,14 @@ class Parts:
     @contextlib.contextmanager
     def of_training(self) -> Iterator[None]:
         """A context in which a training step names its parts."""
-        from evomal.engine import looped, training, training_optimizer
+        from evomal.engine import optimizers, row_losses, training
 
         with contextlib.ExitStack() as patches:
             for owner, attribute, name in (
                 (training, "called", "forward"),
-                (looped.TrialLoss, "__call__", "loss"),
+                (row_losses.TrialLoss, "__call__", "loss"),
                 (torch.autograd, "backward", "backward"),
-                (training_optimizer.TrainingOptimizer, "step", "update"),
+                (optimizers.TrainingOptimizer, "step", "update"),
             ):
                 own = self.wrapped(name, getattr(owner, attribute))
                 patches.enter_context(mock.patch.object(owner, attribute, own))

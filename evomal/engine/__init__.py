@@ -1,10 +1,9 @@
 """Training: one model with one loss, any list of trials, or a population of expressions at once."""
 
 from evomal.engine.engine import Engine
-from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.full_training import TrainingSettings, train
-from evomal.engine.scores import CurvePoint, Fitness, Score
-from evomal.engine.trial import Rung, RungScores, Trial
+from evomal.engine.plans import EngineSettings
+from evomal.engine.scores import CurvePoint, Fitness, Rung, RungScores, Score, Trial
 from evomal.engine.weight_optimisation import Optimised
 
 __all__ = [

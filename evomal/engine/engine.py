@@ -11,16 +11,14 @@ import torch
 from torch import nn
 
 from evomal.engine.admissibility import Admissibility
-from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.optimizers import why_not_stacked
-from evomal.engine.plans import Plan, make_plan
+from evomal.engine.plans import EngineSettings, Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
 from evomal.engine.resolve import initial_model, resolve_device
-from evomal.engine.scores import Fitness, Score, mean_fitness, score_of
+from evomal.engine.scores import Fitness, Rung, RungScores, Score, Trial, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.task_data import TaskData
-from evomal.engine.trial import Rung, RungScores, Trial
-from evomal.engine.trials import Choose, Watch
+from evomal.engine.trials import Watch
 from evomal.engine.weight_optimisation import Optimised
 from evomal.engine.workspace import Workspace
 from evomal.errors import InputError
@@ -265,16 +263,14 @@ class Engine:
         return [mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)]
 
     def run_trials(
-        self, trials: Sequence[Trial], *, horizons: Sequence[int] | None = None, choose: Choose | None = None,
-        test: bool = False, watch: Watch | None = None, report: StepsDone | None = None,
+        self, trials: Sequence[Trial], *, horizons: Sequence[int] | None = None, test: bool = False,
+        watch: Watch | None = None, report: StepsDone | None = None,
     ) -> list[list[Score]]:  # fmt: skip
-        """Run any trials of the engine's task, and return their scores at every horizon that they reached.
+        """Run any trials of the engine's task, and return their scores at every horizon.
 
         Args:
             trials: The trials, in any order.
             horizons: Numbers of steps at which to score, increasing; None: the training steps of the settings.
-            choose: Called at every horizon but the last with the fitness of the trials that reached it; returns the
-                places, among those, of the trials that go on. None: all go on.
             test: Whether scores at the last horizon have test metrics; with `watch`, which gets the outputs, none has.
             watch: Called for every trial at every horizon with its outputs on validation, and with `test` on test.
             report: Called with the number of steps done since the last call, of all trials together.
@@ -292,16 +288,14 @@ class Engine:
             raise InputError(f"horizons must be at least 1 and increase but got {steps}")
         members = min(self.plans[0].trial_chunk, len(trials)) if self.plans[0].mode == "stacked" else 1
         with self._context(self._suitable_threads([members])):
-            results = self._workspace.trials(0).run(
-                trials, horizons=steps, choose=choose, test=test, watch=watch, report=report
-            )
+            results = self._workspace.trials(0).run(trials, horizons=steps, test=test, watch=watch, report=report)
         return [
             [
                 score_of(
                     data.task, reached.fitness, reached.tested, seed=trial.seed, steps=done,
                     milestones=data.recipe.milestones,
                 )
-                for done, reached in zip(steps, row, strict=False)
+                for done, reached in zip(steps, row, strict=True)
             ]
             for trial, row in zip(trials, results, strict=True)
         ]  # fmt: skip
@@ -371,10 +365,8 @@ class Engine:
     def _plan(self, data: TaskData) -> Plan:
         settings, module = self.settings, initial_model(data.task, self.seed)
         return make_plan(
-            module, data.capabilities, device=self.device,
-            batch=data.batch_size, element=settings.dtype.itemsize,
-            kept=data.bytes_kept(settings.meta_steps), population=settings.population,
-            inner_steps=settings.inner_steps, wanted=settings.population_mode, chunk=settings.chunk,
+            module, data.capabilities, settings, device=self.device, batch=data.batch_size,
+            kept=data.bytes_kept(settings.meta_steps),
             unstacked=why_not_stacked(data.recipe, module, torch.device("cpu")),
         )  # fmt: skip
 

@@ -14,9 +14,8 @@ from evomal.engine.procedures import Judge, require_fitting, split_procedure
 from evomal.engine.resolve import resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
 from evomal.engine.rows import without_row_outputs
-from evomal.engine.scores import CurvePoint, Score
+from evomal.engine.scores import CurvePoint, Reached, Score
 from evomal.engine.training import Training, TrainingSetup
-from evomal.engine.trial import Reached
 from evomal.errors import InputError
 from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone

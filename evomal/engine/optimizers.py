@@ -123,10 +123,7 @@ class Schedule:
             optimizer, self._position = self._make(), 0
             for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate
-            self._initial = [
-                {name: value for name, value in group.items() if name not in ("params", "lr")}
-                for group in optimizer.param_groups
-            ]
+            self._initial = _options_of_groups(optimizer)
             scheduler = make_scheduler(self._recipe.schedule, optimizer, self._steps - self._warmup)
             optimizer._opt_called = True  # type: ignore[attr-defined]  # or the scheduler would warn
             self._scheduled = optimizer, scheduler
@@ -145,6 +142,12 @@ class Schedule:
         """Note the options that the scheduler has ever changed: others may be changed by an optimizer that steps."""
         for group, initial in zip(optimizer.param_groups, self._initial, strict=True):
             self._changed |= {name for name, value in initial.items() if _differs(group[name], value)}
+
+
+def _options_of_groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Returns the options of each group but the learning rate, which is set for every step."""
+    groups = optimizer.param_groups
+    return [{name: value for name, value in group.items() if name not in ("params", "lr")} for group in groups]
 
 
 def changes_rates(recipe: Recipe, step: int) -> bool:
@@ -169,6 +172,57 @@ def set_options(optimizer: Optimizer, options: list[dict[str, Any]]) -> bool:
 
 def _differs(current: Any, value: Any) -> bool:
     return current is not value and not isinstance(value, Tensor) and bool(current != value)
+
+
+class TrainingOptimizer:
+    """Clips gradients and updates the parameters of a model, at the learning rates of a recipe.
+
+    Args:
+        recipe: Optimizer, schedule, warm-up and clipping.
+        model: The model, on the device.
+        device: The device.
+        graphs: Whether steps are to be captured as CUDA graphs.
+    """
+
+    def __init__(self, recipe: Recipe, model: nn.Module, device: torch.device, *, graphs: bool) -> None:
+        self._recipe, self._model, self._device = recipe, model, device
+        self._optimizer = make_optimizer(recipe, model, device)
+        self._trained = trained_parameters(model)
+        self._is_kept = starts_from_zeros(self._optimizer)
+        self.can_be_captured = graphs and self._is_kept and not option_in_schedule(recipe, model, device)
+        """Whether a step may be captured: others count their steps, or change their options, in Python."""
+        if self.can_be_captured and device.type == "cuda" and not recipe.is_stepwise:
+            for group in self._optimizer.param_groups:  # numbers that a captured step reads
+                group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        self._options = _options_of_groups(self._optimizer)
+
+    def start(self, lr: float, steps: int) -> None:
+        """Begin a training of that number of steps."""
+        self._schedule = Schedule(self._recipe, self._model, self._device, lr=lr, steps=steps)
+        if not self._is_kept:
+            self._optimizer, self._is_reset = make_optimizer(self._recipe, self._model, self._device), False
+            return
+        # A schedule sets the options that it changes, and an earlier training may have ended with other ones.
+        self._is_reset = set_options(self._optimizer, self._options)
+        for state in self._optimizer.state.values():
+            for value in state.values():
+                value.zero_()
+
+    def prepare(self, step: int) -> bool:
+        """Set the options of the step; returns whether a captured step must be captured again."""
+        changed = set_options(self._optimizer, self._schedule.at(step)) or self._is_reset
+        self._is_reset = False
+        return changed
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """Clip the gradients, and update the parameters by them."""
+        if self._recipe.clip is not None:
+            nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
+        self._optimizer.step()
 
 
 def why_not_stacked(recipe: Recipe, model: nn.Module, device: torch.device) -> str:

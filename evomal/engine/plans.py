@@ -1,26 +1,71 @@
-"""What a model allows, found by running it on a few samples, and the plan that follows from it."""
+"""The settings of an engine, what a model allows, and the plan that follows from both."""
 
 import copy
 import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
 from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
-from evomal.engine.memory import ActivationBytes, activation_bytes
+from evomal.engine.meta_gradient import Tangent
+from evomal.engine.precision import Precision
 from evomal.engine.repeatable_layers import forget, running
 from evomal.engine.stackable_layers import STACKED_CONVOLUTION_PARAMETERS
+from evomal.engine.step_costs import ActivationBytes, activation_bytes
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
 from evomal.randomness import isolated_torch, torch_states
 from evomal.tasks.inputs import Inputs, called, count, map_tensors
 from evomal.tasks.model_trials import evaluating
 from evomal.users_code import described
+
+PopulationMode = Literal["auto", "stacked", "looped"]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Settings of an `Engine`: numbers of the paper's sections 3 and 4, and how the work is executed.
+
+    They are not checked here: those of a user come from `SearchSettings`, which checks them.
+    """
+
+    population: int = 25
+    meta_steps: int = 250
+    meta_lr: float = 1e-3
+    inner_steps: int = 1
+    training_steps: int = 500
+    optimizer: str | None = None
+    """The name of an optimizer; None: that of the task's recipe."""
+    filter_steps: int = 1000
+    filter_samples: int = 100
+    activation: str = "identity"
+    space: tuple[str, ...] = ("paper",)
+    """Names of the operators and terminals that expressions may have: see `Space.of`."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """Changes to the task's own recipe beside the optimizer, such as lr, batch_size, milestones, schedule."""
+    device: str = "auto"
+    precision: Precision = "float32"
+    channels_last: bool = False
+    population_mode: PopulationMode = "auto"
+    chunk: int | None = None
+    graphs: bool = True
+    tangent: Tangent | None = None
+    """How Jacobian-vector products are computed; None: the fastest way that the model allows."""
+    dtype: torch.dtype = torch.float32
+    threads: int | None = None
+    """Threads of torch and of compiled kernels; None: by a fixed rule on the work of a training step."""
+    deterministic: bool = False
+    """Whether CUDA must repeat its bits, which takes time; a CPU always does."""
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether expressions may have other tokens than the paper's; the kernels for those are compiled apart."""
+        return self.space != ("paper",)
 
 
 @dataclass(frozen=True)
@@ -169,8 +214,6 @@ def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
     return slow[0].split("\n")[0] if slow else ""
 
 
-PopulationMode = Literal["auto", "stacked", "looped"]
-
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
 _WORKSPACES = {"cuda": _GIB // 4}  # measured, for models with linear layers; others needed none
@@ -203,23 +246,21 @@ class Plan:
 def make_plan(
     module: nn.Module,
     facts: Capabilities,
+    settings: EngineSettings,
     *,
     device: torch.device,
     batch: int,
-    element: int,
-    population: int,
     kept: int = 0,
-    inner_steps: int = 1,
-    wanted: PopulationMode = "auto",
-    chunk: int | None = None,
     unstacked: str = "",
 ) -> Plan:
-    """Returns the plan for `batch` samples per step and `element` bytes per number, beside `kept` bytes in use.
+    """Returns the plan for `batch` samples per step, beside `kept` bytes in use.
 
     `unstacked`: why the recipe's optimizer cannot train a stack of models, or nothing.
     """
+    population, inner_steps, chunk = settings.population, settings.inner_steps, settings.chunk
+    element = settings.dtype.itemsize
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    mode, reason = _chosen_mode(facts, parameters, device, wanted, unstacked)
+    mode, reason = _chosen_mode(facts, parameters, device, settings.population_mode, unstacked)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
     budget = _BUDGET.get(device.type, _BUDGET["cpu"])
     # Parameters, gradients, momenta and a temporary; activations, their gradients and a temporary.

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from evomal.checks import MOST_POINTS, finite_number, options_in, unknown_name, whole_number
 from evomal.engine.engine import Engine
 from evomal.engine.resolve import class_priors
-from evomal.engine.scores import Evaluated, Fitness, Score, fitness_of_outputs, score_of
-from evomal.engine.trial import Reached, Trial
+from evomal.engine.scores import Evaluated, Fitness, Reached, Score, Trial, fitness_of_outputs, score_of
 from evomal.errors import InputError
 from evomal.losses.catalogue import is_specified
 from evomal.losses.files import is_loss_file

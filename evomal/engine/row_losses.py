@@ -1,16 +1,24 @@
-"""Losses that are modules, evomal's own or a user's, as losses of a batch of rows."""
+"""Losses as trials use them: on rows with weights, of one model or of a stack, expressions by a forest's kernels."""
 
 import copy
 import dataclasses
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.resolve import class_priors, loss_for_task
 from evomal.engine.rows import Rows
 from evomal.errors import InputError
-from evomal.losses import Loss
+from evomal.expression.operators import PROGRESS
+from evomal.forest import FILLER, Forest
+from evomal.forest.programs import is_extended as has_extensions
+from evomal.forest.terminals import uses_priors
+from evomal.losses import ExpressionLoss, Loss
+from evomal.losses.loss import WeightedTree
 from evomal.tasks.labels import IGNORED
+from evomal.tasks.task import Task
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -113,3 +121,188 @@ def _unreduced(module: Module) -> Module:
     twin = copy.copy(module)
     twin.reduction = "none"  # type: ignore[assignment]
     return twin
+
+
+AnyTrialLoss = nn.Module | WeightedTree
+
+
+class StackLosses:
+    """The losses of a stack, one per place: expressions by the kernels of a forest, others by autograd."""
+
+    def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
+        self._forest, self._modules = forest, ModuleLosses(forest.programs.device)
+        self._weights = torch.ones(forest.count, forest.width, dtype=dtype, device=forest.programs.device)
+        self._has_trees = True
+        self._moving: list[ExpressionLoss] = []
+        self.is_moving = False
+        """Whether any of the losses depends on the progress of the training."""
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Load a loss into each place, None into unused ones. Expressions are copied to where the last ones were."""
+        self._modules.load(losses)
+        self._has_trees = any(isinstance(loss, WeightedTree) for loss in losses)
+        trees = [loss if isinstance(loss, WeightedTree) else WeightedTree(FILLER, None) for loss in losses]
+        self._forest.replace([tree.expression for tree in trees])
+        packed = self._forest.programs.packed([tree.edge_weights for tree in trees], dtype=self._weights.dtype)
+        self._weights.copy_(packed)
+        self._moving = [loss for loss in losses if isinstance(loss, ExpressionLoss) and loss.is_moving]
+        self.is_moving = bool(self._moving) or any(PROGRESS in tree.expression.tokens for tree in trees)
+
+    def set_progress(self, progress: float) -> None:
+        """Set the share of the training that is done, in the memory that a captured step reads."""
+        self._forest.set_progress(progress)
+        for loss in self._moving:
+            loss.progress = progress
+
+    def gradients(self, outputs: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Returns losses `[P]` and their gradients `[P, B, K]`, from outputs `[P, B, K]` and rows `[G, B]`."""
+        targets = rows.targets
+        if self._has_trees:
+            dense = self._forest.dense_targets(targets.flatten(0, 1), outputs.dtype)
+            found = self._forest.gradients(outputs, dense.view(*targets.shape[:2], -1), self._weights, rows.weights)
+        else:
+            found = outputs.new_zeros(len(outputs)), torch.zeros_like(outputs)
+        self._modules.write_gradients(outputs, rows, *found)
+        return found
+
+
+class ModuleLosses:
+    """The losses of a stack that are modules, by autograd; places that share one of evomal's own are one batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._batches: list[tuple[RowLoss, Tensor]] = []
+        """Each module with its places, several if they are one batch."""
+
+    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+        """Load the modules among these losses, one loss per place."""
+        places: dict[int, tuple[nn.Module, list[int]]] = {}
+        for place, loss in enumerate(losses):
+            if isinstance(loss, nn.Module):
+                places.setdefault(id(loss), (loss, []))[1].append(place)
+        self._batches = []
+        for module, own in places.values():
+            row_loss = RowLoss(module)
+            parts = [own] if row_loss.of_each_row is not None else [[place] for place in own]
+            for part in parts:
+                self._batches.append((row_loss, torch.tensor(part, device=self._device)))
+
+    def write_gradients(self, outputs: Tensor, rows: Rows, losses: Tensor, gradients: Tensor) -> None:
+        """Put the losses and gradients of the modules into their places."""
+        per_group = len(outputs) // len(rows.targets)
+        for loss, places in self._batches:
+            own = dataclasses.replace(
+                rows,
+                targets=rows.targets.index_select(0, places // per_group),
+                weights=None if rows.weights is None else rows.weights.index_select(0, places // per_group),
+            )
+            with torch.enable_grad():
+                free = outputs.index_select(0, places).requires_grad_()
+                if loss.of_each_row is not None and own.weights is not None:
+                    values = loss.weighted_means(free, own)
+                    (found,) = torch.autograd.grad(values.sum(), free)
+                elif loss.of_each_row is not None:
+                    twin, target = loss.of_each_row, own.targets
+                    costs = twin(free.flatten(0, 1), target.flatten(0, 1)).view(len(places), -1)
+                    # The gradient of the sum is each sample's own; the mean over a batch divides it afterwards.
+                    (found,) = torch.autograd.grad(costs.sum(), free)
+                    if twin.weight is None or target.is_floating_point():
+                        values, found = costs.detach().mean(1), found / costs.shape[1]
+                    else:  # as in torch, by the weights of the targets
+                        weights = twin.weight[target].flatten(1).sum(1).to(found.dtype)
+                        values, found = costs.detach().sum(1) / weights, found / weights[:, None, None]
+                else:
+                    first = None if own.weights is None else own.weights[0]
+                    value = loss(free[0], dataclasses.replace(own, targets=own.targets[0], weights=first))
+                    (found,) = torch.autograd.grad(value, free)
+                    values = value.unsqueeze(0)
+            losses.index_copy_(0, places, values.detach().to(losses.dtype))
+            gradients.index_copy_(0, places, found)
+
+
+def prepared_loss(
+    loss: nn.Module | WeightedTree, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
+) -> nn.Module | WeightedTree:
+    """Returns the loss for use on the task and the device, as a tree where it is one.
+
+    `is_extended`: whether the tree may use the extended space.
+    """
+    if isinstance(loss, WeightedTree):
+        return loss
+    module = loss_for_task(loss, task)
+    tree = tree_of(module, activation, is_extended=is_extended)
+    if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
+        tree = None  # the forest has the priors of the task
+    return tree or module.to(device)
+
+
+def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:
+    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own.
+
+    `activation`: what a forest will apply to the expression; a loss with another one cannot be computed by it.
+    `is_extended`: whether the forest takes other tokens than the paper's.
+    """
+    if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
+        return None
+    if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
+        return None
+    found = loss.tree()
+    if found is not None and not is_extended and has_extensions(found.expression):
+        return None
+    return found if found is not None and found.activation == activation else None
+
+
+class _ForestLoss(torch.autograd.Function):
+    """The loss, with the gradient that the forest's kernel computes along with it."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, rows: Rows, forest: Forest, weights: Tensor) -> Tensor:
+        losses, gradients = forest.gradients(outputs, rows.targets, weights, rows.weights)
+        ctx.save_for_backward(gradients[0])
+        return losses[0]
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return above[0] * gradient, None, None, None
+
+
+class TrialLoss:
+    """A trial's loss times its factor: a module, or an expression computed by the forest's kernels.
+
+    Another expression and another factor can be loaded into the same memory, which a captured step reads.
+    """
+
+    def __init__(self, forest: Forest, *, dtype: torch.dtype) -> None:
+        self._forest = forest
+        self._module: RowLoss | None = None
+        self.is_moving = False
+        """Whether the loss depends on the progress of the training."""
+        device = forest.programs.device
+        self._weights = torch.ones(1, forest.width, dtype=dtype, device=device)
+        self._factor = torch.ones((), dtype=dtype, device=device)
+
+    def load(self, loss: nn.Module | WeightedTree, factor: float) -> None:
+        """Replace loss and factor."""
+        self._factor.fill_(factor)
+        self._module = None if isinstance(loss, WeightedTree) else RowLoss(loss)
+        if isinstance(loss, WeightedTree):
+            self.is_moving = PROGRESS in loss.expression.tokens
+        else:
+            self.is_moving = isinstance(loss, ExpressionLoss) and loss.is_moving
+        if isinstance(loss, WeightedTree):
+            self._forest.replace([loss.expression])
+            self._weights.copy_(self._forest.programs.packed([loss.edge_weights], dtype=self._weights.dtype))
+
+    def set_progress(self, progress: float) -> None:
+        """Set the share of the training that is done, in the memory that a captured step reads."""
+        self._forest.set_progress(progress)
+        if self._module is not None and isinstance(self._module.module, ExpressionLoss):
+            self._module.module.progress = progress
+
+    def __call__(self, outputs: Tensor, rows: Rows) -> Tensor:
+        if self._module is not None:
+            value = self._module(outputs, rows)
+        else:
+            value = _ForestLoss.apply(outputs, rows, self._forest, self._weights)  # type: ignore[no-untyped-call]
+        return value * self._factor

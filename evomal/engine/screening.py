@@ -10,10 +10,9 @@ from torch.func import vjp
 
 from evomal.engine.functional_model import Parameters
 from evomal.engine.resolve import initial_model
-from evomal.engine.row_losses import RowLoss
+from evomal.engine.row_losses import RowLoss, prepared_loss
 from evomal.engine.rows import Rows
 from evomal.engine.task_data import TaskData
-from evomal.engine.trials import prepared_loss
 from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.losses.contract import Kind

@@ -11,15 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evomal.engine.engine_settings import EngineSettings
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
 from evomal.engine.optimizers import recipe_record
-from evomal.engine.plans import capabilities
+from evomal.engine.plans import EngineSettings, capabilities
 from evomal.engine.resolve import check_model, check_targets, class_priors, initial_model
 from evomal.engine.rows import RowRule, Rows, target_positions
-from evomal.engine.work import step_multiply_adds
+from evomal.engine.step_costs import step_multiply_adds
 from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.forest.programs import row_shares

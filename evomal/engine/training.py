@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
+from evomal.engine.optimizers import TrainingOptimizer
 from evomal.engine.precision import Precision, autocast
 from evomal.engine.resolve import check_model, initial_model
 from evomal.engine.rows import RowRule, Rows, joined_rows
@@ -21,10 +22,9 @@ from evomal.engine.scores import (
     fitness_of_outputs,
     metric_or_nan,
 )
-from evomal.engine.training_optimizer import SavedState, TrainingOptimizer
-from evomal.engine.work import step_multiply_adds
+from evomal.engine.step_costs import step_multiply_adds
 from evomal.progress import StepsDone, tracked
-from evomal.randomness import derived_seed, reseed_torch, restore_torch, torch_states
+from evomal.randomness import derived_seed, reseed_torch
 from evomal.tasks.inputs import Inputs, called, first, image_tensor, pieces, with_channels_last
 from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part
@@ -104,7 +104,8 @@ class Training:
         with torch.no_grad():
             for name, value in self._state().items():
                 value.copy_(self._initial[name])
-        self._optimizer.start(lr, steps)
+        recipe = self.setup.recipe
+        self._optimizer.start(recipe.lr if lr is None else lr, recipe.steps if steps is None else steps)
         self._sum.zero_()
         reseed_torch(derived_seed(self.setup.seed, "dropout"), self.setup.device)
         self._augmenting.manual_seed(derived_seed(self.setup.seed, "augmentation"))
@@ -170,24 +171,6 @@ class Training:
         """Returns the outputs on the test split."""
         return self._evaluated(self.setup.task.test.to(self.setup.device, self.setup.dtype))
 
-    def snapshot(self) -> "Snapshot":
-        """Returns a copy, in the memory of the host, of everything that a further step depends on."""
-        tensors = [value.detach().to("cpu", copy=True) for value in [*self._state().values(), self._sum]]
-        generators = [*torch_states(self.setup.device), self._augmenting.get_state()]
-        own = self._optimizer
-        return Snapshot(tensors, own.saved(), generators, own.lr, own.steps, self.steps_done, self._diverged)
-
-    def restore(self, snapshot: "Snapshot") -> None:
-        """Continue from a snapshot of this training; tensors that exist already keep their memory."""
-        with torch.no_grad():
-            for value, saved in zip([*self._state().values(), self._sum], snapshot.tensors, strict=True):
-                value.copy_(saved)
-        self._optimizer.restore(snapshot.optimizer, lr=snapshot.lr, steps=snapshot.steps)
-        *states, augmenting = snapshot.generators
-        restore_torch(states, self.setup.device)
-        self._augmenting.set_state(augmenting)
-        self.steps_done, self._diverged = snapshot.steps_done, snapshot.diverged
-
     def _evaluated(self, part: Part) -> Evaluated:
         """Returns the outputs on all samples of a part."""
         batches = evaluation_batches(part, size=_EVALUATION_BATCH, device=self.setup.device, dtype=self.setup.dtype)
@@ -215,20 +198,6 @@ class Training:
         self._optimizer.step()
         self.loss.copy_(loss.detach())
         self._sum.add_(self.loss)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A training at some step, apart from the objects that train."""
-
-    tensors: list[Tensor]
-    optimizer: SavedState
-    generators: list[Tensor]
-    lr: float
-    steps: int
-    """Of the whole training."""
-    steps_done: int
-    diverged: str
 
 
 def report_steps(report: StepsDone | None, done: int, steps: int) -> None:

@@ -7,34 +7,24 @@ The result of a trial depends on the trial alone: on a CPU it has the same bits 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-import torch
 from torch import nn
 
-from evomal.engine.looped import LoopedTrials
-from evomal.engine.resolve import class_priors, loss_for_task
-from evomal.engine.scores import Fitness, diverged_fitness
-from evomal.engine.stack_losses import StackLosses
+from evomal.engine.row_losses import StackLosses, TrialLoss, prepared_loss
+from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
-from evomal.engine.training import TrainingSetup
-from evomal.engine.trial import Reached, Trial
+from evomal.engine.training import Training, TrainingSetup
 from evomal.forest import FILLER, Forest
 from evomal.forest.programs import fitting_width
-from evomal.forest.programs import is_extended as has_extensions
-from evomal.forest.terminals import uses_priors
-from evomal.losses import Loss
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
-from evomal.tasks.task import Task
+from evomal.tasks.parts import Part, joined_parts
 
 _STEPS_BETWEEN_PACKINGS = 250
 _FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
 
-Choose = Callable[[int, Sequence[Fitness]], Sequence[int]]
-"""From a horizon and the fitness of every trial that reached it to the places, among those, of the trials to keep."""
 Watch = Callable[[int, int, Reached], None]
 """Called with the place of a trial, a horizon, and what the trial has reached there, with its outputs."""
 
@@ -61,22 +51,6 @@ class TrialPlan:
     """Whether the forest takes other tokens than the paper's."""
 
 
-class TrialBatch(Protocol):
-    """Trials that advance together."""
-
-    def advance(
-        self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool, validation: bool = False
-    ) -> list[Reached]:
-        """Train until that number of steps is done, and return the result of each trial.
-
-        `is_last`: nothing needs to be kept for further steps. `test`: also evaluate on the test split. `validation`:
-        also return the outputs on the validation split.
-        """
-
-    def keep(self, places: Sequence[int]) -> None:
-        """Continue with only some of the trials."""
-
-
 class TrialRunner:
     """Runs lists of trials of one task; stacks and their CUDA graphs are kept from call to call.
 
@@ -96,15 +70,14 @@ class TrialRunner:
         return self._plan.is_padded
 
     def run(
-        self, trials: Sequence[Trial], *, horizons: Sequence[int], choose: Choose | None = None, test: bool = False,
-        watch: Watch | None = None, report: StepsDone | None = None,
+        self, trials: Sequence[Trial], *, horizons: Sequence[int], test: bool = False, watch: Watch | None = None,
+        report: StepsDone | None = None,
     ) -> list[list[Reached]]:  # fmt: skip
-        """Train, and return the result of each trial at every horizon that it reached.
+        """Train, and return the result of each trial at every horizon.
 
         Args:
             trials: The trials, in any order.
-            horizons: Numbers of steps at which the trials are compared, increasing.
-            choose: Called at every horizon but the last, returns which trials continue; None: all.
+            horizons: Numbers of steps at which the trials are evaluated, increasing.
             test: Whether to evaluate on the test split at the last horizon, with `watch` at every one.
             watch: Called for every trial at every horizon; what it is given is not kept.
             report: Called with the number of steps done since the last call, of all trials together.
@@ -117,47 +90,24 @@ class TrialRunner:
             for key, loss in losses.items()
         }
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
-        parts = self._parts(prepared)
         results: list[list[Reached]] = [[] for _ in trials]
-        options: dict[str, Any] = {"test": test, "watch": watch, "report": report}
-        if choose is None:  # one part after the other, so that only one is in memory
-            if len(horizons) > 1 and not self._plan.is_stacked:  # one model at a time, which goes on as it is
-                parts = [[[place]] for place in range(len(trials))]
-            for part in parts:
-                self._run_all([part], prepared, horizons, None, results, **options)
-        else:
-            self._run_all(parts, prepared, horizons, choose, results, **options)
+        for groups in self._parts(prepared):
+            self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=report)
         return results
 
-    def _run_all(
-        self, parts: Sequence[list[list[int]]], trials: Sequence[Trial], horizons: Sequence[int], choose: Choose | None,
+    def _run_part(
+        self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], horizons: Sequence[int],
         results: list[list[Reached]], *, test: bool, watch: Watch | None, report: StepsDone | None,
     ) -> None:  # fmt: skip
-        running = [([*itertools.chain(*groups)], self._batch(groups, trials, horizons[-1])) for groups in parts]
-        for horizon in horizons:
-            is_last = horizon == horizons[-1]
-            for places, batch in running:
-                is_watched = watch is not None
-                found = batch.advance(
-                    horizon, report, is_last=is_last, test=test and (is_last or is_watched), validation=is_watched
-                )
-                for place, reached in zip(places, found, strict=True):
-                    if watch is not None:
-                        watch(place, horizon, reached)
-                    results[place].append(Reached(reached.fitness) if is_watched else reached)
-            if choose is None or is_last:
-                continue
-            open_places = [place for places, _ in running for place in places]
-            chosen = choose(horizon, [results[place][-1].fitness for place in open_places])
-            continuing = {open_places[index] for index in chosen}
-            kept = []
-            for places, batch in running:
-                own = [index for index, place in enumerate(places) if place in continuing]
-                if own and len(own) < len(places):
-                    batch.keep(own)
-                if own:
-                    kept.append(([places[index] for index in own], batch))
-            running = kept
+        """Run the trials of one batch; it is in memory only until this method returns."""
+        batch = self._batch(groups, trials, horizons[-1])
+        places = [*itertools.chain(*groups)]
+        tested = set(horizons[-1:] if watch is None else horizons) if test else set()
+        for index, steps, reached in batch.run(horizons, report, tested=tested, validation=watch is not None):
+            if watch is not None:
+                watch(places[index], steps, reached)
+                reached = Reached(reached.fitness)
+            results[places[index]].append(reached)
 
     def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
         """Returns the batches: the places of their trials, in groups of one seed and split.
@@ -194,7 +144,9 @@ class TrialRunner:
         step = self._plan.step
         return max(FEWEST_MEMBERS, min(self._plan.chunk, step * math.ceil(count / step)))
 
-    def _batch(self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], steps: int) -> TrialBatch:
+    def _batch(
+        self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], steps: int
+    ) -> "StackedTrials | LoopedTrials":
         """Returns the trials of one batch, which are to be trained for that number of steps in the end."""
         grouped = [[trials[place] for place in places] for places in groups]
         if self._plan.is_stacked:
@@ -239,36 +191,42 @@ class StackedTrials:
         numbers = itertools.count()
         self._places = [[next(numbers) for _ in group] for group in groups]
         """The places in the batch of the members of each group of the stack."""
-        self._order = [*itertools.chain(*self._places)]
-        """The places in the batch of the trials that continue, in order."""
         self._ended: dict[int, Fitness] = {}
         self._stack.start([_group(trials, self._stack.setup) for trials in groups], steps=steps)
         self._is_whole = True
 
-    def advance(
-        self, steps: int, report: StepsDone | None, *, is_last: bool, test: bool, validation: bool = False
-    ) -> list[Reached]:
+    def run(
+        self, horizons: Sequence[int], report: StepsDone | None, *, tested: Collection[int], validation: bool
+    ) -> Iterator[tuple[int, int, Reached]]:
+        """Train, and yield the place of a trial, a horizon and what the trial has reached there.
+
+        `tested`: horizons at which to evaluate on the test split, too. `validation`: whether to return the outputs on
+        the validation split.
+        """
+        for steps in horizons:
+            self._advance(steps, report)
+            if steps == horizons[-1] and self._is_whole:
+                self._runner.give_stack(self._stack, self._trials)
+            for place, reached in self._reached(steps in tested, validation):
+                yield place, steps, reached
+
+    def _advance(self, steps: int, report: StepsDone | None) -> None:
         while self._places and self._stack.steps_done < steps:
             span = min(steps, self._stack.steps_done + _STEPS_BETWEEN_PACKINGS)
             count = sum(map(len, self._places))
             self._stack.advance(span, None if report is None else _times(count, report))
             if span < steps:
                 self._drop_diverged(report, steps - span)
-        if is_last and self._is_whole:
-            self._runner.give_stack(self._stack, self._trials)
-        found = {place: Reached(fitness) for place, fitness in self._ended.items()}
+
+    def _reached(self, test: bool, validation: bool) -> Iterator[tuple[int, Reached]]:
+        for place, fitness in self._ended.items():
+            yield place, Reached(fitness)
         tested = self._stack.test_outputs() if test and self._places else None
         validated = self._stack.validated() if self._places else []
         for group, (places, own) in enumerate(zip(self._places, validated, strict=True)):
             for member, (place, (fitness, outputs)) in enumerate(zip(places, own, strict=True)):
                 of_test = None if tested is None else tested[group][member]
-                found[place] = Reached(fitness, of_test, outputs if validation else None)
-        return [found[place] for place in self._order]
-
-    def keep(self, places: Sequence[int]) -> None:
-        self._order = [self._order[index] for index in places]
-        continuing = set(self._order)
-        self._keep([[place for place in own if place in continuing] for own in self._places])
+                yield place, Reached(fitness, of_test, outputs if validation else None)
 
     def _drop_diverged(self, report: StepsDone | None, steps_left: int) -> None:
         pairs = zip(itertools.chain(*self._places), itertools.chain(*self._stack.diverged()), strict=True)
@@ -276,19 +234,13 @@ class StackedTrials:
         if 2 * len(lost) < self._stack.groups * self._stack.members or self._runner.is_padded:
             return
         self._ended |= {place: diverged_fitness(sentence) for place, sentence in lost.items()}
-        self._keep([[place for place in own if place not in self._ended] for own in self._places])
-        if report is not None:
-            report(len(lost) * steps_left)  # the remaining steps are not taken
-
-    def _keep(self, chosen: Sequence[list[int]]) -> None:
-        if list(chosen) == self._places:
-            return
-        members = [
-            [places.index(place) for place in own] for places, own in zip(self._places, chosen, strict=True)
-        ]  # fmt: skip
-        self._places, self._is_whole = [own for own in chosen if own], False
+        members = [[member for member, place in enumerate(own) if place not in lost] for own in self._places]
+        kept = ([place for place in places if place not in lost] for places in self._places)
+        self._places, self._is_whole = [own for own in kept if own], False
         if self._places:
             self._stack.keep(members)
+        if report is not None:
+            report(len(lost) * steps_left)  # the remaining steps are not taken
 
 
 def _times(count: int, report: StepsDone) -> StepsDone:
@@ -304,33 +256,48 @@ def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
     return Group(trials[0].seed, members, setup.resplit(split))
 
 
-def prepared_loss(
-    loss: nn.Module | WeightedTree, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
-) -> nn.Module | WeightedTree:
-    """Returns the loss for use on the task and the device, as a tree where it is one.
+class LoopedTrials:
+    """A batch of trials that are trained one after the other, each as `evomal.train` would."""
 
-    `is_extended`: whether the tree may use the extended space.
-    """
-    if isinstance(loss, WeightedTree):
-        return loss
-    module = loss_for_task(loss, task)
-    tree = tree_of(module, activation, is_extended=is_extended)
-    if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
-        tree = None  # the forest has the priors of the task
-    return tree or module.to(device)
+    def __init__(self, setup: TrainingSetup, trials: Sequence[Trial], forest: Forest, *, steps: int) -> None:
+        """`forest`: room for one expression; `steps`: those of a whole training, by which progress is measured."""
+        self._steps = steps
+        self._setup, self._trials = setup, list(trials)
+        self._loss = TrialLoss(forest, dtype=setup.dtype)
+        self._training: tuple[tuple[int, int, nn.Module | None], Training] | None = None
+
+    def run(
+        self, horizons: Sequence[int], report: StepsDone | None, *, tested: Collection[int], validation: bool
+    ) -> Iterator[tuple[int, int, Reached]]:
+        """Train as `StackedTrials.run` does."""
+        for place, trial in enumerate(self._trials):
+            training = self._training_of(trial)
+            training.start(trial.lr, self._steps)
+            before_step = self._set_progress if self._loss.is_moving else None
+            for steps in horizons:
+                training.advance(steps, report, before_step=before_step)
+                fitness, validated = training.validated()
+                on_test = training.test_outputs() if steps in tested and not fitness.diverged else None
+                yield place, steps, Reached(fitness, on_test, validated if validation else None)
+
+    def _set_progress(self, done: int) -> None:
+        self._loss.set_progress(done / self._steps)
+
+    def _training_of(self, trial: Trial) -> Training:
+        """Returns the last training if it differs only in what can be replaced, else a new one."""
+        self._loss.load(trial.loss, trial.factor)
+        module = None if isinstance(trial.loss, WeightedTree) else trial.loss
+        key = trial.seed, trial.split, module
+        if self._training is None or self._training[0] != key:
+            setup = dataclasses.replace(self._setup, seed=trial.seed)
+            if trial.split:
+                setup = dataclasses.replace(setup, parts=_resplit(setup, trial.split))
+            self._training = None  # its memory is free before the next one needs some
+            self._training = key, Training(setup, self._loss)
+        return self._training[1]
 
 
-def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:
-    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own.
-
-    `activation`: what a forest will apply to the expression; a loss with another one cannot be computed by it.
-    `is_extended`: whether the forest takes other tokens than the paper's.
-    """
-    if not isinstance(loss, Loss) or loss.weight is not None or loss.reduction != "mean":
-        return None
-    if loss.ignore_index != -100 or loss.units is not None:  # an expression has neither
-        return None
-    found = loss.tree()
-    if found is not None and not is_extended and has_extensions(found.expression):
-        return None
-    return found if found is not None and found.activation == activation else None
+def _resplit(setup: TrainingSetup, split: int) -> tuple[Part, Part]:
+    pool = joined_parts(setup.data)
+    first, second = setup.resplit(split)
+    return pool.select(first), pool.select(second)

@@ -17,9 +17,8 @@ class Masks:
     step then have a fixed order. To be used inside `isolated_torch`, which restores the generators.
     """
 
-    def __init__(self, *, enabled: bool, captured: bool, device: torch.device, seed: int, purpose: str) -> None:
-        self._enabled, self._captured = enabled, captured
-        self._device, self._seed, self._purpose = device, seed, purpose
+    def __init__(self, *, enabled: bool, captured: bool, device: torch.device, seed: int) -> None:
+        self._enabled, self._captured, self._device, self._seed = enabled, captured, device, seed
         self._step = 0
 
     def begin_step(self, step: int) -> None:
@@ -34,7 +33,7 @@ class Masks:
             self._reseed(place)
 
     def _reseed(self, place: str) -> None:
-        reseed_torch(derived_seed(self._seed, "masks", self._purpose, self._step, place), self._device)
+        reseed_torch(derived_seed(self._seed, "masks", "meta", self._step, place), self._device)
 
 
 Mode = Literal["stacked", "looped"]

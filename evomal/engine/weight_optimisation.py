@@ -12,10 +12,9 @@ from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.meta_gradient import LossPopulation, Tangent, meta_gradients
+from evomal.engine.meta_gradient import LossPopulation, Tangent, meta_gradients, unrolled_meta_gradients
+from evomal.engine.plans import EngineSettings
 from evomal.engine.task_data import TaskData
-from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.engine.vectorise import Masks, Mode, vectorised
 from evomal.errors import InputError
 from evomal.expression import Expression
@@ -65,7 +64,7 @@ class WeightOptimisation:
         captured = settings.graphs and device.type == "cuda" and is_small
         captured &= not any(data.is_varying for data in tasks)
         is_random = any(data.capabilities.is_random for data in tasks)
-        self._masks = Masks(enabled=is_random, captured=captured, device=device, seed=seed, purpose="meta")
+        self._masks = Masks(enabled=is_random, captured=captured, device=device, seed=seed)
         self._vectorise = vectorised(mode, self._masks)
         generators = [data.augmenting for data in tasks if data.task.augmentation is not None]
         self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)

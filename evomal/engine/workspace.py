@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.plans import Plan
+from evomal.engine.plans import EngineSettings, Plan
 from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
 from evomal.engine.training import TrainingSetup

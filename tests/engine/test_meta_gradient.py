@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.meta_gradient import InputRows, MetaBatch, meta_gradients
+from evomal.engine.meta_gradient import InputRows, MetaBatch, meta_gradients, unrolled_meta_gradients
 from evomal.engine.rows import Rows
 from evomal.engine.task_data import task_loss_of
-from evomal.engine.unrolled import unrolled_meta_gradients
 from evomal.engine.vectorise import Masks, vectorised
 from evomal.expression import Expression
 from evomal.forest import Forest
@@ -105,7 +104,7 @@ class Case:
         # Far from ones, so that no two terms are alike.
         own = [(np.array(starting_weights(tree, generator=rng)) - 1) * 200 + 1 for tree in TREES]
         self.weights = self.forest.programs.packed(own, dtype=dtype)
-        self.masks = Masks(enabled=self.drawn, captured=False, device=CPU, seed=0, purpose="test")
+        self.masks = Masks(enabled=self.drawn, captured=False, device=CPU, seed=0)
 
     def by_adjoint(self, recipe, mode, tangent="transposed", unrolled=None):
         over = vectorised(mode, self.masks)

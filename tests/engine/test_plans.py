@@ -23,9 +23,8 @@ def facts(module, shape):
     return capabilities(FunctionalModel(module, device=CPU), module, torch.randn(4, *shape))
 
 
-def plan(module, shape, **options):
-    given = {"device": CPU, "batch": 128, "element": 4, "population": 25, **options}
-    return make_plan(module, facts(module, shape), **given)
+def plan(module, shape, *, device=CPU, batch=128, **settings):
+    return make_plan(module, facts(module, shape), EngineSettings(**settings), device=device, batch=batch)
 
 
 def test_what_models_allow():
@@ -89,11 +88,11 @@ def test_a_large_population_is_cut_into_chunks_that_fit():
 
 
 def test_what_is_asked_for_is_done_or_refused():
-    assert plan(network(), (4,), wanted="looped").mode == "looped"
+    assert plan(network(), (4,), population_mode="looped").mode == "looped"
     with pytest.raises(InputError, match="stacked is not possible for this model: training changes its buffers"):
-        plan(normalised(), (4,), wanted="stacked")
+        plan(normalised(), (4,), population_mode="stacked")
     with pytest.raises(InputError, match="stacked is not possible for this model: vmap cannot stack it: Batching rule"):
-        plan(Recurrent(), (6, 4), wanted="stacked")
+        plan(Recurrent(), (6, 4), population_mode="stacked")
 
 
 SQUARE = Expression.parse("square(sub(y, f))")

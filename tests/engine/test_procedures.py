@@ -11,8 +11,7 @@ import torch
 import evomal
 from evomal.engine import procedures
 from evomal.engine.procedures import PROCEDURES, Judge, fitted_temperature, specified_procedure, split_procedure
-from evomal.engine.scores import Evaluated, diverged_fitness, fitness_of_outputs
-from evomal.engine.trial import Reached
+from evomal.engine.scores import Evaluated, Reached, diverged_fitness, fitness_of_outputs
 from evomal.errors import InputError
 from evomal.tasks.metric_functions import balanced_error, expected_calibration_error
 from evomal.tasks.recipe import Recipe

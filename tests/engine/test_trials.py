@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from evomal.engine import Engine, EngineSettings, Trial, train
-from evomal.engine.trials import tree_of
+from evomal.engine.row_losses import tree_of
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, CrossEntropyLoss, ExpressionLoss
 from evomal.losses.loss import WeightedTree
@@ -95,25 +95,15 @@ def test_a_factor_multiplies_the_loss():
 @pytest.mark.skipif(not has_reproducible_products(), reason="matrix products depend on the alignment of their operands")
 @pytest.mark.parametrize("mode", ["stacked", "looped"])
 @pytest.mark.parametrize("model", [None, dropping])
-def test_rungs_leave_the_others_out_and_change_nothing_for_those_that_go_on(mode, model):
-    task, trials = regression(model), various(seeds=(1, 2, 3))
+def test_being_scored_on_the_way_changes_nothing(mode, model):
+    task, trials = regression(model), various()
     runner = engine(task, training_steps=40, population_mode=mode)
-    whole = runner.run_trials(trials, horizons=[10, 20, 40], test=True)
-    asked = []
-
-    def better_third(horizon, fitnesses):
-        asked.append((horizon, len(fitnesses)))
-        ranked = sorted(range(len(fitnesses)), key=lambda place: fitnesses[place].value)
-        return ranked[: len(ranked) // 3]
-
-    found = runner.run_trials(trials, horizons=[10, 20, 40], choose=better_third, test=True)
-    assert asked == [(10, 30), (20, 10)]
-    assert sorted(map(len, found)) == [1] * 20 + [2] * 7 + [3] * 3
-    for row, expected in zip(found, whole, strict=True):
-        assert row == expected[: len(row)]
-        assert all(math.isnan(score.test) for score in row[:2])
-    best = sorted(range(30), key=lambda place: whole[place][0].validation)[:10]
-    assert {place for place, row in enumerate(found) if len(row) > 1} == set(best)
+    found = runner.run_trials(trials, horizons=[10, 20, 40], test=True)
+    assert [row[-1] for row in found] == [score for (score,) in runner.run_trials(trials, test=True)]
+    assert [row[0].validation for row in found] == [
+        score.validation for (score,) in runner.run_trials(trials, horizons=[10])
+    ]
+    assert all(math.isnan(score.test) for row in found for score in row[:2])
 
 
 def test_steps_are_those_of_all_trials_also_where_some_diverge():

@@ -95,7 +95,7 @@ def test_trials_of_extended_losses_are_trainings_of_their_modules(mode):
 
 
 def curve_costs(engine, losses):
-    from evomal.engine.trial import Trial
+    from evomal.engine.scores import Trial
 
     trials = [Trial(loss, lr=0.5, seed=3) for loss in losses]
     with engine._context():

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evomal.engine.engine_settings import EngineSettings
-from evomal.engine.plans import PopulationMode
+from evomal.engine.plans import EngineSettings, PopulationMode
 from evomal.engine.precision import Precision
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_HEIGHT, MAX_SIZE

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import evomal
-from evomal.engine.trials import tree_of
+from evomal.engine.row_losses import tree_of
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, FocalLoss, save_loss
 from evomal.settings import SearchSettings

@@ -7,8 +7,7 @@ from torch import nn
 
 import evomal
 from evomal.engine import Engine, EngineSettings, Trial, train
-from evomal.engine.fresh_models import put_into_training_mode
-from evomal.engine.resolve import initial_model
+from evomal.engine.resolve import initial_model, put_into_training_mode
 from evomal.engine.task_data import TaskData
 from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss

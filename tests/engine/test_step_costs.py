@@ -6,7 +6,7 @@ from torch import nn
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.functional_model import FunctionalModel
-from evomal.engine.memory import ActivationBytes, activation_bytes
+from evomal.engine.step_costs import ActivationBytes, activation_bytes
 from evomal.expression import Expression
 from tests.engine.populations import classification
 

@@ -1,9 +1,11 @@
-"""The memory of a step, predicted from one pass over a few samples."""
+"""The memory and the arithmetic of a step, predicted from one pass over a few samples."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.repeatable_layers import forget, recorded, running
@@ -73,3 +75,17 @@ def _place(tensor: Tensor) -> int:
 
 def _bytes(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes()
+
+
+_PASSES = 3  # a backward pass multiplies twice as much as a forward pass
+
+
+def step_multiply_adds(forward: Callable[[Inputs], object], samples: Inputs, *, parameters: int, batch: int) -> int:
+    """Returns the multiply-adds of a training step on `batch` samples, counted in a forward pass over `samples`.
+
+    Operations that torch cannot count, such as those of some recurrent layers, count one for each parameter.
+    """
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        forward(samples)
+    counted: int = counter.get_total_flops() // 2 // max(1, count(samples))
+    return _PASSES * batch * max(counted, parameters)
