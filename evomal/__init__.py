@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import evomal.reproducible  # noqa: F401  # before torch multiplies its first matrices
-from evomal.lazy_names import lazy_names
+from evomal.extras import lazy_names
 
 if TYPE_CHECKING:
     from evomal import losses

@@ -1,13 +1,17 @@
-"""Libraries that only some parts of evomal need: losses work with torch and NumPy alone."""
+"""Libraries that only some parts of evomal need, and what is imported only when it is used.
+
+Losses work with torch and NumPy alone, and importing torch takes seconds.
+"""
 
 import contextlib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import random
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evomal.errors import InputError
@@ -100,3 +104,47 @@ def has_numba() -> bool:
 def has_triton() -> bool:
     """Whether Triton is installed, which compiles the kernels for CUDA."""
     return importlib.util.find_spec("triton") is not None
+
+
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a package, from the names, separated by spaces, that each module defines.
+
+    Type checkers must be shown the imports instead, as they would otherwise accept every name.
+
+    Example:
+        >>> found = lazy_names("evomal", {"evomal.units": "Units"})
+        >>> found("Units").__name__
+        'Units'
+    """
+    modules = {name: module for module, listed in names.items() for name in listed.split()}
+
+    def imported(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        state = random.getstate()
+        try:
+            module = importlib.import_module(modules[name])
+        except ModuleNotFoundError as error:
+            raise missing_library(f"{package}.{name}", error) from None
+        finally:
+            random.setstate(state)  # rich draws from it when it is imported
+        found = module if modules[name].endswith(f".{name}") else getattr(module, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return imported
+
+
+class Displayed:
+    """A class whose objects notebooks display as HTML, which `evomal.report.notebook` makes."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        try:
+            # Imported by name and only now: drawing needs matplotlib, and is above everything that can be displayed.
+            notebook = importlib.import_module("evomal.report.notebook")
+            html: str = notebook.html_of(self)
+            return html
+        except Exception:  # The notebook then shows the plain text: a display must never cost anyone a result.
+            return None

@@ -41,6 +41,13 @@ def time_text(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
+def clock_text(seconds: float) -> str:
+    """Returns a time as a clock shows it: `0:01:30`."""
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}"
+
+
 def shorten(text: str, length: int) -> str:
     """Returns the text, or its beginning with an ellipsis if it has more characters than `length`."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

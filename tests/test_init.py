@@ -11,7 +11,7 @@ import pytest
 
 import evomal
 from evomal import cli, runs
-from evomal.lazy_names import lazy_names
+from evomal.extras import lazy_names
 from evomal.report import pages
 
 

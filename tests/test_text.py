@@ -4,6 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from evomal.text import (
+    clock_text,
     embed_markdown,
     escape_html,
     escape_markdown,
@@ -98,6 +99,10 @@ def test_counts_take_the_plural_unless_they_are_one():
     assert plural(2, "search") == "2 searches"
     assert plural(0.5, "GPU") == "0.5 GPUs"
     assert plural(1.0, "GPU") == "1 GPU"
+
+
+def test_a_time_is_shown_as_on_a_clock():
+    assert [clock_text(seconds) for seconds in (0.9, 61, 36_000)] == ["0:00:00", "0:01:01", "10:00:00"]
 
 
 def test_any_value_has_a_short_representation():

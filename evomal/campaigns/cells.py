@@ -25,8 +25,8 @@ from evomal.losses.files import find_loss
 from evomal.methods.rivals import strong_rivals
 from evomal.paper.families import family
 from evomal.paper.smoothing_cost import hardware
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import canonical, parsed
-from evomal.runs.display import SearchListener
 from evomal.runs.results import SearchResult
 from evomal.runs.run_loop import search
 from evomal.runs.store import BEST_NAME

@@ -22,7 +22,7 @@ from evomal.figures.training_curves import draw_training_curves, training_curves
 from evomal.files import create_folder
 from evomal.paper.representations import draw_representations, representations
 from evomal.report import figure_lines
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.store import BEST_NAME
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task

@@ -27,7 +27,7 @@ from evomal.checks import path_to
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.files import create_folder
 from evomal.methods import Failure
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors import WorkerPool
 from evomal.runs.lock import FolderLock
 from evomal.settings import SearchSettings

@@ -10,9 +10,9 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.notation import latex_number
+from evomal.extras import Displayed
 from evomal.forest.programs import Link
 from evomal.losses.contract import BatchLoss, compute_dtype, to_compute_dtype
-from evomal.notebooks import Displayed
 
 Scalar = str | int | float | bool | None
 Provenance = dict[str, Scalar | dict[str, Scalar]]

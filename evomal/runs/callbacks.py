@@ -1,14 +1,16 @@
-"""What a user has called during a search: functions, or objects that follow it from its beginning to its end."""
+"""What is called during a search: functions and objects of the user, and the listener that shows its progress."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from evomal.errors import InputError
+from evomal.runs.finals import Final
 from evomal.runs.generations import Generation
 from evomal.runs.recorded_run import Run
 from evomal.runs.results import SearchResult
+from evomal.tasks.metric_display import ShownMetric
 from evomal.text import short_repr
 
 
@@ -90,3 +92,39 @@ class Callbacks:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+
+class SearchListener(Protocol):
+    """Is called during searches and comparisons. An exception that a method raises ends the work."""
+
+    def on_start(
+        self, *, generations: int, steps: int, final_steps: int, recorded: Sequence[Generation], metric: ShownMetric
+    ) -> None:
+        """A search of that many generations begins, each of at most that many steps; some are recorded already.
+
+        Its final will take about `final_steps`; 0 without one.
+        """
+
+    def on_phase(self, name: str, steps: int) -> None:
+        """The `rivals` or the `final` are trained next, in about that many steps."""
+
+    def on_steps(self, stage: str, steps: int) -> None:
+        """That many further steps of a stage are done."""
+
+    def on_rivals(self, scores: Mapping[str, float]) -> None:
+        """The rivals are trained, the baseline first; the first generation is next."""
+
+    def on_generation(self, generation: Generation) -> None:
+        """A generation is complete."""
+
+    def on_final(self, final: Final) -> None:
+        """The final is complete."""
+
+    def expect(self, steps: int) -> None:
+        """That many training steps outside any search are next."""
+
+    def announce(self, sentence: str) -> None:
+        """The sentence says which stage of a comparison is next."""
+
+    def say(self, sentence: str) -> None:
+        """The sentence is about workers: how many there are, or why one was lost."""

@@ -1,11 +1,11 @@
 """The progress of a search on standard error: a region that is updated, or one line per generation."""
 
-import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -16,11 +16,12 @@ from rich.text import Text
 from evomal.expression import Expression
 from evomal.methods.candidates import Candidate, State
 from evomal.progress import StageBar
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.finals import Final
 from evomal.runs.generations import Generation
-from evomal.runs.results import final_text, rivals_text
+from evomal.runs.results import final_text, generation_line, rivals_text
 from evomal.tasks.metric_display import ShownMetric
-from evomal.text import printable
+from evomal.text import clock_text, printable
 
 _REFRESHES_PER_SECOND = 4
 _UNKNOWN = "—"
@@ -105,24 +106,23 @@ class SearchDisplay:
 
     def on_rivals(self, scores: Mapping[str, float]) -> None:
         """Show the scores of the rivals; the generations begin now."""
-        now = monotonic()
-        seconds = now - self._position.since
-        was_computed = self._position.phase is not None
-        if was_computed and self._position.steps:
-            self._seconds_per_step = seconds / self._position.steps
-        self._rivals, self._generations_began = scores, now
-        self._position = _Position(self._position.finished, 0, now)
-        if self._live is None and was_computed:
-            self._print(f"rivals: {rivals_text(scores, self._metric)} ({seconds:.1f} s)")
+        position, self._rivals = self._position, scores
+        if position.phase is not None and position.steps:
+            self._seconds_per_step = (monotonic() - position.since) / position.steps
+        self._end_phase(f"rivals: {rivals_text(scores, self._metric)}")
+        self._generations_began = self._position.since
 
     def on_final(self, final: Final) -> None:
         """Show the final."""
-        seconds = monotonic() - self._position.since
-        was_computed = self._position.phase is not None
         self._final = final
-        self._position = _Position(self._position.finished, 0, monotonic())
-        if self._live is None and was_computed:
-            self._print(f"final: {final_text(final, self._metric)} ({seconds:.1f} s)")
+        self._end_phase(f"final: {final_text(final, self._metric)}")
+
+    def _end_phase(self, result: str) -> None:
+        """Where there are lines, write what the rivals or the final came to, unless it was recorded before."""
+        before, now = self._position, monotonic()
+        self._position = _Position(before.finished, 0, now)
+        if self._live is None and before.phase is not None:
+            self._print(f"{result} ({now - before.since:.1f} s)")
 
     def on_generation(self, generation: Generation) -> None:
         """Show a generation."""
@@ -173,26 +173,24 @@ class SearchDisplay:
             # An interrupted generation is computed again on resuming, so it does not count.
             place, reached = f"{position.finished} of {total} generations", float(position.finished)
         elif position.phase is not None:
-            place, reached = _PHASES.get(position.phase[0], position.phase[0]), total * self._share(position)
+            place, reached = _PHASES[position.phase[0]], total * self._share(position)
         else:
             place = f"generation {min(position.finished + 1, total)} of {total}"
             reached = position.finished + self._share(position)
         label = Text(place, no_wrap=True, overflow="ellipsis")
         bar = ProgressBar(total, reached, complete_style="cyan", finished_style="green")
-        times = [Text(_clock(now - self._began), no_wrap=True)]
+        times = [Text(clock_text(now - self._began), no_wrap=True)]
         if not self._is_over:
             left = self._seconds_left(position, now)
-            times.append(Text(f"{_UNKNOWN if left is None else _clock(left):>7} left", no_wrap=True))
+            times.append(Text(f"{_UNKNOWN if left is None else clock_text(left):>7} left", no_wrap=True))
         head = Table.grid(padding=(0, 2), expand=True)
         head.add_column(min_width=len(f"generation {total} of {total}"))
         head.add_column(ratio=1)
-        if width < _ONE_LINE_HEAD:
-            head.add_row(label, bar)
-            yield head
-            yield Text("  ", no_wrap=True, overflow="ellipsis").join(times)
-            return
-        head.add_row(label, bar, *times)
+        is_narrow = width < _ONE_LINE_HEAD
+        head.add_row(label, bar, *([] if is_narrow else times))
         yield head
+        if is_narrow:
+            yield Text("  ", no_wrap=True, overflow="ellipsis").join(times)
 
     def _share(self, position: _Position) -> float:
         steps = self._steps_per_generation if position.phase is None else position.phase[1]
@@ -215,14 +213,6 @@ class SearchDisplay:
 
     def _print(self, line: str) -> None:
         self._console.print(Text(printable(line)), soft_wrap=True)
-
-
-def generation_line(generation: Generation, generations: int, metric: ShownMetric) -> str:
-    """A generation as one line, for logs."""
-    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
-    best = "nothing yet" if generation.best is None else metric.text(generation.best.fitness)
-    seconds = sum(generation.seconds.values())
-    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
 
 
 def shown_formula(candidate: Candidate) -> str:
@@ -252,56 +242,9 @@ def _folded(entries: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{hour}:{minute:02}:{second:02}"
-
-
-class SearchListener(Protocol):
-    """Is called during searches and comparisons. An exception that a method raises ends the work."""
-
-    def on_start(
-        self, *, generations: int, steps: int, final_steps: int, recorded: Sequence[Generation], metric: ShownMetric
-    ) -> None:
-        """A search of that many generations begins, each of at most that many steps; some are recorded already.
-
-        Its final will take about `final_steps`; 0 without one.
-        """
-
-    def on_phase(self, name: str, steps: int) -> None:
-        """The `rivals` or the `final` are trained next, in about that many steps."""
-
-    def on_steps(self, stage: str, steps: int) -> None:
-        """That many further steps of a stage are done."""
-
-    def on_rivals(self, scores: Mapping[str, float]) -> None:
-        """The rivals are trained, the baseline first; the first generation is next."""
-
-    def on_generation(self, generation: Generation) -> None:
-        """A generation is complete."""
-
-    def on_final(self, final: Final) -> None:
-        """The final is complete."""
-
-    def expect(self, steps: int) -> None:
-        """That many training steps outside any search are next."""
-
-    def announce(self, sentence: str) -> None:
-        """The sentence says which stage of a comparison is next."""
-
-    def say(self, sentence: str) -> None:
-        """The sentence is about workers: how many there are, or why one was lost."""
-
-
-@contextlib.contextmanager
-def with_display(progress: bool, listener: SearchListener | None) -> Iterator[SearchListener | None]:
-    """The given listener, or with `progress` and no listener a display on standard error."""
-    if not progress or listener is not None:
-        yield listener
-        return
-    with ProgressDisplay() as shown:
-        yield shown
+def with_display(progress: bool, listener: SearchListener | None) -> AbstractContextManager[SearchListener | None]:
+    """A context with the given listener, or with `progress` and no listener with a display on standard error."""
+    return ProgressDisplay() if progress and listener is None else nullcontext(listener)
 
 
 class ProgressDisplay:
@@ -354,9 +297,12 @@ class ProgressDisplay:
             search.on_generation(generation)
 
     def on_phase(self, name: str, steps: int) -> None:
-        """Show the beginning of the rivals or the final."""
+        """Show the beginning of the rivals or the final: outside of a search, as trainings."""
         if self._search is not None:
             self._search.on_phase(name, steps)
+        else:
+            self._bar.announce(_PHASES[name])
+            self._bar.expect(steps)
 
     def on_steps(self, stage: str, steps: int) -> None:
         """Show steps of a search or of trainings."""

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -17,6 +16,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists, lead_seeds
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
@@ -26,9 +26,6 @@ from evomal.runs.trials_of_tasks import TaskValues, across_tasks, combined, valu
 from evomal.tasks.metric_display import ShownMetric
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
-
-if TYPE_CHECKING:  # it imports this module
-    from evomal.runs.display import SearchListener
 
 _RATE_SEEDS = 2
 _RIVALS = 4  # that enter the final beside the baseline: the best ones before the search
@@ -41,7 +38,7 @@ class FinalsTrainer:
 
     def __init__(
         self, tasks: Sequence[Task], executor: Executor, evaluator: Evaluator, context: SearchContext,
-        store: RunStore | None, listener: "SearchListener | None",
+        store: RunStore | None, listener: SearchListener | None,
     ) -> None:  # fmt: skip
         self._tasks, self._executor, self._evaluator = tasks, executor, evaluator
         self._settings, self._seed = context.settings, context.seed

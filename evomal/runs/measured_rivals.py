@@ -4,12 +4,11 @@ Before a search this says what a learned loss must beat; by itself it says wheth
 """
 
 import math
-import statistics
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from evomal.runs.finals import rate_text
+from evomal.runs.finals import Scores, rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable
@@ -28,14 +27,12 @@ class Measured:
     @property
     def mean(self) -> float:
         """The mean cost."""
-        return sum(self.scores) / len(self.scores)
+        return Scores(self.scores).mean
 
     @property
     def deviation(self) -> float:
         """Standard deviation between seeds; NaN for one seed, or if a training diverged."""
-        if len(self.scores) < 2 or not all(map(math.isfinite, self.scores)):
-            return math.nan
-        return statistics.stdev(self.scores)
+        return Scores(self.scores).deviation
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import with_rule
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task, task_list, with_final_rows

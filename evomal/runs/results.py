@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from evomal.errors import InputError
 from evomal.expression import Expression
+from evomal.extras import Displayed
 from evomal.losses import ExpressionLoss
 from evomal.losses.catalogue import specified_loss
 from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss, Provenance
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome
-from evomal.notebooks import Displayed
 from evomal.runs.finals import Final, Scores, rate_text
 from evomal.runs.generations import Generation
 from evomal.runs.measured_rivals import Headroom
@@ -259,6 +259,14 @@ def total_counts(history: Sequence[Generation]) -> dict[str, int]:
     for generation in history:
         counts.update({str(state): count for state, count in generation.counts.items()})
     return dict(counts)
+
+
+def generation_line(generation: Generation, generations: int, metric: ShownMetric) -> str:
+    """A generation as one line, for logs."""
+    counts = ", ".join(f"{count} {state}" for state, count in generation.counts.items())
+    best = "nothing yet" if generation.best is None else metric.text(generation.best.fitness)
+    seconds = sum(generation.seconds.values())
+    return f"generation {generation.number + 1} of {generations}: best {best} ({counts}; {seconds:.1f} s)"
 
 
 def score_text(score: float | Scores, metric: ShownMetric) -> str:

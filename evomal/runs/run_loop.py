@@ -23,9 +23,9 @@ from evomal.methods.baseline import BASELINE
 from evomal.methods.candidates import Candidate, State
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
-from evomal.runs.callbacks import Callback, Callbacks
+from evomal.runs.callbacks import Callback, Callbacks, SearchListener
 from evomal.runs.canonical import canonical, parsed, versions
-from evomal.runs.display import SearchListener, with_display
+from evomal.runs.display import with_display
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.generations import Generation, summarised

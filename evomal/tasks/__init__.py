@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from evomal.lazy_names import lazy_names
+from evomal.extras import lazy_names
 
 if TYPE_CHECKING:
     from evomal.tasks import metrics

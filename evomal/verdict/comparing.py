@@ -9,7 +9,7 @@ from typing import Any
 from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.methods import method_named
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
 from evomal.tasks.recipe import final_recipe

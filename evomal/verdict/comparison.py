@@ -22,8 +22,7 @@ from pydantic_core import PydanticCustomError
 from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
-from evomal.extras import data_frame
-from evomal.notebooks import Displayed
+from evomal.extras import Displayed, data_frame
 from evomal.verdict.statistics import Paired
 from evomal.verdict.words import Verdict
 

@@ -14,7 +14,8 @@ from evomal.engine.resolve import loss_for_task
 from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder
 from evomal.methods import Failure, readable
-from evomal.runs.display import SearchListener, with_display
+from evomal.runs.callbacks import SearchListener
+from evomal.runs.display import with_display
 from evomal.runs.executors import ProcessPool, WorkerPool, worker_pool
 from evomal.runs.results import Best
 from evomal.runs.run_loop import search

@@ -15,8 +15,8 @@ from evomal.engine.task_data import digest_of_parts, task_content
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.progress import StepsDone
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import canonical, versions
-from evomal.runs.display import SearchListener
 from evomal.runs.executors import WorkerPool
 from evomal.settings import SearchSettings
 from evomal.tasks.recipe import final_recipe

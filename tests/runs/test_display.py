@@ -40,6 +40,14 @@ def test_without_progress_nothing_is_shown(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_rivals_outside_of_a_search_are_shown_as_trainings(capsys):
+    with ProgressDisplay() as listener:
+        listener.on_phase("rivals", 10)
+        listener.on_steps("evaluate", 10)
+        listener.on_rivals({"mse": 0.5})
+    assert capsys.readouterr() == ("", "training rivals\n")
+
+
 def test_a_search_that_fails_leaves_no_display_behind(capsys):
     def stop(generation):
         raise ZeroDivisionError

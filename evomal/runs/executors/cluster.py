@@ -17,7 +17,7 @@ from typing import Any
 
 from evomal.errors import InputError
 from evomal.extras import optional_library
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.jobs import WorkerPool
 from evomal.runs.executors.ray_pool import RayPool
 from evomal.settings import WORKPLACE, SearchSettings

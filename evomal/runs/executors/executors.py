@@ -12,7 +12,7 @@ from evomal.errors import EvomalError, UserCodeError
 from evomal.expression import Expression
 from evomal.methods import Executor, Failure, Raised, Stage
 from evomal.progress import StageStepsDone
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.cluster import worker_pool
 from evomal.runs.executors.jobs import WorkerPool
 from evomal.runs.executors.worker import is_out_of_memory

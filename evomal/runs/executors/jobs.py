@@ -3,12 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from evomal.methods import Failure
-
-if TYPE_CHECKING:
-    from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 
 
 class JobRunner(Protocol):
@@ -63,7 +61,7 @@ class WorkerPool(Protocol):
 class SpeakingPool:
     """A pool that says sentences to its listener, if it has one."""
 
-    _listener: "SearchListener | None" = None
+    _listener: SearchListener | None = None
 
     def __init__(self) -> None:
         self._said: set[str] = set()

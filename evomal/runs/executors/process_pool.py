@@ -17,7 +17,7 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor, Terminat
 
 from evomal.errors import EvomalError
 from evomal.methods import Failure
-from evomal.runs.display import SearchListener
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evomal.errors import EvomalError
+from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import versions
-from evomal.runs.display import SearchListener
 from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker, difference

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from evomal.notebooks import Displayed
+from evomal.extras import Displayed
 
 
 class _Unknown(Displayed):
