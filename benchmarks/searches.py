@@ -24,7 +24,7 @@ from planted_tasks import noisy_mnist, planted_labels, planted_outliers
 import evomal
 from evomal.engine import Engine, EngineSettings, Trial
 from evomal.losses.catalogue import specified_loss
-from evomal.methods.rivals import strong_rivals
+from evomal.methods.baseline import strong_rivals
 from evomal.methods.rungs import spaced_rates
 from evomal.tasks.task import Task
 

@@ -22,7 +22,7 @@ from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, write_atomically
 from evomal.losses.files import find_loss
-from evomal.methods.rivals import strong_rivals
+from evomal.methods.baseline import strong_rivals
 from evomal.paper.families import family
 from evomal.paper.smoothing_cost import hardware
 from evomal.runs.callbacks import SearchListener

@@ -10,7 +10,7 @@ from evomal.campaigns.figure_cells import PlannedFigure
 from evomal.campaigns.running import TaskPlan
 from evomal.engine.procedures import split_procedure
 from evomal.errors import InputError
-from evomal.methods.rivals import strong_rivals
+from evomal.methods.baseline import strong_rivals
 from evomal.runs.estimates import estimate
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task

@@ -224,7 +224,7 @@ def split_losses(names: str, task: "Task") -> list[str]:
 
     The options of a loss, as in `a:x=1,y=2`, stay with it. A file with commas in its path has to be given alone.
     """
-    from evomal.methods.rivals import strong_rivals
+    from evomal.methods.baseline import strong_rivals
 
     if "," in names and os.path.isfile(names):
         return [names]

@@ -15,6 +15,8 @@ from evomal.expression.tree import Expression
 
 Heights = tuple[int, int]
 """Least and greatest height of a tree."""
+MUTATED_HEIGHTS: Heights = (0, 2)
+"""Heights of the trees that subtree mutation draws."""
 
 
 def full(heights: Heights, *, space: Space = PAPER, generator: np.random.Generator) -> Expression:
@@ -109,16 +111,14 @@ def crossover(
 def mutate(
     parent: Expression,
     *,
-    heights: Heights = (0, 2),
     max_height: int = 10,
     space: Space = PAPER,
     generator: np.random.Generator,
 ) -> Expression:
-    """Returns the parent with a subtree replaced by a random tree.
+    """Returns the parent with a subtree replaced by a random tree of at most two levels, made by `half_and_half`.
 
     Args:
         parent: The tree.
-        heights: Least and greatest height of the random tree, made by `half_and_half`.
         max_height: Greatest height of the result; if it would be higher, the parent is returned.
         space: The operators and terminals to draw from.
         generator: The source of randomness. The subtree is drawn uniformly from all nodes.
@@ -134,7 +134,7 @@ def mutate(
         'mul(sub(f, y), aq(y, y))'
     """
     place = int(generator.integers(parent.size))
-    subtree = half_and_half(heights, space=space, generator=generator)
+    subtree = half_and_half(MUTATED_HEIGHTS, space=space, generator=generator)
     return offspring(parent, place, subtree, max_height=max_height, space=space, generator=generator)
 
 

@@ -3,6 +3,7 @@
 A weight belongs to the node at the lower end of its edge and goes where that node goes; new nodes have weight one. So a
 child computes what its parents computed wherever it kept their nodes. Every child is a loss, repaired if it lacks y or
 f. The mutations are collected in Poli, Langdon and McPhee, A Field Guide to Genetic Programming, 2008, section 5.2.2.
+`scaled` multiplies a whole expression.
 """
 
 import bisect
@@ -11,12 +12,12 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from evomal.errors import InputError
-from evomal.expression.generate import half_and_half, repair
+from evomal.expression.generate import MUTATED_HEIGHTS, half_and_half, repair
 from evomal.expression.operators import OPERATORS, PAPER, Space, arity
 from evomal.expression.prefix import end_of_subtree
 from evomal.expression.tree import Expression
@@ -24,7 +25,6 @@ from evomal.expression.tree import Expression
 MutationName = Literal["subtree mutation", "point mutation", "insertion", "deletion", "hoist", "weight mutation"]
 
 _DRAWS = 8  # until a child must be given up: most first draws succeed, and trees at the height limit need a few more
-_RANDOM_HEIGHTS = (0, 2)  # of the trees that subtree mutation draws
 _CHANGED_WEIGHTS = 0.3  # share of the weights that change together, at least one of them
 _STEP = 0.5  # standard deviation of the logarithm of a weight's factor
 _FLIPPED = 0.1  # share of the changed weights whose sign changes too
@@ -65,15 +65,6 @@ class Weighted:
         end = end_of_subtree(self.tree.tokens, start)
         weights = self.node_weights[:start] + other.node_weights + self.node_weights[end:]
         return Weighted(self.tree.replaced(start, other.tree), weights)
-
-
-class Mutation(Protocol):
-    """Makes a child of one parent."""
-
-    def __call__(
-        self, parent: Weighted, *, max_height: int = 10, space: Space = PAPER, generator: np.random.Generator
-    ) -> Weighted:
-        """Returns a loss within the height; the parent itself if several draws gave nothing else."""
 
 
 def crossover(
@@ -132,8 +123,11 @@ def mutate(
     return name, child
 
 
-def _retried(draw: Callable[[Weighted, Space, np.random.Generator], Weighted | None]) -> Mutation:
-    """A mutation from a function that draws a child, or None if there is nothing that it could do."""
+def _retried(draw: Callable[[Weighted, Space, np.random.Generator], Weighted | None]) -> Callable[..., Weighted]:
+    """A mutation from a function that draws a child, or None if there is nothing that it could do.
+
+    It returns a loss within the height; the parent itself if several draws gave nothing else.
+    """
 
     @functools.wraps(draw)
     def mutation(
@@ -186,11 +180,44 @@ def _repaired(child: Weighted, *, max_height: int, space: Space, generator: np.r
     return whole.replaced(place, Weighted.of(loss.subtree(place)))
 
 
+_LINEAR = {"add": 2, "sub": 2, "min": 2, "max": 2, "mul": 1, "aq": 1, "abs": 1}
+"""Operators that a positive factor can be moved into, and the number of arguments that it multiplies."""
+
+
+def scaled(tree: Expression, weights: Sequence[float], factor: float) -> tuple[Expression, tuple[float, ...]]:
+    """Returns an expression with weights that is the given one times a positive factor.
+
+    Args:
+        tree: The expression.
+        weights: Its weights, one per edge.
+        factor: A positive number.
+
+    Returns:
+        The same tree with other weights where its root allows that, else a product of a constant and the tree.
+
+    Example:
+        >>> scaled(Expression.parse("abs(sub(y, f))"), [1.0, 1.0, 1.0], 0.5)
+        (Expression.parse('abs(sub(y, f))'), (0.5, 1.0, 1.0))
+        >>> scaled(Expression.parse("tanh(sub(y, f))"), [1.0, 1.0, 1.0], 0.5)[0]
+        Expression.parse('mul(1, tanh(sub(y, f)))')
+    """
+    if factor == 1:
+        return tree, tuple(weights)
+    arguments = _LINEAR.get(tree.tokens[0])
+    if arguments is None:
+        return Expression(("mul", "1", *tree.tokens)), (factor, 1.0, *weights)
+    changed = list(weights)
+    places = [1, end_of_subtree(tree.tokens, 1)][:arguments]
+    for place in places:
+        changed[place - 1] *= factor
+    return tree, tuple(changed)
+
+
 @_retried
 def subtree(parent: Weighted, space: Space, generator: np.random.Generator) -> Weighted:
     """A subtree, drawn uniformly from all nodes, is replaced by a random tree."""
     place = int(generator.integers(parent.tree.size))
-    return parent.replaced(place, Weighted.of(half_and_half(_RANDOM_HEIGHTS, space=space, generator=generator)))
+    return parent.replaced(place, Weighted.of(half_and_half(MUTATED_HEIGHTS, space=space, generator=generator)))
 
 
 @_retried
@@ -258,7 +285,7 @@ def _operators(tree: Expression) -> list[int]:
     return [position for position, token in enumerate(tree.tokens) if token in OPERATORS]
 
 
-MUTATIONS: Mapping[MutationName, tuple[Mutation, float]] = {
+MUTATIONS: Mapping[MutationName, tuple[Callable[..., Weighted], float]] = {
     "subtree mutation": (subtree, 0.25),
     "point mutation": (point, 0.2),
     "insertion": (insert, 0.15),

@@ -102,14 +102,14 @@ class Ladder:
         return total
 
 
-def spaced_rates(count: int, *, around: float = 1.0) -> tuple[float, ...]:
-    """That number of learning rates, evenly spaced by their ratio.
+def spaced_rates(count: int) -> tuple[float, ...]:
+    """That number of learning rates around the task's own, evenly spaced by their ratio.
 
     Example:
         >>> spaced_rates(3)
         (0.3162, 1.0, 3.162)
     """
-    return _rates(around, *(index - (count - 1) / 2 for index in range(count)))
+    return _rates(1.0, *(index - (count - 1) / 2 for index in range(count)))
 
 
 def rates_near(rate: float, *, lower: int = 0, higher: int = 0) -> tuple[float, ...]:

@@ -23,12 +23,11 @@ from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
-from evomal.methods.baseline import BASELINE, RIVALS
+from evomal.methods.baseline import BASELINE, RIVALS, strong_rivals
 from evomal.methods.evaluation import TIMED_AS, TrialLoss
 from evomal.methods.filters import is_dead
 from evomal.methods.ml3 import network_loss
 from evomal.methods.random_search import draw_tree
-from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator, torch_generator

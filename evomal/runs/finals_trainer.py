@@ -10,10 +10,9 @@ from torch import nn
 from evomal.engine import Fitness, Rung, RungScores
 from evomal.errors import InputError
 from evomal.losses.catalogue import specified_loss
-from evomal.methods.baseline import RIVALS, require_baseline, train_rivals
+from evomal.methods.baseline import RIVALS, require_baseline, strong_rivals, train_rivals
 from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss
-from evomal.methods.rivals import strong_rivals
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener

@@ -13,7 +13,7 @@ from evomal.engine.resolve import class_priors
 from evomal.engine.task_data import task_content
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.expression.scaling import scaled
+from evomal.expression.variation import scaled
 from evomal.files import remove_unfinished
 from evomal.forest.terminals import uses_priors
 from evomal.losses import save_loss

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
-from evomal.expression.scaling import scaled
+from evomal.expression.variation import scaled
 from evomal.figures.ancestry import ancestry_of
 from evomal.figures.front import formula_of
 from evomal.losses.exporting import export

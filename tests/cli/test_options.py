@@ -8,7 +8,7 @@ import typer
 from evomal.cli.app import app
 from evomal.cli.options import settings_help, split_losses, split_rates
 from evomal.errors import InputError
-from evomal.methods.rivals import strong_rivals
+from evomal.methods.baseline import strong_rivals
 from evomal.settings import SearchSettings
 from evomal.tasks import Hardships
 from tests.engine.populations import classification, regression

@@ -7,7 +7,7 @@ import pytest
 
 from evomal.engine import Engine, EngineSettings, Rung
 from evomal.expression import Expression
-from evomal.expression.scaling import scaled
+from evomal.expression.variation import scaled
 from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
 from evomal.methods import rungs

@@ -10,7 +10,7 @@ from evomal.engine import Engine
 from evomal.errors import InputError
 from evomal.losses.loss import WeightedTree
 from evomal.methods import METHODS
-from evomal.methods.rivals import strong_rivals
+from evomal.methods.baseline import strong_rivals
 from evomal.methods.rungs import Ladder
 from evomal.runs.estimates import estimate
 from evomal.runs.run_loop import search

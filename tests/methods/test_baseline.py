@@ -9,9 +9,8 @@ import torch
 
 from evomal.engine import Engine, EngineSettings
 from evomal.losses.catalogue import TASK_LOSSES, specified_loss
-from evomal.methods import rivals
-from evomal.methods.baseline import train_rivals
-from evomal.methods.rivals import strong_rivals
+from evomal.methods import baseline
+from evomal.methods.baseline import strong_rivals, train_rivals
 from evomal.runs.executors.executors import LocalExecutor
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
@@ -81,5 +80,5 @@ def test_the_rivals_of_a_task_differ_from_each_other(name):
 
 
 def test_examples_in_docstrings():
-    found = doctest.testmod(rivals)
+    found = doctest.testmod(baseline)
     assert found.attempted > 0 == found.failed
