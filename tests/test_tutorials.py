@@ -11,7 +11,7 @@ import torch
 
 import evomal
 from evomal.cli import main
-from evomal.settings.presets import PAPER_FILTERS, PRESETS
+from evomal.settings.fields import PAPER_FILTERS, PRESETS
 from tests.protocols import ON_RUNGS
 
 ROOT = Path(__file__).parents[1]

@@ -25,7 +25,7 @@ from evomal.losses.catalogue import is_specified, specified_loss
 from evomal.losses.files import is_loss_file
 from evomal.methods import method_named
 from evomal.settings import SearchSettings
-from evomal.settings.presets import PRESETS
+from evomal.settings.fields import PRESETS
 from evomal.settings.texts import document, rule_of
 from evomal.tasks import TASKS, Hardships, Task, load_task, task_from_file
 from evomal.tasks.datasets import DATASETS

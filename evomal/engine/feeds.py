@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from evomal.errors import InputError
-from evomal.tasks.batches import Batches
 from evomal.tasks.inputs import map_tensors, pieces
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Batches, Part
 from evomal.tasks.prefetching import Stream, whole
 
 _STEPS_READ_AHEAD = 64  # the rows of that many steps are copied to the device at once

@@ -20,8 +20,7 @@ from evomal.errors import InputError
 from evomal.losses import ExpressionLoss
 from evomal.progress import StepsDone
 from evomal.randomness import isolated_torch
-from evomal.tasks.optimizers import OptimizerFactory
-from evomal.tasks.schedules import ScheduleFactory
+from evomal.tasks.optimizers import OptimizerFactory, ScheduleFactory
 from evomal.tasks.task import Task, task_list
 from evomal.text import short_repr
 from evomal.threads import thread_count

@@ -13,9 +13,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from evomal.engine.rows import without_row_outputs
 from evomal.errors import InputError
-from evomal.tasks.optimizers import function_name, optimizer_named, takes_model
+from evomal.tasks.optimizers import function_name, make_scheduler, optimizer_named, step_factor, takes_model
 from evomal.tasks.recipe import Recipe
-from evomal.tasks.schedules import make_scheduler, step_factor
 from evomal.text import short_repr
 from evomal.users_code import users_code
 

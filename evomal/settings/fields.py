@@ -1,13 +1,22 @@
-"""Every setting of a search with its rule, its default and its description."""
+"""Every setting of a search with its rule, its default and its description; and what presets change of the defaults.
+
+The defaults are the paper's (EvoMAL, sections 3 and 4).
+"""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from evomal.errors import InputError
-from evomal.settings.presets import PAPER_FILTERS, Filter
 from evomal.text import short_repr
+
+Filter = Literal["symbolic", "admissible", "dead", "rejection", "gradient"]
+"""In the order in which they are applied."""
+
+PAPER_FILTERS: tuple[Filter, ...] = ("symbolic", "dead", "rejection", "gradient")
+"""The paper's filters and that for dead gradients."""
 
 _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and no tree may be higher than 64
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
@@ -44,10 +53,8 @@ def _seconds(value: Any, info: ValidationInfo) -> Any:
 def _named(value: Any, info: ValidationInfo) -> Any:
     # A record of settings holds texts, and a function cannot be found again by its name.
     if callable(value):
-        name, own = (
-            info.field_name,
-            f"a function of your own belongs to the task, as in evomal.Recipe({info.field_name}=…)",
-        )
+        name = info.field_name
+        own = f"a function of your own belongs to the task, as in evomal.Recipe({name}=…)"
         if name == "metric":
             example = "task.judged_by(evomal.Metric(f, higher_is_better=True))"
             own = f"a metric of your own belongs to the task, as in {example}"
@@ -278,3 +285,48 @@ class SettingFields(BaseModel):
     patience: _Count | None = Field(
         None, description="Number of generations without a better candidate after which the search ends."
     )
+
+
+_BY_RUNGS: Mapping[str, Any] = {
+    "filters": get_args(Filter),
+    "filter_steps": 250,
+    "meta_steps": 100,
+    "surplus": 6.0,
+    "tuned_rung": None,
+    "resplit": True,
+    "final_seeds": 5,
+    "final_steps": 2000,
+    "final_share": 0.5,
+}
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "quick": {
+        **_BY_RUNGS,
+        "population": 32,
+        "generations": 8,
+        "islands": 4,
+        "first_trees": 4000,
+        "training_steps": 500,
+        "tried_rates": 5,
+        "rungs": (0.2, 1.0),
+        "rung_seeds": (1, 2),
+        "finalists": 6,
+    },
+    "thorough": {
+        **_BY_RUNGS,
+        "population": 128,
+        "generations": 20,
+        "islands": 8,
+        "first_trees": 8000,
+        "training_steps": 1000,
+        "tried_rates": 5,
+        "rungs": (0.1, 1.0),
+        "rung_seeds": (2, 4),
+        "finalists": 20,
+        "final_seeds": 10,
+    },
+    "paper": {},
+}
+"""What each preset changes of the defaults, which are the paper's. For a small model, `quick` takes one to two
+minutes on two cores, and `thorough` about two minutes on a large GPU."""
+
+DEFAULT_PRESET = "quick"

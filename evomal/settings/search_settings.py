@@ -14,8 +14,7 @@ from pydantic import ValidationError, model_validator
 
 from evomal.checks import one_of, path_to
 from evomal.errors import InputError
-from evomal.settings.fields import SettingFields
-from evomal.settings.presets import DEFAULT_PRESET, PRESETS
+from evomal.settings.fields import DEFAULT_PRESET, PRESETS, SettingFields
 from evomal.settings.texts import document, input_error, read_text, setting_text, type_text
 from evomal.text import short_repr
 

@@ -13,7 +13,6 @@ from evomal.errors import InputError
 from evomal.progress import tracked
 from evomal.randomness import GlobalStates, preserved_globals
 from evomal.tasks.arrays import MOST_BYTES
-from evomal.tasks.batches import Batches
 from evomal.tasks.building import class_weights, units_of
 from evomal.tasks.data_checks import target_rows
 from evomal.tasks.fitting import DatasetOptions, Fit
@@ -22,7 +21,7 @@ from evomal.tasks.items import stacked_items
 from evomal.tasks.labels import checked_classes
 from evomal.tasks.loader_sources import loader_source
 from evomal.tasks.model_trials import outputs_of_model, with_integers_as_taken
-from evomal.tasks.parts import Part, joined_parts
+from evomal.tasks.parts import Batches, Part, joined_parts
 from evomal.tasks.sources import MOST_UNCOUNTED, ArraySource, DatasetSource, PiecesSource, Source
 from evomal.tasks.splits import shared_content
 from evomal.text import short_repr

@@ -14,13 +14,12 @@ import torch
 
 from evomal.checks import named
 from evomal.errors import InputError
-from evomal.tasks.batches import Augmentation
 from evomal.tasks.built_in import TASKS, BuiltIn
 from evomal.tasks.datasets import DATASETS, ImageData, TableData, load
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.models import make_model
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Augmentation, Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.tasks.task import Task

@@ -1,13 +1,16 @@
-"""The parts of a task's data, and batches as one piece of memory, which is sent, pinned and copied at once."""
+"""The parts of a task's data, the rows of its batches, and random crops and flips of images."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from evomal.randomness import generator
 from evomal.tasks.inputs import Form, Inputs, count, form_of, in_form, joined, moved, select, shapes_and_dtypes, tensors
 
 if TYPE_CHECKING:
@@ -84,7 +87,7 @@ _ALIGNED = 64  # bytes: where a tensor may begin
 
 @dataclass(frozen=True, eq=False)
 class PackedPart:
-    """Inputs, targets and weights of a batch in one tensor of bytes.
+    """Inputs, targets and weights of a batch in one tensor of bytes, which is sent, pinned and copied at once.
 
     Args:
         memory: The bytes.
@@ -123,3 +126,48 @@ class PackedPart:
         weights = own.pop() if self.has_weights else None
         targets = own.pop()
         return Part(in_form(self.form, own), targets, weights)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Pad with zeros, crop back at a random place, and mirror half of the images if they may be mirrored."""
+
+    padding: int = 4
+    flip: bool = True
+
+    def __call__(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
+        """A changed copy of (samples, channels, height, width); the generator lives on the images' device."""
+        samples, _, height, width = images.shape
+        device = images.device
+        offsets = torch.randint(2 * self.padding + 1, (2, samples, 1), generator=generator, device=device)
+        rows, columns = (offsets[axis] + torch.arange(side, device=device) for axis, side in enumerate((height, width)))
+        if self.flip:
+            mirrored = torch.rand(samples, 1, generator=generator, device=device) < 0.5
+            columns = torch.where(mirrored, columns.flip(1), columns)
+        padded = F.pad(images, [self.padding] * 4)
+        sample = torch.arange(samples, device=device)[:, None, None]
+        # Advanced indices around the slice put the channels last.
+        return padded[sample, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+class Batches:
+    """Batches of `size` rows without replacement, epoch after epoch, drawn from the seed and the purpose alone.
+
+    A batch may reach over the end of an epoch into the next, so that every batch is full and every row is used equally
+    often.
+    """
+
+    def __init__(self, rows: int, size: int, *, seed: int, purpose: str) -> None:
+        self.rows, self.size = rows, min(size, rows)
+        self.seed, self.purpose = seed, purpose
+        self._epoch = functools.lru_cache(maxsize=2)(self._permutation)
+
+    def __getitem__(self, step: int) -> Tensor:
+        """The rows of that step's batch."""
+        epoch, start = divmod(step * self.size, self.rows)
+        rows = self._epoch(epoch)[start : start + self.size]
+        missing = self.size - len(rows)
+        return torch.cat((rows, self._epoch(epoch + 1)[:missing])) if missing else rows
+
+    def _permutation(self, epoch: int) -> Tensor:
+        return torch.from_numpy(generator(self.seed, "batches", self.purpose, epoch).permutation(self.rows))

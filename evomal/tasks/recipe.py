@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evomal.checks import MOST_STEPS, finite_number, unknown_name, whole_number
 from evomal.errors import InputError
-from evomal.tasks.optimizers import OptimizerFactory, function_name, optimizer_named, rate_of_factory
-from evomal.tasks.schedules import ScheduleFactory, schedule_named
+from evomal.tasks.optimizers import (
+    OptimizerFactory,
+    ScheduleFactory,
+    function_name,
+    optimizer_named,
+    rate_of_factory,
+    schedule_named,
+)
 from evomal.text import short_repr
 
 if TYPE_CHECKING:

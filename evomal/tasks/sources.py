@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import derived_seed
-from evomal.tasks.batches import Batches
 from evomal.tasks.draws import Draws
 from evomal.tasks.items import Columns, batch_part, stacked_items
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Batches, Part
 from evomal.users_code import users_code
 
 Request = Any

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from evomal.checks import one_of
 from evomal.errors import InputError
 from evomal.randomness import generator
-from evomal.tasks.batches import Augmentation
 from evomal.tasks.builders import ModelFactory, TaskBuilders
 from evomal.tasks.data_checks import (
     KINDS,
@@ -31,7 +30,7 @@ from evomal.tasks.data_checks import (
 from evomal.tasks.labels import Classes, checked_classes, decoded_labels
 from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.named_metrics import Needs
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Augmentation, Part
 from evomal.tasks.recipe import Recipe
 from evomal.text import short_repr
 from evomal.units import Units, Values

@@ -13,8 +13,8 @@ from evomal.engine.row_losses import RowLoss
 from evomal.engine.rows import RowRule
 from evomal.losses.loss import Loss
 from evomal.randomness import isolated_torch
-from evomal.tasks.batches import Batches
 from evomal.tasks.inputs import called
+from evomal.tasks.parts import Batches
 from evomal.tasks.task import Task
 from evomal.users_code import users_code
 from evomal.verdict.comparison import cost_of

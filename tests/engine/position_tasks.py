@@ -8,8 +8,8 @@ from torch import nn
 
 from evomal.engine.resolve import initial_model
 from evomal.engine.rows import without_row_outputs
-from evomal.tasks.batches import Batches
 from evomal.tasks.inputs import called
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 

@@ -6,10 +6,9 @@ import torch
 
 from evomal.engine import train
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.tasks.batches import Augmentation
 from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.models import make_model
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Augmentation, Part
 from evomal.tasks.task import Task
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

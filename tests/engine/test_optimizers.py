@@ -17,9 +17,9 @@ from evomal.engine.training import Training, TrainingSetup
 from evomal.errors import InputError
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
 from evomal.randomness import isolated_torch
-from evomal.tasks.batches import Batches
+from evomal.tasks.optimizers import SCHEDULES
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
-from evomal.tasks.schedules import SCHEDULES
 from evomal.tasks.task import Task
 from tests.engine.populations import network, regression, with_recipe
 

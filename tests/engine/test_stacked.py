@@ -10,7 +10,7 @@ from evomal.engine import Engine, EngineSettings, Trial, train
 from evomal.engine.resolve import initial_model
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
 from tests.engine.populations import (
     EXPLOSIVE,

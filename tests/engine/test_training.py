@@ -13,7 +13,7 @@ from evomal.engine import train
 from evomal.engine.resolve import initial_model
 from evomal.errors import InputError
 from evomal.losses import AbsoluteErrorLoss, ExpressionLoss, save_loss
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from tests.engine.populations import with_recipe

@@ -7,7 +7,7 @@ import torch
 
 import evomal
 from evomal.engine import train
-from evomal.tasks.schedules import SCHEDULES
+from evomal.tasks.optimizers import SCHEDULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 

@@ -15,7 +15,7 @@ from evomal.engine.resolve import initial_model
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from tests.engine.populations import EXPLOSIVE, SMOOTH, classification, network, regression, weights_of, with_recipe

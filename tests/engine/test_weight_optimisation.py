@@ -14,7 +14,7 @@ from evomal.engine import Engine, EngineSettings
 from evomal.engine.resolve import initial_model
 from evomal.expression.generate import ramped_half_and_half
 from evomal.losses import ExpressionLoss
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 from evomal.tasks.recipe import Recipe
 from tests.engine.populations import EXPLOSIVE, SMOOTH, dropping, normalised, regression, weights_of
 

@@ -11,7 +11,7 @@ from evomal.engine.weight_optimisation import NetworkLosses
 from evomal.losses import CrossEntropyLoss, NeuralLoss
 from evomal.losses.neural import layers_of, starting_layers, weight_count, weights_of
 from evomal.randomness import torch_generator
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 from tests.engine.populations import classification, regression
 
 HIDDEN = 6

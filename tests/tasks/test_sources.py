@@ -17,9 +17,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from evomal.errors import InputError, UserCodeError
 from evomal.randomness import GlobalStates, preserved_globals
 from evomal.tasks import prefetching
-from evomal.tasks.batches import Batches
 from evomal.tasks.loader_sources import IterableSource, LoaderSource, loader_source
-from evomal.tasks.parts import Part
+from evomal.tasks.parts import Batches, Part
 from evomal.tasks.prefetching import Stream, whole, worker_count
 from evomal.tasks.sources import ArraySource, DatasetSource, PiecesSource
 

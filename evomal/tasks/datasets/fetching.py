@@ -19,10 +19,15 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from evomal.errors import InputError
-from evomal.tasks.datasets.images import CIFAR10_FILES, CIFAR100_FILES, MNIST_FILES, SVHN_CHECKSUMS
-from evomal.tasks.datasets.reading import verify
+from evomal.tasks.datasets.readers import (
+    CALIFORNIA_FILE,
+    CIFAR10_FILES,
+    CIFAR100_FILES,
+    MNIST_FILES,
+    SVHN_CHECKSUMS,
+    verify,
+)
 from evomal.tasks.datasets.registry import data_folder, dataset_named, missing_files
-from evomal.tasks.datasets.tables import CALIFORNIA_FILE
 
 if TYPE_CHECKING:
     import requests

@@ -10,9 +10,8 @@ import pooch  # type: ignore[import-untyped]
 
 from evomal.checks import named, path_to
 from evomal.errors import InputError
-from evomal.tasks.datasets import images, tables
-from evomal.tasks.datasets.images import ImageData
-from evomal.tasks.datasets.tables import TableData
+from evomal.tasks.datasets import readers
+from evomal.tasks.datasets.readers import ImageData, TableData
 
 DATA_VARIABLE = "EVOMAL_DATA"
 
@@ -35,13 +34,13 @@ class DatasetInfo:
 
 
 _ROWS = (
-    DatasetInfo("diabetes", 442, 0, (10,), None, (), tables.read_diabetes),
-    DatasetInfo("boston", 506, 0, (13,), None, (tables.BOSTON_FILE,), tables.read_boston),
-    DatasetInfo("california", 20_640, 0, (8,), None, (tables.CALIFORNIA_FILE,), tables.read_california),
-    DatasetInfo("mnist", 60_000, 10_000, (1, 28, 28), 10, images.MNIST_FILES, images.read_mnist),
-    DatasetInfo("cifar10", 50_000, 10_000, (3, 32, 32), 10, images.CIFAR10_FILES, images.read_cifar10),
-    DatasetInfo("cifar100", 50_000, 10_000, (3, 32, 32), 100, images.CIFAR100_FILES, images.read_cifar100),
-    DatasetInfo("svhn", 73_257, 26_032, (3, 32, 32), 10, tuple(images.SVHN_CHECKSUMS), images.read_svhn),
+    DatasetInfo("diabetes", 442, 0, (10,), None, (), readers.read_diabetes),
+    DatasetInfo("boston", 506, 0, (13,), None, (readers.BOSTON_FILE,), readers.read_boston),
+    DatasetInfo("california", 20_640, 0, (8,), None, (readers.CALIFORNIA_FILE,), readers.read_california),
+    DatasetInfo("mnist", 60_000, 10_000, (1, 28, 28), 10, readers.MNIST_FILES, readers.read_mnist),
+    DatasetInfo("cifar10", 50_000, 10_000, (3, 32, 32), 10, readers.CIFAR10_FILES, readers.read_cifar10),
+    DatasetInfo("cifar100", 50_000, 10_000, (3, 32, 32), 100, readers.CIFAR100_FILES, readers.read_cifar100),
+    DatasetInfo("svhn", 73_257, 26_032, (3, 32, 32), 10, tuple(readers.SVHN_CHECKSUMS), readers.read_svhn),
 )
 
 DATASETS: dict[str, DatasetInfo] = {row.name: row for row in _ROWS}

@@ -6,8 +6,7 @@ import struct
 import numpy as np
 import scipy.io
 
-from evomal.tasks.datasets.images import CIFAR10_FILES, MNIST_FILES
-from evomal.tasks.datasets.tables import BOSTON_COLUMNS, BOSTON_FILE
+from evomal.tasks.datasets.readers import BOSTON_COLUMNS, BOSTON_FILE, CIFAR10_FILES, MNIST_FILES
 
 
 def zipped(content):

@@ -17,7 +17,7 @@ import pytest
 from evomal.errors import InputError
 from evomal.tasks.datasets import SOURCES, Source, fetch, fetching, missing_files
 from evomal.tasks.datasets.fetching import Member
-from evomal.tasks.datasets.images import CIFAR10_FILES, read_cifar10
+from evomal.tasks.datasets.readers import CIFAR10_FILES, read_cifar10
 from tests.tasks.datasets.files import write_boston, write_cifar10
 
 CONTENT = np.random.default_rng(0).bytes(300_000)

@@ -8,9 +8,21 @@ import pytest
 import scipy.io
 
 from evomal.errors import InputError
-from evomal.tasks.datasets.images import MNIST_FILES, read_cifar10, read_cifar100, read_mnist, read_svhn
-from evomal.tasks.datasets.reading import read_gzip, read_lines, read_sized, verify
-from evomal.tasks.datasets.tables import BOSTON_FILE, CALIFORNIA_FILE, read_boston, read_california
+from evomal.tasks.datasets.readers import (
+    BOSTON_FILE,
+    CALIFORNIA_FILE,
+    MNIST_FILES,
+    read_boston,
+    read_california,
+    read_cifar10,
+    read_cifar100,
+    read_gzip,
+    read_lines,
+    read_mnist,
+    read_sized,
+    read_svhn,
+    verify,
+)
 from tests.tasks.datasets.files import (
     CALIFORNIA_LINES,
     idx,

@@ -2,7 +2,7 @@
 
 import torch
 
-from evomal.tasks.batches import Batches
+from evomal.tasks.parts import Batches
 
 
 def test_every_row_is_used_equally_often():

@@ -2,7 +2,7 @@
 
 import torch
 
-from evomal.tasks.batches import Augmentation
+from evomal.tasks.parts import Augmentation
 
 
 def possible(image, padding, flip):
