@@ -25,7 +25,7 @@ import searches
 import torch
 
 import evomal
-from evomal.campaigns.record import MeasuredTable
+from evomal.campaigns.tables import MeasuredTable
 from evomal.tasks.task import FEWEST_ROWS, Task
 from evomal.verdict.statistics import paired
 

@@ -27,7 +27,7 @@ from scipy.stats import kendalltau
 from searches import STEPS, TASKS, TEST_SEEDS, TUNING_SEEDS
 
 import evomal
-from evomal.campaigns.record import MeasuredTable
+from evomal.campaigns.tables import MeasuredTable
 from evomal.engine import Engine, EngineSettings, Rung, Trial
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import State

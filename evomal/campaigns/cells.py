@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
 
 from evomal import __version__
 from evomal.campaigns.declaration import STRONG, CampaignTask
-from evomal.campaigns.record import LEARNED, ComparisonCell, Made, SearchCell, compact
+from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, Made, SearchCell, TrainedLoss
 from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, write_atomically
@@ -35,6 +37,7 @@ from evomal.tasks.task import Task
 from evomal.text import printable
 from evomal.threads import thread_count
 from evomal.verdict.comparing import compare_contestants
+from evomal.verdict.comparison import Comparison, Trained, cost_of
 from evomal.verdict.contestants import ComparedLoss, Contestant, baseline_contestant, given_contestants
 from evomal.verdict.folder import write_result
 from evomal.verdict.plan import Plan
@@ -44,6 +47,8 @@ _LONGEST = 64_000_000  # bytes
 _GIT_SECONDS = 10
 _LONGEST_COMMIT = 60  # characters
 COMMIT = "EVOMAL_COMMIT"
+
+Cell = TypeVar("Cell", bound=BaseModel)
 
 
 def commit() -> str:
@@ -75,7 +80,7 @@ class CellFolder:
 
     path: Path
 
-    def result(self, planned: Mapping[str, Any]) -> dict[str, Any] | None:
+    def cell(self, kind: type[Cell], planned: Mapping[str, Any]) -> Cell | None:
         """What came of the cell, if it is finished and nothing else is planned now."""
         content = find_foreign(self.path / CELL_NAME, limit=_LONGEST)
         if content is None:
@@ -83,13 +88,14 @@ class CellFolder:
         try:
             found = parsed(content.decode())
             is_same = canonical(found["planned"]) == canonical(dict(planned))
-            return dict(found["result"]) if is_same else None
-        except (ValueError, TypeError, KeyError):  # also an InputError
+            return kind.model_validate(found["result"]) if is_same else None
+        except (ValueError, TypeError, KeyError):  # also an InputError, or an error of pydantic
             raise InputError(f"{self.path / CELL_NAME}: is not what evomal writes: remove it to run the cell") from None
 
-    def finish(self, planned: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    def finish(self, planned: Mapping[str, Any], cell: BaseModel) -> None:
         """Write what came of the cell."""
-        content = json.dumps({"planned": dict(planned), "result": dict(result)}, indent=1, allow_nan=False)
+        result = cell.model_dump(mode="json")
+        content = json.dumps({"planned": dict(planned), "result": result}, indent=1, allow_nan=False)
         write_atomically(self.path / CELL_NAME, f"{content}\n".encode())
 
     @contextlib.contextmanager
@@ -133,17 +139,17 @@ class PlannedSearch:
     @property
     def cell(self) -> SearchCell | None:
         """What came of it, if it is finished."""
-        found = CellFolder(self.folder).result(self.planned)
-        return None if found is None else SearchCell.model_validate(found)
+        return CellFolder(self.folder).cell(SearchCell, self.planned)
 
     def run(self, task: Task, listener: SearchListener | None = None) -> SearchCell:
         """Search, or resume the search; whatever stops it leaves a record that is resumed next time."""
         place = CellFolder(create_folder(self.folder))
-        options: dict[str, Any] = {"method": self.method, "seed": self.seed, "settings": self.settings}
         with place.timed() as seconds:
-            result = search(task, folder=self.folder, listener=listener, **options)
+            result = search(
+                task, method=self.method, seed=self.seed, settings=self.settings, folder=self.folder, listener=listener
+            )
         found = self._described(result, seconds[0])
-        place.finish(self.planned, found.model_dump(mode="json"))
+        place.finish(self.planned, found)
         return found
 
     def _described(self, result: SearchResult, seconds: float) -> SearchCell:
@@ -153,7 +159,7 @@ class PlannedSearch:
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
             # A call that was killed left no time, but the times of its stages are recorded.
-            made=Made(commit=commit(), hardware=hardware_of(self.settings), seconds=max(seconds, stages)),
+            made=made(self.settings, max(seconds, stages)),
             generations=len(result.history), counts=result.counts,
             formula=None if best is None else best.formula(),
             family=None if best is None else str(family(best.loss())),
@@ -231,26 +237,28 @@ class PlannedComparison:
     @property
     def cell(self) -> ComparisonCell | None:
         """What came of it, if it is finished."""
-        found = CellFolder(self.folder).result(self.planned)
-        return None if found is None else ComparisonCell.model_validate(found)
+        return CellFolder(self.folder).cell(ComparisonCell, self.planned)
 
     def run(self, task: Task, plan: Plan) -> ComparisonCell:
         """Train with every loss, or continue where an earlier call was stopped."""
         place = CellFolder(create_folder(self.folder))
         base = baseline_contestant(task)
         names = [name for text in self.task.losses for name in (strong_rivals(task)[1:] if text == STRONG else [text])]
-        learned = self._learned(task)
+        learned = [
+            Contestant(name, tuple(_found_loss(one, task) for one in searches))
+            for name, searches in self.contestants.items()
+        ]
         given = given_contestants(list(dict.fromkeys(names)), task, beside=base, taken=[one.name for one in learned])
         with place.timed() as seconds:
             found = compare_contestants(task, base, [*given, *learned], replace(plan, folder=self.folder))
             write_result(found, self.folder)
         cell = ComparisonCell(
-            made=Made(commit=commit(), hardware=hardware_of(self.settings), seconds=seconds[0]),
+            made=made(self.settings, seconds[0]),
             steps=found.steps, milestones=found.milestones, seeds=found.seeds, tune_lr=found.tune_lr,
-            rates=found.rates, baseline=found.baseline, settings=self.changes, rows=compact(found),
+            rates=found.rates, baseline=found.baseline, settings=self.changes, rows=_compact(found),
             verdicts={name: (one.kind, one.sentence) for name, one in found.verdicts.items()},
         )  # fmt: skip
-        place.finish(self.planned, cell.model_dump(mode="json"))
+        place.finish(self.planned, cell)
         return cell
 
     @property
@@ -264,20 +272,11 @@ class PlannedComparison:
             groups.setdefault(name, []).append(one)
         return groups
 
-    def _learned(self, task: Task) -> list[Contestant]:
-        """What the searches found, one contestant for each group of them."""
-        return [
-            Contestant(name, tuple(_found_loss(one, task) for one in searches))
-            for name, searches in self.contestants.items()
-        ]
-
 
 def _found_loss(one: PlannedSearch, task: Task) -> ComparedLoss | None:
-    loss = find_loss(one.folder / BEST_NAME)
-    if loss is None:
-        return None
-    cell = one.cell
-    return ComparedLoss.of(resolve_loss(loss, task), None if cell is None else cell.formula)
+    loss, cell = find_loss(one.folder / BEST_NAME), one.cell
+    formula = None if cell is None else cell.formula
+    return None if loss is None else ComparedLoss.of(resolve_loss(loss, task), formula)
 
 
 class OutOfTimeError(Exception):
@@ -318,11 +317,32 @@ class _Limited:
         return passed_on
 
 
-def hardware_of(settings: SearchSettings) -> str:
-    """The hardware and the number of threads that cells with these settings use."""
+def made(settings: SearchSettings, seconds: float) -> Made:
+    """How a cell with these settings was computed here, in that time."""
     with thread_count(settings.threads):
-        return hardware()
+        return Made(commit=commit(), hardware=hardware(), seconds=seconds)
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _compact(comparison: Comparison) -> tuple[ComparedRow, ...]:
+    """The rows of a comparison without their curves."""
+
+    def shortened(loss: Trained) -> TrainedLoss:
+        higher = comparison.higher_is_better
+        tests = (
+            None if math.isinf(cost_of(score, score.test, higher_is_better=higher)) else score.test
+            for score in loss.scores
+        )
+        return TrainedLoss(formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests))
+
+    return tuple(
+        ComparedRow(
+            name=entry.name,
+            variant=entry.variant,
+            losses=tuple(None if loss is None else shortened(loss) for loss in entry.losses),
+        )
+        for entry in comparison.entries
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evomal.campaigns.declaration import STRONG
-from evomal.campaigns.figure_cells import PlannedFigure
+from evomal.campaigns.figures import PlannedFigure
 from evomal.campaigns.running import TaskPlan
 from evomal.engine.procedures import split_procedure
 from evomal.errors import InputError

@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, RootModel
 
 from evomal.campaigns.claims import Claims, read_claims
 from evomal.campaigns.declaration import read_campaign
-from evomal.campaigns.drawing import Gains, draw_gains, gains
-from evomal.campaigns.record import CampaignResult, MeasuredTable, MeasuredTask, read_data
-from evomal.campaigns.tables import campaign_markdown, paragraph, short_table, table_markdown
+from evomal.campaigns.figures import Gains, draw_gains, gains
+from evomal.campaigns.record import CampaignResult, MeasuredTask, read_document
+from evomal.campaigns.tables import MeasuredTable, campaign_markdown, paragraph, short_table, table_markdown
 from evomal.errors import InputError
 from evomal.figures.style import save_figure
 from evomal.files import write_atomically
@@ -16,6 +19,16 @@ from evomal.text import escape_markdown, plural
 
 DATA, CLAIMS, PAGE, FIGURE = "results/data", "results/claims.toml", "results.md", "figures/results"
 EVIDENCE = "results/evidence.md"
+
+
+class _Data(RootModel[Annotated[CampaignResult | MeasuredTable, Field(discriminator="format")]]):
+    """Any file of `docs/results/data`."""
+
+
+def read_data(path: Path) -> "CampaignResult | MeasuredTable":
+    """Read a file of `docs/results/data`: the result of a campaign, or a table."""
+    found: CampaignResult | MeasuredTable = read_document(path, _Data, "the result of a campaign or a table").root
+    return found
 
 
 def pages(docs: Path) -> dict[str, str]:

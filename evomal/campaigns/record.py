@@ -9,16 +9,16 @@ import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.files import read_foreign, write_atomically
 from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
-from evomal.verdict.comparison import Comparison, Entry, Trained, Variant, cost_of
+from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
 from evomal.verdict.statistics import Paired, paired, paired_searches
 from evomal.verdict.words import Verdict
 
@@ -30,14 +30,16 @@ LONGEST = 64_000_000
 _DIGITS = 7  # significant, of what is written
 
 
-_Read = TypeVar("_Read", bound=BaseModel)
+Read = TypeVar("Read", bound=BaseModel)
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
+    """A part of a file of results: frozen, and with no other keys than its own."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Made(_Document):
+class Made(Document):
     """Where, when and how long something was computed."""
 
     commit: str
@@ -47,7 +49,7 @@ class Made(_Document):
     """Wall-clock time, over all calls that it took; None where it was not kept."""
 
 
-class SearchCell(_Document):
+class SearchCell(Document):
     """One search and what came of it."""
 
     method: str
@@ -83,7 +85,7 @@ class SearchCell(_Document):
         return f"{self.method} ({self.preset})"
 
 
-class TrainedLoss(_Document):
+class TrainedLoss(Document):
     """One loss in one variant: its learning rate and its test metric with every seed."""
 
     formula: str = ""
@@ -94,7 +96,7 @@ class TrainedLoss(_Document):
     """None where the training diverged."""
 
 
-class ComparedRow(_Document):
+class ComparedRow(Document):
     """The losses of one contestant in one variant."""
 
     name: str
@@ -103,7 +105,7 @@ class ComparedRow(_Document):
     """One loss that was given, or one for each search; None where a search found none."""
 
 
-class ComparisonCell(_Document):
+class ComparisonCell(Document):
     """The final trainings of a task."""
 
     made: Made
@@ -124,7 +126,7 @@ class ComparisonCell(_Document):
         return sum(len(loss.test) for row in self.rows for loss in row.losses if loss is not None)
 
 
-class FigureCell(_Document):
+class FigureCell(Document):
     """A figure that needed trainings of its own: what it shows, in words."""
 
     kind: str
@@ -132,7 +134,7 @@ class FigureCell(_Document):
     lines: tuple[str, ...]
 
 
-class MeasuredTask(_Document):
+class MeasuredTask(Document):
     """What was measured on one task."""
 
     name: str
@@ -249,7 +251,7 @@ class MeasuredTask(_Document):
         )  # fmt: skip
 
 
-class CampaignResult(_Document):
+class CampaignResult(Document):
     """What a campaign measured so far."""
 
     format: Literal["evomal-campaign"] = "evomal-campaign"
@@ -287,16 +289,11 @@ def read_result(path: Path) -> CampaignResult:
     Raises:
         InputError: The file cannot be read, or is not the result of a campaign.
     """
-    return _read(path, CampaignResult, "the result of a campaign")
+    return read_document(path, CampaignResult, "the result of a campaign")
 
 
-def read_data(path: Path) -> "CampaignResult | MeasuredTable":
-    """Read a file of `docs/results/data`: the result of a campaign, or a table."""
-    found: CampaignResult | MeasuredTable = _read(path, _Data, "the result of a campaign or a table").root
-    return found
-
-
-def _read(path: Path, kind: type[_Read], what: str) -> _Read:
+def read_document(path: Path, kind: type[Read], what: str) -> Read:
+    """Read a file of results; `what` it should be is part of the error if it is something else."""
     content = read_foreign(path, limit=LONGEST, follow_links=True)
     try:
         return kind.model_validate(parsed(content.decode()))
@@ -305,27 +302,6 @@ def _read(path: Path, kind: type[_Read], what: str) -> _Read:
         raise InputError(f"{path}: is not {what}: {place:.80} is not what evomal writes") from None
     except ValueError as error:  # also an InputError
         raise InputError(f"{path}: {error}") from None
-
-
-def compact(comparison: Comparison) -> tuple[ComparedRow, ...]:
-    """The rows of a comparison without their curves."""
-
-    def shortened(loss: Trained) -> TrainedLoss:
-        higher = comparison.higher_is_better
-        tests = (
-            None if math.isinf(cost_of(score, score.test, higher_is_better=higher)) else score.test
-            for score in loss.scores
-        )
-        return TrainedLoss(formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests))
-
-    return tuple(
-        ComparedRow(
-            name=entry.name,
-            variant=entry.variant,
-            losses=tuple(None if loss is None else shortened(loss) for loss in entry.losses),
-        )
-        for entry in comparison.entries
-    )
 
 
 def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
@@ -367,32 +343,3 @@ def _laid_out(value: dict[str, Any], indent: str = "") -> str:
             shown = json.dumps(entry, ensure_ascii=False)
         parts.append(f"{inner}{json.dumps(key)}: {shown}")
     return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
-
-
-class MeasuredTable(_Document):
-    """A table that a script measured, which is no campaign of searches and comparisons."""
-
-    format: Literal["evomal-table"] = "evomal-table"
-    version: Literal[1] = 1
-    name: str
-    title: str
-    about: str
-    command: str
-    commit: str
-    hardware: str
-    n: str
-    """What was counted, in words."""
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def write(self, path: Path) -> None:
-        """Write the table as JSON, one line for each row."""
-        content = self.model_dump(mode="json")
-        rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in content.pop("rows"))
-        parts = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
-        write_atomically(path, ("{\n" + ",\n".join([*parts, f' "rows": [\n{rows}\n ]']) + "\n}\n").encode())
-
-
-class _Data(RootModel[Annotated[CampaignResult | MeasuredTable, Field(discriminator="format")]]):
-    """Any file of data."""

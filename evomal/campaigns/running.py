@@ -20,8 +20,7 @@ from evomal.campaigns.cells import (
     run_until,
 )
 from evomal.campaigns.declaration import TRAINED_FIGURES, Campaign, CampaignTask
-from evomal.campaigns.figure_cells import PlannedFigure
-from evomal.campaigns.files import FIGURES, write_files
+from evomal.campaigns.figures import FIGURES, PlannedFigure, write_files
 from evomal.campaigns.record import CampaignResult, MeasuredTask, SearchCell
 from evomal.checks import path_to
 from evomal.errors import EvomalError, InputError, StoppedError

@@ -1,13 +1,16 @@
-"""The tables of a campaign as Markdown, all rendered from its result."""
+"""The tables of a campaign as Markdown, all rendered from its result, and tables that scripts measured."""
 
+import json
 import math
 import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from evomal.campaigns.declaration import SEARCH_FIGURES, TRAINED_FIGURES
-from evomal.campaigns.record import LEARNED, CampaignResult, Made, MeasuredTable, MeasuredTask
+from evomal.campaigns.record import LEARNED, CampaignResult, Document, Made, MeasuredTask
+from evomal.files import write_atomically
 from evomal.tasks.metric_display import metric_label, metric_number
 from evomal.text import escape_markdown, plural, shorten
 from evomal.verdict.statistics import Direction, Paired, direction
@@ -16,6 +19,31 @@ from evomal.verdict.tables import comparison_markdown
 _LONGEST_FORMULA = 160
 _SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "median",
             "recommended: median, worst", "to the baseline", "to the best known loss")  # fmt: skip
+
+
+class MeasuredTable(Document):
+    """A table that a script measured, which is no campaign of searches and comparisons."""
+
+    format: Literal["evomal-table"] = "evomal-table"
+    version: Literal[1] = 1
+    name: str
+    title: str
+    about: str
+    command: str
+    commit: str
+    hardware: str
+    n: str
+    """What was counted, in words."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Write the table as JSON, one line for each row."""
+        content = self.model_dump(mode="json")
+        rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in content.pop("rows"))
+        parts = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
+        write_atomically(path, ("{\n" + ",\n".join([*parts, f' "rows": [\n{rows}\n ]']) + "\n}\n").encode())
 
 
 def campaign_markdown(result: CampaignResult, figures: Path | None = None, address: str = "figures") -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evomal.campaigns import Campaign, CampaignTask, figure_cells, files, read_campaign, read_result, run_campaign
+from evomal.campaigns import Campaign, CampaignTask, figures, read_campaign, read_result, run_campaign
 from evomal.campaigns.cells import OutOfTimeError, TimeLimit
 from evomal.campaigns.declaration import SEARCH_FIGURES
 from evomal.tasks.datasets import DATASETS
@@ -65,8 +65,7 @@ def small(monkeypatch):
         Path(f"{path}.svg").write_text("<svg/>")
 
     monkeypatch.setattr(CampaignTask, "load", load)
-    monkeypatch.setattr(files, "save_figure", drawn)
-    monkeypatch.setattr(figure_cells, "save_figure", drawn)
+    monkeypatch.setattr(figures, "save_figure", drawn)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -8,9 +8,8 @@ import pytest
 
 from evomal.campaigns import pages, read_result
 from evomal.campaigns.claims import read_claims
-from evomal.campaigns.pages import CLAIMS, DATA
-from evomal.campaigns.record import MeasuredTable, read_data
-from evomal.campaigns.tables import summary_table, task_lines
+from evomal.campaigns.pages import CLAIMS, DATA, read_data
+from evomal.campaigns.tables import MeasuredTable, summary_table, task_lines
 from evomal.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evomal.campaigns import cells, figure_cells, files, read_campaign, read_result, run_campaign
+from evomal.campaigns import cells, figures, read_campaign, read_result, run_campaign
 from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.figures import data
@@ -33,7 +33,7 @@ def whole(file, tmp_path_factory):
     """The campaign, run without interruption."""
     out = tmp_path_factory.mktemp("whole")
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(files, "save_figure", lambda figure, path, _: figure.savefig(f"{path}.svg"))
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path, _: figure.savefig(f"{path}.svg"))
     run_campaign(read_campaign(file), out, command=["repeat"])
     monkeypatch.undo()
     return out
@@ -41,7 +41,7 @@ def whole(file, tmp_path_factory):
 
 @pytest.fixture
 def without_figures(monkeypatch):
-    monkeypatch.setattr(files, "save_figure", lambda *_: None)
+    monkeypatch.setattr(figures, "save_figure", lambda *_: None)
 
 
 def content(out):
@@ -208,12 +208,11 @@ def test_a_part_is_measured_first_and_the_rest_follows(run, file, whole, tmp_pat
 
 def test_figures_show_trainings_of_the_comparison_and_are_resumed(tmp_path, monkeypatch):
     path, drawn = tmp_path / "tiny.toml", {}
-    figures = 'figures = { kinds = ["training-curves", "landscapes"], seeds = 2 }\n'
-    text = TINY.replace('methods = ["taylorglo", "evomal"]', f"methods = []\n{figures}")
+    wanted = 'figures = { kinds = ["training-curves", "landscapes"], seeds = 2 }\n'
+    text = TINY.replace('methods = ["taylorglo", "evomal"]', f"methods = []\n{wanted}")
     text = text.replace("[settings]", '[settings]\nbatch_size = 8\nmomentum = 0.5\nprecision = "float32"')
     path.write_text(text[: text.rindex("[[tasks]]")])
-    monkeypatch.setattr(files, "save_figure", lambda *_: None)
-    monkeypatch.setattr(figure_cells, "save_figure", lambda figure, path, columns: drawn.update({path.name: columns}))
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path, columns: drawn.update({path.name: columns}))
     trained, train = [], data.train
 
     def stops_once(task, loss, **settings):
@@ -353,6 +352,8 @@ def test_the_commit_of_a_copy_is_told(monkeypatch):
 def test_a_damaged_cell_is_said_and_not_overwritten(file, whole, tmp_path):
     place = tmp_path / "clean" / "searches" / "paper-taylorglo-0"
     place.mkdir(parents=True)
-    (place / "cell.json").write_text("{}")
-    with pytest.raises(InputError, match=r"cell\.json: is not what evomal writes: remove it to run the cell"):
-        run_campaign(read_campaign(file), tmp_path)
+    written = json.loads((whole / place.relative_to(tmp_path) / "cell.json").read_text())
+    for content in ({}, {**written, "result": {}}):
+        (place / "cell.json").write_text(json.dumps(content))
+        with pytest.raises(InputError, match=r"cell\.json: is not what evomal writes: remove it to run the cell"):
+            run_campaign(read_campaign(file), tmp_path)
