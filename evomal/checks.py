@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from evomal.errors import InputError
 from evomal.text import short_repr
@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # importing torch takes longer than everything else here
     from torch import Tensor
 
 Entry = TypeVar("Entry")
+Kind = Literal["classification", "regression", "multilabel"]
+"""The kinds of tasks, and of losses for them."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vjp
 
+from evomal.checks import Kind
 from evomal.engine.functional_model import Parameters
 from evomal.engine.resolve import initial_model
 from evomal.engine.row_losses import RowLoss, prepared_loss
@@ -15,7 +16,6 @@ from evomal.engine.rows import Rows
 from evomal.engine.task_data import TaskData
 from evomal.expression import Expression
 from evomal.forest import Forest
-from evomal.losses.contract import Kind
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator, isolated_torch
 from evomal.tasks.inputs import select

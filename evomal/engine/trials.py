@@ -23,7 +23,8 @@ from evomal.progress import StepsDone
 from evomal.tasks.parts import Part, joined_parts
 
 _STEPS_BETWEEN_PACKINGS = 250
-_FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
+FIRST_WIDTH = 64
+"""Nodes that most trees of a search fit into; a larger one means a new capture."""
 
 Watch = Callable[[int, int, Reached], None]
 """Called with the place of a trial, a horizon, and what the trial has reached there, with its outputs."""
@@ -156,7 +157,7 @@ class TrialRunner:
 
     def _width(self, trials: Sequence[Trial]) -> int:
         sizes = (trial.loss.expression.size for trial in trials if isinstance(trial.loss, WeightedTree))
-        return max(_FIRST_WIDTH, fitting_width(max(sizes, default=1)))
+        return max(FIRST_WIDTH, fitting_width(max(sizes, default=1)))
 
     def take_stack(self, trials: Sequence[Trial], *, groups: int, members: int) -> TrialStack:
         """Returns a stack for the trials; `give_stack` makes it available again."""

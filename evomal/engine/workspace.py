@@ -11,13 +11,12 @@ from evomal.engine.plans import EngineSettings, Plan
 from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
 from evomal.engine.training import TrainingSetup
-from evomal.engine.trials import TrialPlan, TrialRunner
+from evomal.engine.trials import FIRST_WIDTH, TrialPlan, TrialRunner
 from evomal.engine.weight_optimisation import NetworkLosses, TreeWeights, WeightOptimisation
 from evomal.expression import Expression
 from evomal.forest.programs import fitting_width
 from evomal.losses.neural import HIDDEN, weight_count
 
-_FIRST_WIDTH = 64  # most trees of a search fit; a larger one means a new capture
 _PADDED_PLACES = 64  # of a stack whose bits must not depend on how many trials are in it
 _SIZES = 5  # of captured populations: more sizes mean more captures, fewer mean more unused places
 _TRIALS_STEP = 32  # places by which stacks of trials at several learning rates differ in size
@@ -32,7 +31,7 @@ class Workspace:
     ) -> None:  # fmt: skip
         self._tasks, self._plans = tasks, plans
         self._seed, self._settings, self._device = seed, settings, device
-        self._width = _FIRST_WIDTH
+        self._width = FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
         self._runners: dict[tuple[int, bool, tuple[int, ...] | None, bool], TrialRunner] = {}
 

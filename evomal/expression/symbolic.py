@@ -32,6 +32,7 @@ CLASSES_SYMBOL = sympy.Symbol("C", positive=True, integer=True)
 # Nobody reads a formula of sixty operations, and SymPy prints by recursion.
 _LARGEST, _HIGHEST = 60, 16
 _EXACT_WHOLE = 2.0**53
+_ROUNDED = 4  # significant digits
 
 
 class _Unevaluated:
@@ -73,14 +74,14 @@ def softplus(form: Any) -> Any:
     return sympy.log(grown, evaluate=False)
 
 
-def rounded(form: Any, digits: int = 4) -> Any:
-    """Returns the form with numbers rounded to this many significant digits, whole ones as integers; for display."""
+def rounded(form: Any) -> Any:
+    """Returns the form with numbers rounded to four significant digits, whole ones as integers; for display."""
 
     def shown(number: Any) -> Any:
-        short = sympy.Float(number, digits)
+        short = sympy.Float(number, _ROUNDED)
         value = float(short)
         # SymPy has no smallest number: what is zero as a float need not be zero.
-        is_whole = value.is_integer() and abs(value) < 10**digits and (value != 0 or short.is_zero)
+        is_whole = value.is_integer() and abs(value) < 10**_ROUNDED and (value != 0 or short.is_zero)
         return sympy.Integer(int(value)) if is_whole else short
 
     return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from evomal.checks import Kind
 from evomal.figures.data import single_precision, span, with_gradient
 from evomal.figures.style import FloatArray
-from evomal.losses.contract import Kind
 
 WIDE = 1e3
 """The lowest value is searched for up to this distance to either side."""

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import MOST_CLASSES, MOST_POINTS, whole_number
+from evomal.checks import MOST_CLASSES, MOST_POINTS, Kind, whole_number
 from evomal.figures import style
 from evomal.figures.data import single_precision, with_gradient
 from evomal.figures.loss_properties import Line, Property, properties_of, scanned
 from evomal.figures.style import GREY, Axes, Figure, FloatArray
 from evomal.losses import CrossEntropyLoss, SquaredErrorLoss
-from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 from evomal.losses.priors import PriorLoss
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evomal.checks import MOST_POINTS, unknown_name, whole_number
+from evomal.checks import MOST_POINTS, Kind, unknown_name, whole_number
 from evomal.errors import InputError
 from evomal.figures import style
 from evomal.figures.data import single_precision, table, with_gradient
@@ -18,7 +18,6 @@ from evomal.figures.loss_shape import Curve, are_equal, draw_curves, loss_curves
 from evomal.figures.style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, Axes, Figure, FloatArray
 from evomal.losses import CrossEntropyLoss
 from evomal.losses.catalogue import named_loss
-from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 
 _LETTERS = {"phi0": "φ0", "phi1": "φ1", "smoothing": "ξ", "gamma": "γ"}

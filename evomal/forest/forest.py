@@ -7,11 +7,12 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from evomal.checks import KINDS, one_of
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.extras import has_numba, has_triton
 from evomal.forest import torch_backend
-from evomal.forest.programs import ACTIVATIONS, FILLER, KINDS, Link, Programs, dense_targets, mean_scale, row_shares
+from evomal.forest.programs import ACTIVATIONS, FILLER, Link, Programs, dense_targets, mean_scale, row_shares
 from evomal.forest.terminals import check_terminals, output_priors
 
 BACKENDS = ("auto", "torch", "numba", "triton")
@@ -47,15 +48,14 @@ class Forest:
         extended: bool | None = None,
         priors: Sequence[float] | Tensor | None = None,
     ) -> None:
-        if kind not in KINDS:
-            raise InputError(f"kind must be one of {', '.join(KINDS)} but got {kind!r}")
-        if activation not in ACTIVATIONS:
-            raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)} but got {activation!r}")
+        one_of("kind", kind, KINDS)
+        one_of("activation", activation, ACTIVATIONS)
         if outputs < 1:
             raise InputError(f"outputs must be at least 1 but got {outputs}")
         self.kind = kind
         self.outputs = outputs
         self.activation = activation
+        self._softplus = activation == "softplus"
         self.link = Link.of(kind, outputs)
         self._check_tokens(expressions)
         shares = output_priors(priors, self.link, kind, outputs)
@@ -125,10 +125,8 @@ class Forest:
     ) -> Tensor:
         """`[P, N]`: the gradient by the weights of Σ tangents · ∂loss/∂outputs, zero where there is no edge."""
         dense, outputs, tangents, scale = self._along(outputs, targets, tangents, weights, row_weights)
-        softplus = self.activation == "softplus"
-        backend = self._backend_for(outputs)
-        gradients: Tensor = backend.mixed(
-            self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus
+        gradients: Tensor = self._backend_for(outputs).mixed(
+            self.programs, weights, outputs, dense, tangents, self.link, softplus=self._softplus
         )
         return gradients.mul_(scale)
 
@@ -141,28 +139,25 @@ class Forest:
         second derivatives cost far more.
         """
         dense, outputs, tangents, scale = self._along(outputs, targets, tangents, weights, row_weights)
-        softplus = self.activation == "softplus"
-        found = torch_backend.curvatures(self.programs, weights, outputs, dense, tangents, self.link, softplus=softplus)
+        found = torch_backend.curvatures(
+            self.programs, weights, outputs, dense, tangents, self.link, softplus=self._softplus
+        )
         return found.mul_(scale)
 
     def descended(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, steps: int, lr: float) -> Tensor:
         """`[P, B, K]`: the outputs after `steps` steps of Adam on the loss."""
         dense = self._checked(outputs, targets, weights)
-        softplus = self.activation == "softplus"
-        backend = self._backend_for(outputs)
-        result: Tensor = backend.descended(
+        result: Tensor = self._backend_for(outputs).descended(
             self.programs, weights, outputs, dense, self.link,
-            softplus=softplus, steps=steps, lr=lr, scale=mean_scale(self.kind, outputs),
+            softplus=self._softplus, steps=steps, lr=lr, scale=mean_scale(self.kind, outputs),
         )  # fmt: skip
         return result
 
     def of_samples(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """`[P, B]` losses of the samples, summed over the outputs, and `[P, B, K]` the gradient of their sum."""
         dense = self._checked(outputs, targets, weights, groups_allowed=True)
-        softplus = self.activation == "softplus"
-        backend = self._backend_for(outputs)
-        found: tuple[Tensor, Tensor] = backend.gradients(
-            self.programs, weights, outputs, dense, self.link, softplus=softplus
+        found: tuple[Tensor, Tensor] = self._backend_for(outputs).gradients(
+            self.programs, weights, outputs, dense, self.link, softplus=self._softplus
         )
         return found
 
@@ -250,8 +245,7 @@ class Forest:
 
 
 def _checked_backend(name: str, device: torch.device) -> str:
-    if name not in BACKENDS:
-        raise InputError(f"backend must be one of {', '.join(BACKENDS)} but got {name!r}")
+    one_of("backend", name, BACKENDS)
     if name == "numba" and device.type != "cpu":
         raise InputError(f"backend 'numba' is for the CPU but the device is {device}")
     if name == "triton" and not has_triton():

@@ -25,8 +25,6 @@ from evomal.expression.operators import (
 )
 from evomal.expression.prefix import end_of_subtree
 
-KINDS = ("classification", "regression", "multilabel")
-
 
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), without the threshold of `F.softplus`: that returns x from 20 on, which loses eleven digits."""

@@ -3,10 +3,9 @@
 import inspect
 from typing import Any
 
-from evomal.checks import named, options_in
+from evomal.checks import Kind, named, options_in
 from evomal.errors import InputError
 from evomal.losses import classification, priors, regression, robust
-from evomal.losses.contract import Kind
 from evomal.losses.loss import HandMadeLoss
 from evomal.text import short_repr
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from evomal.losses.contract import Kind, compute_dtype, to_compute_dtype
+from evomal.checks import Kind
+from evomal.losses.contract import compute_dtype, to_compute_dtype
 from evomal.losses.fused import (
     Coefficients,
     all_log_odds,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evomal.checks import finite_vector, one_of, whole_number
+from evomal.checks import Kind, finite_vector, one_of, whole_number
 from evomal.errors import InputError
 from evomal.units import Units
 
@@ -23,7 +23,6 @@ def is_eager(tensor: Tensor) -> bool:
     return not torch._C._are_functorch_transforms_active() and not tensor.is_meta
 
 
-Kind = Literal["classification", "regression", "multilabel"]
 Reduction = Literal["none", "mean", "sum"]
 
 

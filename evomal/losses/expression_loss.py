@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import finite_number, finite_vector, one_of
+from evomal.checks import Kind, finite_number, finite_vector, one_of
 from evomal.errors import InputError
 from evomal.expression import OPERATORS, Expression
 from evomal.expression.notation import PREDICTION_LATEX, to_code
@@ -24,7 +24,7 @@ from evomal.expression.operators import (
 )
 from evomal.forest.programs import ACTIVATIONS, Link
 from evomal.forest.terminals import Values, check_terminals, checked_priors, terminal_values, uses_priors
-from evomal.losses.contract import Kind, Reduction, compute_dtype
+from evomal.losses.contract import Reduction, compute_dtype
 from evomal.losses.expression_kernels import has_kernel, sample_losses
 from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
 from evomal.text import short_repr, shorten

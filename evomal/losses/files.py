@@ -12,13 +12,13 @@ from typing import Any, get_args
 import torch
 
 from evomal import __version__
-from evomal.checks import path_to
+from evomal.checks import Kind, path_to
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_SIZE
 from evomal.files import MissingFileError, read_foreign, write_atomically
 from evomal.forest.programs import ACTIVATIONS
 from evomal.losses.catalogue import named_loss
-from evomal.losses.contract import Kind, Reduction
+from evomal.losses.contract import Reduction
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.file_rules import (
     Rule,

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from evomal.checks import named
+from evomal.checks import Kind, named
 from evomal.expression import Expression
 from evomal.losses.catalogue import CATALOGUE, named_loss
-from evomal.losses.contract import Kind
 from evomal.losses.expression_loss import ExpressionLoss
 from evomal.losses.loss import Loss
 from evomal.losses.neural import NETWORK_FORMULA

@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol
 
 from torch import nn
 
+from evomal.checks import Kind
 from evomal.engine import Fitness, Optimised, RungScores
 from evomal.errors import EvomalError
 from evomal.expression import Space
-from evomal.losses.contract import Kind
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Archive, Candidate, State
 from evomal.methods.rungs import Ladder

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from evomal.losses.contract import Kind
+from evomal.checks import Kind
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from evomal.methods.candidates import Candidate
 from evomal.methods.evaluation import Evaluator, TrialLoss, still_open, with_optimised

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evomal.checks import Kind
 from evomal.figures.loss_shape import loss_curves, shape_positions
 from evomal.figures.style import FloatArray
 from evomal.losses.catalogue import specified_loss
-from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss
 
 _KNOWN: dict[Kind, tuple[str, ...]] = {

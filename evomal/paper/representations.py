@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from evomal.checks import whole_number
+from evomal.checks import Kind, whole_number
 from evomal.engine.rows import has_positions
 from evomal.engine.training import evaluate_model
 from evomal.errors import InputError
@@ -15,7 +15,6 @@ from evomal.figures import style
 from evomal.figures.data import TrainedModel, TrainingOptions, fixed_rows, row_words, schedule_of, table, trained_models
 from evomal.figures.style import GREY, INK, Axes, Figure, FloatArray
 from evomal.randomness import derived_seed
-from evomal.tasks.data_checks import Kind
 from evomal.tasks.inputs import Inputs, count, moved, pieces
 from evomal.tasks.metric_display import metric_text
 from evomal.tasks.task import Task

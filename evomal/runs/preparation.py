@@ -5,11 +5,11 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
+from evomal.checks import Kind
 from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
-from evomal.losses.contract import Kind
 from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import with_rule

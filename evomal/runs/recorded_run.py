@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from evomal.checks import Kind
 from evomal.errors import EvomalError, InputError
 from evomal.extras import data_frame
-from evomal.losses.contract import Kind
 from evomal.losses.files import find_loss
 from evomal.losses.loss import Loss
 from evomal.methods import METHODS, learned_loss

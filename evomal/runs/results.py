@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evomal.checks import Kind
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.extras import Displayed
 from evomal.losses import ExpressionLoss
 from evomal.losses.catalogue import specified_loss
-from evomal.losses.contract import Kind
 from evomal.losses.loss import Loss, Provenance
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome

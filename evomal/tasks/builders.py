@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch import nn
 
+from evomal.checks import Kind
 from evomal.tasks.building import ArrayOptions, array_fields
-from evomal.tasks.data_checks import Kind
 from evomal.tasks.dataset_parts import dataset_fields, loader_fields
 from evomal.tasks.fitting import DatasetOptions
 from evomal.tasks.hardships import Hardships

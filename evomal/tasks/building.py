@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evomal.checks import one_of
+from evomal.checks import KINDS, Kind, one_of
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, check_same_index, column
-from evomal.tasks.data_checks import KINDS, Kind, check_ignored, checked_class_weight, target_rows
+from evomal.tasks.data_checks import check_ignored, checked_class_weight, target_rows
 from evomal.tasks.hardships import Hardships
 from evomal.tasks.inputs import Inputs
 from evomal.tasks.labels import Classes

@@ -1,21 +1,18 @@
 """The rules that data of every task must keep, each one sentence; `Task` applies them wherever its data come from."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import MOST_CLASSES
+from evomal.checks import MOST_CLASSES, Kind
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, number_array
 from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
 from evomal.tasks.labels import IGNORED
 from evomal.text import plural, short_repr
-
-Kind = Literal["classification", "regression", "multilabel"]
-KINDS = ("classification", "regression", "multilabel")
 
 
 def check_ignored(label: Any, kind: Kind) -> None:
@@ -108,11 +105,11 @@ def checked_class_weight(weights: Any, kind: Kind, outputs: int) -> tuple[float,
     return tuple(map(float, found))
 
 
-def target_rows(targets: Tensor, kind: Kind, ignored: int = IGNORED) -> Tensor:
+def target_rows(targets: Tensor, kind: Kind) -> Tensor:
     """Targets as rows of the loss, without the positions that are ignored: (rows,), or (rows, outputs) of floats."""
     if kind != "classification":
         return targets if targets.dim() == 2 else targets.reshape(-1, 1)
-    return targets if targets.dim() == 1 else targets[targets != ignored]
+    return targets if targets.dim() == 1 else targets[targets != IGNORED]
 
 
 def class_numbers_of(outputs: Tensor, classes: int, positions: Sequence[int] = ()) -> Tensor:
@@ -132,16 +129,16 @@ def class_numbers_of(outputs: Tensor, classes: int, positions: Sequence[int] = (
     return (best[..., 0] > 0).long() if best.shape[-1] == 1 else best[..., :classes].argmax(-1)
 
 
-def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str, ignored: int = IGNORED) -> None:
+def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name: str) -> None:
     """Raise unless the split has samples, one target for each, and targets that fit the number of outputs."""
     if count(inputs) == 0:
         raise InputError(f"the {name} split must have at least one sample but is empty")
     if count(inputs) != len(targets):
         counts = f"{count(inputs)} and {len(targets)}"
         raise InputError(f"the {name} split must have a target for each input but got {counts}")
-    rows = target_rows(targets, kind, ignored)
+    rows = target_rows(targets, kind)
     if len(rows) == 0:
-        raise InputError(f"the {name} split must have a position that counts but all are {ignored}, which is ignored")
+        raise InputError(f"the {name} split must have a position that counts but all are {IGNORED}, which is ignored")
     if kind == "classification":
         check_classes(rows, f"the {name} split", outputs)
     elif rows.shape[1] != outputs:

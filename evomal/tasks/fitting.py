@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evomal.checks import one_of, whole_number
+from evomal.checks import KINDS, Kind, one_of, whole_number
 from evomal.errors import InputError
-from evomal.tasks.data_checks import KINDS, Kind, check_ignored, check_split, checked_inputs, checked_targets
+from evomal.tasks.data_checks import check_ignored, check_split, checked_inputs, checked_targets
 from evomal.tasks.inputs import Inputs, map_tensors, tensors
 from evomal.tasks.items import Columns
 from evomal.tasks.labels import IGNORED

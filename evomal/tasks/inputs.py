@@ -61,9 +61,9 @@ def first(inputs: Inputs, number: int) -> Inputs:
     return map_tensors(lambda tensor: tensor[:number], inputs)
 
 
-def joined(parts: Sequence[Inputs], dim: int = 0) -> Inputs:
+def joined(parts: Sequence[Inputs]) -> Inputs:
     """Returns inputs of one form one after the other."""
-    return _like(parts[0], [torch.cat(own, dim) for own in zip(*map(tensors, parts), strict=True)])
+    return _like(parts[0], [torch.cat(own) for own in zip(*map(tensors, parts), strict=True)])
 
 
 def pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:

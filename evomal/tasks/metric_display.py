@@ -57,9 +57,9 @@ def metric_text(value: float, name: str, deviation: float | None = None) -> str:
     return f"{metric_number(value, name)}{spread}{' %' if shown_in_percent(name) else ''}"
 
 
-def named_value(value: float, name: str, longest: int = 60) -> str:
+def named_value(value: float, name: str) -> str:
     """Returns the metric's name, the value and its unit, for a sentence: `error rate 1.23 %`."""
-    return f"{shorten(name.replace('_', ' '), longest)} {metric_text(value, name)}"
+    return f"{shorten(name.replace('_', ' '), 60)} {metric_text(value, name)}"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from evomal.checks import Kind
 from evomal.errors import InputError
 from evomal.tasks.arrays import MOST_BYTES, Array, check_finite, check_same_index, is_pandas, number_array
 from evomal.tasks.data_checks import (
-    Kind,
     check_classes,
     check_different_values,
     check_several_classes,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import derived_seed
@@ -153,14 +152,10 @@ class ArraySource(Source):
         inputs: The inputs, with a row for each sample.
         targets: The targets, with a row for each sample.
         place: What the data are called in errors.
-        chosen: The rows that belong to this part; None: all.
         workers: Worker processes that read ahead; None: chosen by rule.
     """
 
-    def __init__(
-        self, inputs: Any, targets: Any, place: str, *, chosen: npt.NDArray[np.int64] | None = None,
-        workers: int | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, inputs: Any, targets: Any, place: str, *, workers: int | None = None) -> None:
         super().__init__(place, workers=workers)
         for what, array in (("inputs", inputs), ("targets", targets)):
             if not hasattr(array, "shape") or not len(array.shape):
@@ -170,8 +165,8 @@ class ArraySource(Source):
             raise InputError(
                 f"the {place} data must have a target for each input but got {len(inputs)} and {len(targets)}"
             )
-        self._inputs, self._targets, self._chosen = inputs, targets, chosen
-        self.rows = len(inputs) if chosen is None else len(chosen)
+        self._inputs, self._targets = inputs, targets
+        self.rows = len(inputs)
         self._orders = _Orders(self.rows)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -193,10 +188,9 @@ class ArraySource(Source):
             yield np.arange(start, min(start + size, self.rows))
 
     def read(self, request: Request) -> Part:
-        rows = request if self._chosen is None else self._chosen[request]
-        order = np.argsort(rows, kind="stable")  # rows that lie together on the disk are read together
+        order = np.argsort(request, kind="stable")  # rows that lie together on the disk are read together
         back = np.argsort(order, kind="stable")
-        inputs, targets = (np.asarray(array[rows[order]])[back] for array in (self._inputs, self._targets))
+        inputs, targets = (np.asarray(array[request[order]])[back] for array in (self._inputs, self._targets))
         return batch_part((inputs, targets), Columns(), f"a batch of the {self.place} arrays")
 
 

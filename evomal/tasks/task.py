@@ -10,13 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from evomal.checks import one_of
+from evomal.checks import KINDS, Kind, one_of
 from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.tasks.builders import ModelFactory, TaskBuilders
 from evomal.tasks.data_checks import (
-    KINDS,
-    Kind,
     check_different_values,
     check_several_classes,
     check_split,

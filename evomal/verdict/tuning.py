@@ -89,13 +89,14 @@ def tried_rates(own: float, number: int) -> list[float]:
     return [_rounded(own * 10 ** (2 * index / (number - 1) - 1)) for index in range(number)]
 
 
-def matching_factor(task: Task, loss: nn.Module, baseline: nn.Module, *, seeds: Sequence[int] = TUNING_SEEDS) -> float:
+def matching_factor(task: Task, loss: nn.Module, baseline: nn.Module) -> float:
     """The factor that gives the loss the mean gradient norm of the baseline at initialisation.
 
     It is 1 for a loss whose gradient there is zero or not finite: no factor would change that.
     """
     own, other = (
-        sum(gradient_norm(task, criterion, seed=seed) for seed in seeds) / len(seeds) for criterion in (loss, baseline)
+        sum(gradient_norm(task, criterion, seed=seed) for seed in TUNING_SEEDS) / len(TUNING_SEEDS)
+        for criterion in (loss, baseline)
     )
     factor = other / own if own > 0 else math.nan
     return factor if math.isfinite(factor) and factor > 0 else 1.0

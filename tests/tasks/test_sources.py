@@ -240,13 +240,13 @@ def test_memory_mapped_arrays_are_sent_by_their_file(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.random.default_rng(0).normal(size=(4_000, 8)).astype(np.float32))
     mapped, y = np.load(path, mmap_mode="r"), np.arange(4_000) % 2
-    source = ArraySource(mapped, y, "training", chosen=np.arange(4_000)[::-1])
+    source = ArraySource(mapped, y, "training")
     content = pickle.dumps(source)
     assert len(content) < 100_000 < mapped.nbytes
     assert read(pickle.loads(content), range(2)) == read(source, range(2))
     first = next(whole(source, size=3, device=CPU))
-    assert np.array_equal(first.inputs.numpy(), mapped[[3999, 3998, 3997]])
-    assert first.targets.tolist() == [1, 0, 1]
+    assert np.array_equal(first.inputs.numpy(), mapped[:3])
+    assert first.targets.tolist() == [0, 1, 0]
     half = ArraySource(mapped[2_000:], y[2_000:], "training")  # a view's place in the file is not known
     assert read(pickle.loads(pickle.dumps(half)), [0]) == read(half, [0])
 

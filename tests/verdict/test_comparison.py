@@ -137,7 +137,7 @@ def test_no_gain_is_said():
 
 def test_a_loss_rescaled_pulls_as_hard_as_the_baseline():
     task, loss = regression(), ScaledLoss(SquaredErrorLoss(), 7.0)
-    assert matching_factor(task, loss, SquaredErrorLoss(), seeds=[5, 6]) == pytest.approx(1 / 7)
+    assert matching_factor(task, loss, SquaredErrorLoss()) == pytest.approx(1 / 7)
     assert gradient_norm(task, loss, seed=5) == pytest.approx(7 * gradient_norm(task, SquaredErrorLoss(), seed=5))
     found = compare(task, losses=[loss], seeds=2, **SHORT)
     assert found.entry("ScaledLoss", "rescaled").losses[0].factor == pytest.approx(1 / 7)
