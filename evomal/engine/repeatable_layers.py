@@ -96,12 +96,12 @@ class _BatchNorm(torch.autograd.Function):
     ) -> tuple[Tensor, None, None]:
         x, weight, mean, inverse = ctx.saved_tensors
         if x.is_cuda and dx is not None and dweight is not None and dbias is not None and has_triton():
-            from evomal.engine.batch_norm_triton import along as in_one_pass
+            from evomal.engine.layers_triton import batch_norm_along
 
             _, products, sums = torch.ops.aten.native_batch_norm_backward(
                 dx, x, weight, None, None, mean, inverse, True, ctx.eps, [False, True, True]
             )
-            return in_one_pass(dx, x, weight, dweight, dbias, mean, inverse, products, sums), None, None
+            return batch_norm_along(dx, x, weight, dweight, dbias, mean, inverse, products, sums), None, None
         if dx is None:
             along = torch.zeros_like(x)
         else:

@@ -119,7 +119,7 @@ def _of_one(given: dict[Role, Tensor], kernel: Pair, padding: Pair) -> Tensor:
 def _of_stack(given: dict[Role, Tensor], kernel: Pair, padding: Pair) -> Tensor:
     """Returns the products `[P, …]` of data `[Q, …]` with partners `[P, …]`: neighbours share data where Q is less."""
     if all(fits_kernels(value.device, value.dtype) for value in given.values()):
-        from evomal.engine import convolution_triton as kernels
+        from evomal.engine import layers_triton as kernels
 
         precision = "tf32" if torch.backends.cudnn.conv.fp32_precision == "tf32" else "tf32x3"  # type: ignore[attr-defined]
         if "y" not in given:

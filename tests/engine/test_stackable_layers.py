@@ -93,11 +93,11 @@ def test_all_passes_by_the_kernels_on_a_gpu():
 INTERPRETED = """
 from tests.engine.test_stackable_layers import *
 import torch.nn.functional as F
-from evomal.engine import convolution_triton
-from evomal.engine.convolution_triton import correlated, input_gradient, weight_gradient
+from evomal.engine import layers_triton
+from evomal.engine.layers_triton import correlated, input_gradient, weight_gradient
 
 torch.manual_seed(0)
-convolution_triton._SHARE = 64  # several shares of few pixels
+layers_triton._SHARE = 64  # several shares of few pixels
 for groups, members, samples, channels, out, height, width, high, wide, padding in (
     (2, 2, 3, 6, 16, 9, 8, 5, 5, (0, 0)), (1, 3, 6, 1, 6, 9, 9, 5, 5, (0, 0)), (2, 4, 3, 2, 70, 6, 5, 3, 2, (2, 1)),
 ):

@@ -10,7 +10,7 @@ INTERPRETED = """
 import torch
 import torch.nn.functional as F
 from torch.func import jvp
-from evomal.engine.batch_norm_triton import along
+from evomal.engine.layers_triton import batch_norm_along
 
 torch.manual_seed(0)
 for channels, dtype, layout in (
@@ -28,11 +28,11 @@ for channels, dtype, layout in (
         dx, x, weight, None, None, mean, inverse, True, 1e-5, [False, True, True]
     )
     arguments = (dx, x, weight, dweight, dbias, mean, inverse, products, sums)
-    found = along(*arguments)
+    found = batch_norm_along(*arguments)
     torch.testing.assert_close(found, expected)
     assert found.is_contiguous(memory_format=torch.channels_last)
     one = torch.ones((), dtype=dtype)
-    again = jvp(lambda one: one * along(*arguments), (one,), (one,))[0]
+    again = jvp(lambda one: one * batch_norm_along(*arguments), (one,), (one,))[0]
     assert torch.equal(again, found)  # also inside of torch.func
 """
 
