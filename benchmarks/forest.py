@@ -26,7 +26,7 @@ TREES, SIZES = 25, (5, 60)
 BATCH, FILTER_SAMPLES, FILTER_STEPS, STEPS_OF_TORCH = 128, 100, 1000, 5
 SHAPES = (("regression", 1), ("classification", 1), ("classification", 10))
 ROUNDS = 15
-SECONDS_A_ROUND = 0.02
+SECONDS_PER_ROUND = 0.02
 
 Run = Callable[[], object]
 
@@ -110,7 +110,7 @@ def comparisons(
 def measured(reference: Run, ours: Run, scale: float, device: str, rounds: int) -> list[str]:
     if device == "cuda":
         ours = captured(ours)
-    plain, compiled = in_turns((reference, ours), rounds=rounds, seconds_a_round=SECONDS_A_ROUND)
+    plain, compiled = in_turns((reference, ours), rounds=rounds, seconds_per_round=SECONDS_PER_ROUND)
     plain = [scale * seconds for seconds in plain]
     ratios = sorted(one / other for one, other in zip(plain, compiled, strict=True))
     medians = [1e6 * statistics.median(series) for series in (plain, compiled)]

@@ -20,7 +20,7 @@ from evomal.losses import SparseLabelSmoothingLoss
 BATCH, SMOOTHING = 100, 0.1
 CLASSES = (10, 100, 1_000, 10_000, 100_000)
 ROUNDS = 15
-SECONDS_A_ROUND = 0.05
+SECONDS_PER_ROUND = 0.05
 
 Step = Callable[[], None]
 
@@ -61,7 +61,7 @@ def row(mode: str, classes: int) -> list[str]:
     times = in_turns(
         [captured(run) for run in runs] if mode == "cuda graphs" else runs,
         rounds=ROUNDS,
-        seconds_a_round=SECONDS_A_ROUND,
+        seconds_per_round=SECONDS_PER_ROUND,
     )
     ratios = sorted(reference / ours for reference, ours in zip(*times, strict=True))
     medians = [1e6 * statistics.median(series) for series in times]

@@ -21,6 +21,7 @@ from pathlib import Path
 from evomal.methods.candidates import Candidate, State
 from evomal.runs import RunStore
 
+_ROUNDS, _TABS = 20, 100  # of reconnects, and clients in each
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 GENOMES = ("abs(sub(f, y))", "square(sub(f, y))", "add(abs(sub(f, y)), square(sub(f, y)))", "abs(mul(f, sub(f, y)))")
 SETTINGS = {
@@ -80,14 +81,14 @@ async def get(host: str, port: int, path: str) -> tuple[float, int, bytes]:
     return time.perf_counter() - begin, int(head.split()[1]), body
 
 
-async def follow(host: str, port: int, path: str) -> None:
-    """One client that follows for ever, and fetches the page after each event, as the script of the page does."""
+async def follow(host: str, port: int) -> None:
+    """One client that follows everything for ever, and fetches the list after each event, as its script does."""
     reader, writer = await asyncio.open_connection(host, port)
-    writer.write(f"GET /events?of={path.split('/')[-1]} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
+    writer.write(f"GET /events?of=* HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
     try:
         while line := await reader.readline():
             if line.startswith(b"data:"):
-                await get(host, port, path)
+                await get(host, port, "/")
     finally:
         writer.close()
 
@@ -130,11 +131,11 @@ def search(folder: Path, generations: int) -> list[str]:
     return [sys.executable, "-m", "evomal", "search", "diabetes", *words, *where]
 
 
-def measured_reconnects(process: int, host: str, port: int, rounds: int = 20, tabs: int = 100) -> None:
+def measured_reconnects(process: int, host: str, port: int) -> None:
     """Print descriptors and memory of the server before and after many clients came and went."""
 
     async def once() -> None:
-        tasks = [asyncio.create_task(follow(host, port, "/*")) for _ in range(tabs)]
+        tasks = [asyncio.create_task(follow(host, port)) for _ in range(_TABS)]
         await asyncio.sleep(0.5)
         for task in tasks:
             task.cancel()
@@ -146,11 +147,11 @@ def measured_reconnects(process: int, host: str, port: int, rounds: int = 20, ta
 
     asyncio.run(once())
     before = settled()
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         asyncio.run(once())
     after = settled()
     memory = f"{before[1]:.0f} to {after[1]:.0f} MB"
-    print(f"{rounds * tabs} reconnects: descriptors {before[0]} to {after[0]}, memory {memory}")
+    print(f"{_ROUNDS * _TABS} reconnects: descriptors {before[0]} to {after[0]}, memory {memory}")
 
 
 def main() -> None:

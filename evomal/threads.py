@@ -1,12 +1,16 @@
-"""The threads that torch and compiled kernels compute with."""
+"""The threads that torch and compiled kernels compute with, and the name of the hardware."""
 
 import contextlib
 import functools
 import os
+import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
+
+from evomal.text import plural
 
 
 def processors() -> int:
@@ -65,3 +69,22 @@ def thread_count(count: int | None) -> Iterator[None]:
 def _set(count: int) -> None:
     if count != torch.get_num_threads():  # torch tells MKL more than the number
         torch.set_num_threads(count)
+
+
+def hardware(device: torch.device | str | None = None) -> str:
+    """Return the name of the device, or of all devices, with torch's version."""
+    cpu = f"{_processor()}, {plural(torch.get_num_threads(), 'thread')}"
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    kind = None if device is None else torch.device(device).type
+    names = {"cpu": cpu, "cuda": gpu}.get(kind, kind) if kind else ", ".join(filter(None, (cpu, gpu)))
+    return f"{names}, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The processor's name if the system gives it, else its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

@@ -13,7 +13,7 @@ from evomal.errors import InputError
 from evomal.losses import HuberLoss
 from evomal.runs import RunStore
 from evomal.runs.run_loop import search
-from evomal.threads import kernel_threads, suitable_threads, thread_count
+from evomal.threads import hardware, kernel_threads, suitable_threads, thread_count
 from tests.engine.populations import regression
 from tests.protocols import ONE_TRAINING
 
@@ -152,3 +152,10 @@ def test_trials_have_the_same_bits_for_any_number_of_threads():
     assert [[score.validation for score in row] for row in scores[0]] == [
         [score.validation for score in row] for row in scores[1]
     ]
+
+
+def test_hardware_names_the_device_alone_where_one_is_asked_for():
+    processor = hardware("cpu")
+    assert processor.endswith(f"torch {torch.__version__}")
+    assert "thread" in processor
+    assert hardware().startswith(processor.rpartition(", torch")[0])

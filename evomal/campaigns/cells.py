@@ -26,7 +26,6 @@ from evomal.files import create_folder, find_foreign, write_atomically
 from evomal.losses.files import find_loss
 from evomal.methods.baseline import strong_rivals
 from evomal.paper.families import family
-from evomal.paper.smoothing_cost import hardware
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import canonical, parsed
 from evomal.runs.results import SearchResult
@@ -35,7 +34,7 @@ from evomal.runs.store import BEST_NAME
 from evomal.settings import WORKPLACE, SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import printable
-from evomal.threads import thread_count
+from evomal.threads import hardware, thread_count
 from evomal.verdict.comparing import compare_contestants
 from evomal.verdict.comparison import Comparison, Trained, cost_of
 from evomal.verdict.contestants import ComparedLoss, Contestant, baseline_contestant, given_contestants

@@ -150,7 +150,7 @@ def show_smoothing_cost(
         counts = CLASSES if classes is None else [int(part) for part in classes.split(",") if part.strip()]
     except ValueError:
         raise InputError(f"classes must be whole numbers, comma-separated, but got {classes!r}") from None
-    cost = smoothing_cost(counts, device=device, rounds=rounds, threads=threads, progress=True)
+    cost = smoothing_cost(counts, device=device, rounds=rounds, threads=threads)
     return "smoothing-cost", cost, draw_smoothing_cost(cost), cost_lines(cost)
 
 

@@ -3,7 +3,8 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,37 +43,22 @@ _ARGUMENTS = {"task": "X and y", "seed": "random_state", **{name: name for name 
 """Arguments of a search that are no settings, and what gives them here."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)  # scikit-learn reads the parameters of __init__
 class _LossLearner(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: the search, and the training with its loss on all rows."""
 
-    _kind: Literal["classification", "regression"]
-
-    def __init__(
-        self,
-        model: str | Callable[[int, int], nn.Module] = "mlp:hidden=64",
-        *,
-        loss: AnyLoss | None = None,
-        method: str = "evomal",
-        preset: str = "quick",
-        settings: Mapping[str, Any] | None = None,
-        recipe: Recipe | None = None,
-        metric: str | Metric | Measure | None = None,
-        validation_fraction: float = 0.2,
-        folder: str | os.PathLike[str] | None = None,
-        device: str = "auto",
-        random_state: Any = 0,
-    ) -> None:
-        self.model = model
-        self.loss = loss
-        self.method = method
-        self.preset = preset
-        self.settings = settings
-        self.recipe = recipe
-        self.metric = metric
-        self.validation_fraction = validation_fraction
-        self.folder = folder
-        self.device = device
-        self.random_state = random_state
+    model: str | Callable[[int, int], nn.Module] = field(default="mlp:hidden=64", kw_only=False)
+    loss: AnyLoss | None = None
+    method: str = "evomal"
+    preset: str = "quick"
+    settings: Mapping[str, Any] | None = None
+    recipe: Recipe | None = None
+    metric: str | Metric | Measure | None = None
+    validation_fraction: float = 0.2
+    folder: str | os.PathLike[str] | None = None
+    device: str = "auto"
+    random_state: Any = 0
+    _kind: ClassVar[Literal["classification", "regression"]]
 
     def _fit(self, x: Array, y: Array, outputs: int, sample_weight: Any, class_weight: list[float] | None) -> Self:
         recipe, settings = self._checked_recipe(), self._checked_settings()
@@ -173,6 +159,7 @@ def _found_rate(loss: nn.Module) -> float | None:
     return float(rate) if 0 < rate < math.inf else None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
     """A classifier that searches for a loss, then trains a network with the loss that the search recommends.
 
@@ -215,28 +202,7 @@ class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
     """
 
     _kind = "classification"
-
-    def __init__(
-        self,
-        model: str | Callable[[int, int], nn.Module] = "mlp:hidden=64",
-        *,
-        loss: AnyLoss | None = None,
-        method: str = "evomal",
-        preset: str = "quick",
-        settings: Mapping[str, Any] | None = None,
-        recipe: Recipe | None = None,
-        metric: str | Metric | Measure | None = None,
-        validation_fraction: float = 0.2,
-        folder: str | os.PathLike[str] | None = None,
-        device: str = "auto",
-        class_weight: Mapping[Any, float] | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            model, loss=loss, method=method, preset=preset, settings=settings, recipe=recipe, metric=metric,
-            validation_fraction=validation_fraction, folder=folder, device=device, random_state=random_state,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | str | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Search for a loss, unless one is given, and train the network with it.
@@ -308,7 +274,7 @@ class EvomalRegressor(RegressorMixin, _LossLearner):  # type: ignore[misc]
         >>> from evomal import Recipe
         >>> x, y = load_diabetes(return_X_y=True)
         >>> regressor = EvomalRegressor(loss="huber", recipe=Recipe(steps=200), device="cpu").fit(x, y)
-        >>> 100 < regressor.predict(x).mean() < 200
+        >>> 100 < float(regressor.predict(x).mean()) < 200
         True
     """
 

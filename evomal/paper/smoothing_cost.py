@@ -4,13 +4,11 @@ What is compared is timed in turns, so that a busy machine slows everything alik
 """
 
 import math
-import platform
 import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,19 +25,9 @@ from evomal.figures.style import BLUE, GREEN, PURPLE, VERMILLION, Figure
 from evomal.losses import LabelSmoothingLoss, SparseLabelSmoothingLoss
 from evomal.progress import tracked
 from evomal.randomness import torch_generator
-from evomal.threads import thread_count
+from evomal.threads import hardware, thread_count
 
 Run = Callable[[], object]
-
-
-def hardware(device: torch.device | str | None = None) -> str:
-    """Return the name of the device, or of all devices, with torch's version."""
-    threads = torch.get_num_threads()
-    cpu = f"{_processor()}, {threads} thread{'s' * (threads != 1)}"
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    kind = None if device is None else torch.device(device).type
-    names = {"cpu": cpu, "cuda": gpu}.get(kind, kind) if kind else ", ".join(filter(None, (cpu, gpu)))
-    return f"{names}, torch {torch.__version__}"
 
 
 def seconds(run: Run, count: int = 1) -> float:
@@ -52,12 +40,12 @@ def seconds(run: Run, count: int = 1) -> float:
     return (time.perf_counter() - began) / count
 
 
-def in_turns(runs: Sequence[Run], *, rounds: int, seconds_a_round: float) -> list[list[float]]:
+def in_turns(runs: Sequence[Run], *, rounds: int, seconds_per_round: float) -> list[list[float]]:
     """Return the seconds per call in each round, one list per run; each is called three times before, to warm up."""
     repeats = []
     for run in runs:
         seconds(run)
-        repeats.append(max(1, round(seconds_a_round / seconds(run, 2))))
+        repeats.append(max(1, round(seconds_per_round / seconds(run, 2))))
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for series, run, count in zip(times, runs, repeats, strict=True):
@@ -79,16 +67,6 @@ def synchronise() -> None:
     """Wait for the accelerator, if there is one."""
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
-
-
-def _processor() -> str:
-    """The processor's name if the system gives it, else its kind."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
 
 
 BATCH = 100
@@ -142,9 +120,8 @@ def smoothing_cost(
     *,
     device: str = "auto",
     rounds: int = 15,
-    seconds_a_round: float = 0.02,
+    seconds_per_round: float = 0.02,
     threads: int | None = None,
-    progress: bool = False,
 ) -> SmoothingCost:
     """Time label smoothing with ξ = 0.1 for a batch of 100 random logits and targets, forward and backward.
 
@@ -152,9 +129,8 @@ def smoothing_cost(
         classes: The numbers of classes; for each, all losses are timed in turns.
         device: auto, cpu or cuda.
         rounds: The number of rounds that the median is taken over.
-        seconds_a_round: About how long a loss is called in one round.
+        seconds_per_round: About how long a loss is called in one round.
         threads: The threads of the processor; None for all.
-        progress: Whether to show a progress bar.
 
     Returns:
         The times with log-softmax, from logits, and without it, from log-probabilities that exist already. Both
@@ -174,9 +150,9 @@ def smoothing_cost(
     place = resolve_device(device)
     timings: list[Timing] = []
     with thread_count(threads):
-        for count in tracked(classes, "timing", total=len(classes), shown=progress):
+        for count in tracked(classes, "timing", total=len(classes)):
             steps = _steps(count, place)
-            times = in_turns(list(steps.values()), rounds=rounds, seconds_a_round=seconds_a_round)
+            times = in_turns(list(steps.values()), rounds=rounds, seconds_per_round=seconds_per_round)
             for (part, name), series in zip(steps, times, strict=True):
                 lower, median, upper = (float(bound) for bound in np.quantile(series, (0.25, 0.5, 0.75)))
                 timings.append(Timing(part, name, count, lower, median, upper))

@@ -32,7 +32,7 @@ def test_without_log_softmax_the_losses_are_the_same(batch):
 
 def test_every_loss_is_timed_at_every_number_of_classes():
     before, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    cost = smoothing_cost([3, 20], device="cpu", rounds=4, seconds_a_round=1e-4, threads=1)
+    cost = smoothing_cost([3, 20], device="cpu", rounds=4, seconds_per_round=1e-4, threads=1)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.get_num_threads() == threads
     assert cost.names(WITH) == ["label smoothing (torch)", "label smoothing (evomal)", "sparse label smoothing"]
