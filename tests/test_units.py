@@ -1,8 +1,5 @@
 """Units of regression targets: there and back, one for all outputs or one for each."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -55,9 +52,3 @@ def test_the_dtype_stays():
 def test_what_is_no_unit(numbers, sentence):
     with pytest.raises(InputError, match=f"^{sentence}$"):
         Units(*numbers)
-
-
-@pytest.mark.parametrize("name", ["evomal.units", "evomal.losses.contract"])
-def test_the_examples_of_the_documentation(name):
-    found = doctest.testmod(importlib.import_module(name))
-    assert (found.failed, found.attempted > 0) == (0, True)

@@ -1,8 +1,5 @@
 """The tree as a value: size, height, parts, equality."""
 
-import doctest
-import importlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,10 +83,3 @@ def test_weights_are_counted():
     tree = Expression.parse("add(y, f)")
     with pytest.raises(InputError, match="3 nodes needs 2 weights, one per non-root node, but got 3"):
         tree.latex([1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize("name", ["generate", "tree"])
-def test_examples_in_docstrings(name):
-    found = doctest.testmod(importlib.import_module(f"evomal.expression.{name}"))
-    assert found.attempted > 0
-    assert found.failed == 0

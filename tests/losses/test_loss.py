@@ -1,8 +1,6 @@
 """Every loss of the catalogue and every kind of learned loss has all forms, and all forms are the same function."""
 
 import ast
-import doctest
-import importlib
 
 import pytest
 import sympy
@@ -188,14 +186,3 @@ def test_a_class_of_the_user_s_own_has_no_name_and_no_file():
     assert Halved().formula() == "Halved"
     with pytest.raises(InputError, match=r"^only evomal's own losses can be saved but got Halved$"):
         Halved().document()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["catalogue", "classification", "contract", "exporting.formats", "expression_loss", "files", "loss", "neural",
-     "priors", "regression", "robust", "taylor"],
-)  # fmt: skip
-def test_examples_in_docstrings(name):
-    found = doctest.testmod(importlib.import_module(f"evomal.losses.{name}"))
-    assert found.attempted > 0
-    assert found.failed == 0

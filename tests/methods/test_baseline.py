@@ -1,7 +1,6 @@
 """The known losses that fit a task."""
 
 import dataclasses
-import doctest
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from evomal.engine import Engine, EngineSettings
 from evomal.losses.catalogue import TASK_LOSSES, specified_loss
-from evomal.methods import baseline
 from evomal.methods.baseline import strong_rivals, train_rivals
 from evomal.runs.executors.executors import LocalExecutor
 from evomal.tasks.parts import Part
@@ -77,8 +75,3 @@ def test_the_rivals_of_a_task_differ_from_each_other(name):
     losses = [loss.with_priors(priors) if hasattr(loss, "with_priors") else loss for loss in losses]
     costs = [round(float(loss(outputs, targets)), 6) for loss in losses]
     assert len({*costs}) == len(costs)
-
-
-def test_examples_in_docstrings():
-    found = doctest.testmod(baseline)
-    assert found.attempted > 0 == found.failed

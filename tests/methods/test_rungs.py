@@ -1,6 +1,5 @@
 """Rungs: who is trained on which, at which learning rates, and what a candidate's fitness is."""
 
-import doctest
 import math
 
 import pytest
@@ -10,7 +9,6 @@ from evomal.expression import Expression
 from evomal.expression.variation import scaled
 from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
-from evomal.methods import rungs
 from evomal.methods.candidates import Candidate, State, comparable, front_of, trained
 from evomal.methods.filters import most_different
 from evomal.methods.rungs import Ladder, spaced_rates
@@ -25,10 +23,6 @@ def candidate(index, fitness, rungs=(), **others):
     return Candidate(
         genome="abs(sub(y, f))", origin="initial", index=index, fitness=fitness, rungs=rungs, state=state, **others
     )
-
-
-def test_examples_in_docstrings_run():
-    assert doctest.testmod(rungs).failed == 0
 
 
 def test_without_rates_there_are_no_rungs():

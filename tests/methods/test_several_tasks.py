@@ -1,23 +1,17 @@
 """Costs on several tasks as one fitness: by rank among known losses, or by the worst change from the baseline."""
 
-import doctest
 import math
 
 import pytest
 
 from evomal.engine import Fitness, Rung, RungScores
 from evomal.errors import InputError
-from evomal.methods import several_tasks
 from evomal.methods.several_tasks import AcrossTasks, best_rate, change, common_lr, rank, with_rule
 from evomal.settings import SearchSettings
 from tests.engine.populations import classification, regression
 
 KNOWN = [{"ce": 0.2, "focal": 0.1}, {"ce": 40.0, "focal": 20.0}]
 WORST, RANK = (AcrossTasks(rule, {0: KNOWN, 50: KNOWN}) for rule in ("worst", "rank"))
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(several_tasks) == (0, 2)
 
 
 def test_the_worst_task_counts_whatever_the_size_of_its_costs():

@@ -1,6 +1,5 @@
 """Searches on rungs: headroom before, a final in stages after, what is recommended, and all of it resumed."""
 
-import doctest
 import math
 from unittest.mock import Mock
 
@@ -11,7 +10,7 @@ from evomal.engine import Engine
 from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import Candidate
-from evomal.runs import RunStore, measured_rivals, measuring
+from evomal.runs import RunStore
 from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
@@ -33,11 +32,6 @@ def run(folder, **changes):
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     return folder, run(folder)
-
-
-@pytest.mark.parametrize("module", [measuring, measured_rivals])
-def test_examples_in_docstrings_run(module):
-    assert doctest.testmod(module).failed == 0
 
 
 def test_rivals_are_trained_on_every_rung_at_every_learning_rate(finished):

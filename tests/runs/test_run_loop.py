@@ -1,8 +1,6 @@
 """Searches: recorded, resumed, refused, ended by budgets, and the same whenever they are the same."""
 
 import dataclasses
-import doctest
-import importlib
 import json
 
 import numpy as np
@@ -400,10 +398,3 @@ def test_the_loss_found_has_the_units_of_the_task(tmp_path):
     assert other.units != task.units
     assert search([task, regression()], seed=1, **tiny).best.loss().units == task.units
     assert search([task, other], seed=1, **tiny).best.loss().units is None
-
-
-@pytest.mark.parametrize("name", ["evomal.settings.search_settings", "evomal.runs.run_loop"])
-def test_examples_in_docstrings_run(name):
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.failed == 0
-    assert found.attempted

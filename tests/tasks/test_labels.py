@@ -1,13 +1,10 @@
 """Labels of any type become class numbers, in an order that is known, and class numbers become labels again."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
 
 from evomal.errors import InputError
-from evomal.tasks import labels as module
 from evomal.tasks.labels import IGNORED, decoded_labels, encoded_labels, labels_like
 
 
@@ -84,8 +81,3 @@ def test_class_numbers_become_labels_again():
     assert decoded_labels(np.array([2]), None, 3).tolist() == [2]
     with pytest.raises(InputError, match="class numbers must lie between 0 and 1 but range from -1 to 1"):
         decoded_labels(np.array([1, -1]), ("a", "b"), 2)
-
-
-def test_the_examples_of_the_documentation():
-    assert doctest.testmod(module).attempted == 1
-    assert doctest.testmod(module).failed == 0

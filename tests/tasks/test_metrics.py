@@ -1,6 +1,5 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
-import doctest
 import functools
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from torch import nn
 import evomal
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.tasks import loading, metric_display, metrics
+from evomal.tasks import metric_display
 from evomal.tasks.metrics import Metric, chosen_metric, missing_class, usual_metrics
 from evomal.tasks.named_metrics import METRICS
 
@@ -376,8 +375,3 @@ def test_the_documentation_lists_every_metric():
     for row in METRICS.values():
         better = ("higher" if row.higher_is_better else "lower") + (", shown in percent" if row.percent else "")
         assert f"| `{row.written}` | {', '.join(row.kinds)} | {better} | {row.purpose} |" in text
-
-
-@pytest.mark.parametrize("module", [loading, metrics])
-def test_examples_in_docstrings(module):
-    assert doctest.testmod(module) == (0, {loading: 1, metrics: 8}[module])

@@ -1,8 +1,5 @@
 """Tasks from arrays and datasets: parts, standardising, hardships on training data only, bad input."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -385,9 +382,3 @@ def test_a_recipe_comes_with_arrays_or_datasets():
 def test_bad_recipes(values, sentence):
     with pytest.raises(InputError, match=f"^{sentence}$"):
         Recipe(**values)
-
-
-@pytest.mark.parametrize("module", ["builders", "hardships", "loading", "metrics", "task"])
-def test_the_examples_of_the_documentation(module):
-    found = doctest.testmod(importlib.import_module(f"evomal.tasks.{module}"))
-    assert (found.failed, found.attempted > 0) == (0, True)

@@ -1,6 +1,5 @@
 """Comparisons: paired, resumed to the same, honest about what diverged and about learning rates in disguise."""
 
-import doctest
 import json
 import math
 from dataclasses import replace
@@ -14,7 +13,6 @@ from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
-from evomal.verdict import comparing, comparison, statistics
 from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.tables import comparison_markdown, comparison_text
@@ -377,10 +375,3 @@ def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables()
 def test_bad_requests_get_one_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
         compare(regression(), **{**SHORT, **options})
-
-
-@pytest.mark.parametrize("module", [comparing, comparison, statistics])
-def test_the_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.failed == 0
-    assert found.attempted >= 3

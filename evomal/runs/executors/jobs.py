@@ -25,8 +25,8 @@ class WorkerPool(Protocol):
     Results do not depend on the number of workers. Jobs of a worker that is lost are run again elsewhere.
 
     Example:
-        >>> pool.prepare(TrialTrainer, task, settings=settings)
-        >>> for index, scores in pool.run(groups):
+        >>> pool.prepare(TrialTrainer, task, settings=settings)  # doctest: +SKIP
+        >>> for index, scores in pool.run(groups):  # doctest: +SKIP
         ...     log.add(groups[index], scores)
     """
 
