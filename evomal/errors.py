@@ -1,4 +1,4 @@
-"""What evomal raises when it cannot go on."""
+"""The errors that evomal raises."""
 
 from evomal.text import printable
 

@@ -53,10 +53,10 @@ Cell = TypeVar("Cell", bound=BaseModel)
 def commit() -> str:
     """The commit of evomal's source, with `+` if files of it were changed; its version outside a repository.
 
-    A copy of the source without its repository, as on another machine, is told by the variable EVOMAL_COMMIT.
+    For a copy of the source without its repository, as on another machine, the variable EVOMAL_COMMIT names it.
     """
-    if told := os.environ.get(COMMIT):
-        return printable(told)[:_LONGEST_COMMIT]
+    if given := os.environ.get(COMMIT):
+        return printable(given)[:_LONGEST_COMMIT]
     folder = Path(__file__).parents[2]
 
     def git(*words: str) -> str:
@@ -186,7 +186,7 @@ class CellRunner:
         return {}
 
     def run(self, jobs: Sequence[PlannedSearch]) -> list[SearchCell | EvomalError | None]:
-        """What each search came to: its cell, the error that ended it, or None if there was not enough time."""
+        """The outcome of each search: its cell, the error that ended it, or None if there was not enough time."""
         return [run_until(TimeLimit(self._until), job, self._task) for job in jobs]
 
 

@@ -41,7 +41,7 @@ class Evidence(_Strict):
         """The task, the name of what the row is compared with, and the difference.
 
         Raises:
-            InputError: There is no such row, or it does not show what is said.
+            InputError: There is no such row, or it does not show what the claim says.
         """
         if self.data not in results:
             raise InputError(f"there is no data named {self.data!r}")

@@ -230,13 +230,13 @@ def _task(task: MeasuredTask) -> Iterator[str]:
 
 def _figures(task: MeasuredTask, figures: Path | None, address: str) -> Iterator[str]:
     """The figures of a task that are there, each with what it shows in words where that is known."""
-    said = {cell.kind: cell for cell in task.figures}
+    described = {cell.kind: cell for cell in task.figures}
     for kind in (*SEARCH_FIGURES, *TRAINED_FIGURES):
         words = kind.replace("-", " ")
-        if kind in said:
-            made = said[kind].made
+        if kind in described:
+            made = described[kind].made
             yield from _wrapped(f"**{words.capitalize()}** ({made.hardware}, commit {made.commit}):")
-            yield from ("", *(f"- {escape_markdown(line)}" for line in said[kind].lines), "")
+            yield from ("", *(f"- {escape_markdown(line)}" for line in described[kind].lines), "")
         yield from _shown(f"{task.name}-{kind}", f"{task.title}: {words}", figures, address)
 
 

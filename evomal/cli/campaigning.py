@@ -112,7 +112,7 @@ def _show_estimates(campaign: "Campaign", found: "list[CellEstimate]", jobs: int
 
 
 def _show(result: "CampaignResult", chosen: Container[str], out: Path, *, as_json: bool) -> None:
-    """Print what each contestant came to, what is left, and where everything is."""
+    """Print the result of each contestant, what is left, and where everything is."""
     from evomal.campaigns.record import FILE_NAME
     from evomal.campaigns.tables import task_lines
 

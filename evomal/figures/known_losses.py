@@ -35,7 +35,7 @@ class RunHeadroom:
 
 
 def run_headroom(runs: Runs) -> RunHeadroom:
-    """Return what the known losses came to before one search."""
+    """Return the results of the known losses before one search."""
     run = runs.only()
     return RunHeadroom(run, run.headroom)
 

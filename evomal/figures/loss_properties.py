@@ -1,4 +1,4 @@
-"""Properties of a loss, such as a minimum at the right place: measured along lines and said in sentences."""
+"""Properties of a loss, such as a minimum at the right place: measured along lines and described in sentences."""
 
 import itertools
 import math

@@ -219,8 +219,8 @@ def draw_smoothing_cost(cost: SmoothingCost) -> Figure:
         axes.set_xlabel("classes $C$")
         axes.set_title(part, loc="left")
     panels[0].set_ylabel("forward and backward (µs)")
-    said = f"batch {BATCH}, float32, median of {cost.rounds} rounds in turns, band: quartiles; {cost.hardware}"
-    figure.supxlabel("\n".join(textwrap.wrap(style.figure_text(said), 110)), fontsize=7, x=0.01, ha="left")
+    note = f"batch {BATCH}, float32, median of {cost.rounds} rounds in turns, band: quartiles; {cost.hardware}"
+    figure.supxlabel("\n".join(textwrap.wrap(style.figure_text(note), 110)), fontsize=7, x=0.01, ha="left")
     found = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels]
     entries = {label: handle for pairs in found for handle, label in pairs}
     figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries), fontsize=7)

@@ -37,7 +37,7 @@ class SearchCallback:
         """Called when a generation is complete and recorded.
 
         Args:
-            generation: What it came to.
+            generation: Its result.
 
         Returns:
             True to begin no further generation: the search ends as if its time were used up, and can be resumed.

@@ -118,7 +118,7 @@ class SearchDisplay:
         self._end_phase(f"final: {final_text(final, self._metric)}")
 
     def _end_phase(self, result: str) -> None:
-        """Where there are lines, write what the rivals or the final came to, unless it was recorded before."""
+        """Where there are lines, write the result of the rivals or of the final, unless it was recorded before."""
         before, now = self._position, monotonic()
         self._position = _Position(before.finished, 0, now)
         if self._live is None and before.phase is not None:

@@ -170,7 +170,7 @@ def _lead(own: Scores, other: Scores) -> tuple[float, float]:
 def lead_seeds(seeds: int) -> int:
     """The number of seeds by which the lead of the winner is measured, where a final has that many seeds.
 
-    Only three losses are left by then, and a small lead takes many seeds to be told from none.
+    Only three losses are left by then, and many seeds are needed to distinguish a small lead from none.
     """
     return 3 * seeds
 

@@ -76,7 +76,7 @@ class FinalsTrainer:
 
     @property
     def headroom(self) -> Headroom | None:
-        """What the rivals came to, where candidates are tried at several learning rates."""
+        """The results of the rivals, where candidates are tried at several learning rates."""
         return None if self._ladder is None else Headroom.of(self._recorded("rivals"))
 
     def _train_once(self) -> dict[str, float]:
@@ -274,7 +274,7 @@ class FinalsTrainer:
         return [trial for trial in combined(self._trials(), self._rule) if trial.stage == stage]
 
     def by_task(self, final: Final | None) -> tuple[TaskValues, ...]:
-        """What the losses that a final compares came to on each of several tasks."""
+        """The results of the losses that a final compares, on each of several tasks."""
         tasks = [(task.name, ShownMetric(task.metric.name, task.metric.higher_is_better)) for task in self._tasks]
         return values_by_task(self._trials(), final, tasks)
 

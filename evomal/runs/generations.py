@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Generation:
-    """What a generation came to.
+    """The result of a generation.
 
     Elites and migrants count in `best` and `size`. Nothing was computed for them, so they do not count in `counts` and
     `seconds`.

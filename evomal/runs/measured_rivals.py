@@ -123,7 +123,7 @@ class Headroom:
 
         Args:
             metric: The metric, for the numbers.
-            lr: The task's own learning rate; None: rates are told as multiples of it.
+            lr: The task's own learning rate; None: rates are given as multiples of it.
         """
         own, best = self.last(self.baseline), self.last(self.best)
         seeds = plural(len(own.scores), "seed")

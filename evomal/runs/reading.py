@@ -4,9 +4,10 @@ A record may be damaged, or be made by somebody who knows how evomal computes it
 runs reads them here, so that a record which makes no sense is one sentence and never an error further on.
 """
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -171,24 +172,28 @@ def _run_folders(folders: Sequence[str | os.PathLike[str]]) -> list[Path]:
         top = Path(folder)
         if not os.path.isdir(top):  # unlike `Path.is_dir`, False for a name that is too long
             raise InputError(f"{top}: is not a folder")
-        for place in sorted(_run_folders_below(top)):
+        for place in sorted(place for place, _ in folders_with({RECORD_NAME}, top)):
             found.setdefault(place.resolve(), place)
     return list(found.values())
 
 
-def _run_folders_below(top: Path) -> Iterator[Path]:
+def folders_with(wanted: Set[str], top: Path) -> Iterator[tuple[Path, set[str]]]:
+    """Every folder at or below the top that has any of the files, with the names of those that it has.
+
+    Linked folders are not entered, and folders that cannot be read are skipped.
+    """
     waiting = [top]
     while waiting:
         place = waiting.pop()
-        try:
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    if entry.name == RECORD_NAME:
-                        yield place
-                    elif entry.is_dir(follow_symlinks=False):
-                        waiting.append(place / entry.name)
-        except OSError:
-            continue
+        names: set[str] = set()
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.name in wanted:
+                    names.add(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(place / entry.name)
+        if names:
+            yield place, names
 
 
 def _unlike(group: Sequence[Run]) -> list[str]:

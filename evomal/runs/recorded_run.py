@@ -115,7 +115,7 @@ class Run:
 
     @cached_property
     def history(self) -> tuple[Generation, ...]:
-        """What each recorded generation came to."""
+        """The result of each recorded generation."""
         return summarised(self.candidates)
 
     def to_dataframe(self) -> "DataFrame":

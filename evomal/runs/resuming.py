@@ -1,4 +1,4 @@
-"""What a record says of its search, and when a search may go on with it."""
+"""What a record says of its search, and when a search may resume it."""
 
 import os
 from collections.abc import Mapping, Sequence

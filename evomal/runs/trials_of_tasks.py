@@ -102,7 +102,7 @@ def recorded_rule(settings: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class TaskValues:
-    """What the best loss and known ones came to on one of several tasks: means of the metric on validation."""
+    """The results of the best loss and of known ones on one of several tasks: means of the metric on validation."""
 
     task: str
     metric: str
@@ -121,7 +121,7 @@ class TaskValues:
 def values_by_task(
     trials: Sequence[RecordedTrial], final: Final | None, tasks: Sequence[tuple[str, ShownMetric]]
 ) -> tuple[TaskValues, ...]:
-    """What the winner of a final, its best rival and the baseline came to on each of several tasks.
+    """The results of the winner of a final, its best rival and the baseline on each of several tasks.
 
     Nothing is returned where there is no final, or where tasks are not recorded apart.
     """

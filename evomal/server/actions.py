@@ -18,7 +18,7 @@ from evomal.server.library import OUTPUT_NAME
 
 
 class Actions:
-    """Starts and stops work on runs. What it starts goes on when the server ends."""
+    """Starts and stops work on runs. What it starts continues when the server ends."""
 
     def __init__(self, *, trust: bool = False) -> None:
         self._trust = trust

@@ -49,7 +49,7 @@ class LivePages:
     def __init__(self, folder: Path, *, token: str, trust: bool = False, names: tuple[str, ...] = ()) -> None:
         self.library = Library(folder, self._on_change)
         self._token, self._actions = token, Actions(trust=trust)
-        # Begun now, with the priority that processes which it begins shall have: the server may lower its own.
+        # Started now, with the usual priority, which its processes inherit: the server may lower its own.
         self._acting = ThreadPoolExecutor(1, thread_name_prefix="evomal-actions")
         self._acting.submit(self._actions.reap).result()
         self._pages, self._events = KeptPages(), Events(self._version_of)

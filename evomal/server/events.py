@@ -1,4 +1,4 @@
-"""Server-sent events: who follows a run is told of each new version of it."""
+"""Server-sent events: every client that follows a run receives each new version of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ _SIGN = ": still here\n\n"
 
 
 class Events:
-    """All who follow; `version_of` gives the version of what they follow, None if that is gone.
+    """All followers; `version_of` gives the version of what they follow, None if that is gone.
 
     Only the latest version matters, so nothing is kept for a slow reader, and one wake-up serves all.
     """
@@ -42,7 +42,7 @@ class Events:
             loop.call_soon_threadsafe(self._wake)
 
     def stream(self, of: str) -> AsyncIterator[str]:
-        """The events for one who follows that run or comparison.
+        """The events for one follower of that run or comparison.
 
         Raises:
             HTTPException: There is nothing of that name, or too many follow.
@@ -57,13 +57,13 @@ class Events:
         self.followers += 1
         try:
             yield "retry: 2000\n\n"
-            told, signs = None, self._signs
+            sent, signs = None, self._signs
             while self._loop is not None:
                 changed, version = self._changed, self._version_of(of)
                 if version is None:
                     return
-                if version != told:
-                    told = version
+                if version != sent:
+                    sent = version
                     yield f"data: {version}\n\n"
                 elif signs != self._signs:
                     signs = self._signs

@@ -1,4 +1,4 @@
-"""Pages that are made once per change for all who ask, and are kept as the bytes that are sent."""
+"""Pages that are made once per change for all requests, and kept as the bytes that are sent."""
 
 import asyncio
 import gzip
@@ -38,7 +38,7 @@ class Content:
         return cls(plain, gzip.compress(plain, _GZIP_LEVEL, mtime=0), kind)
 
     def answer(self, request: Request, tag: str, **headers: str) -> Response:
-        """The answer to a request; without the body if the one who asks has it already."""
+        """The answer to a request; without the body if the client has it already."""
         accepted = request.headers.get("accept-encoding", "").replace(" ", "")
         is_compressed = "gzip" in accepted and "gzip;q=0" not in accepted
         tag = f'"{tag}{"-gzip" * is_compressed}"'
@@ -60,7 +60,7 @@ class KeptPages:
         self._boot = secrets.token_hex(4)
 
     async def answer(self, request: Request, name: Name, version: Version, made: Callable[[], str]) -> Response:
-        """The page of that name, which is made once for all who ask, and not for every version of a fast search."""
+        """The page of that name, which is made once for all requests, and not for every version of a fast search."""
         kept = self._pages.get(name)
         if kept is None or (kept.version != version and kept.may_be_made_anew()):
             kept = _KeptPage(version, made, self._threads)

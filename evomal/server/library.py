@@ -1,4 +1,4 @@
-"""The runs and comparisons below a folder, kept up to date by one thread for all who look at them."""
+"""The runs and comparisons below a folder, kept up to date by one thread for all requests."""
 
 import collections
 import contextlib
@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from evomal.errors import EvomalError
 from evomal.files import open_foreign
 from evomal.runs.following import FollowedRun
 from evomal.runs.lock import held_for, is_stop_requested
+from evomal.runs.reading import folders_with
 from evomal.runs.recorded_run import RunState
 from evomal.runs.store import RECORD_NAME
 from evomal.runs.views import RunView
@@ -205,7 +206,7 @@ class Library:
     def refresh(self, *, everything: bool = True) -> bool:
         """Look once; with `everything` also for new folders and at runs that are not running."""
         changed = self._scan() if everything else False
-        told = time.monotonic()
+        reported = time.monotonic()
         every: list[FollowedFolder | FollowedComparison] = [*self.runs.values(), *self.comparisons.values()]
         for followed in every:
             if self._end.is_set():
@@ -213,9 +214,9 @@ class Library:
             if not everything and not _is_lively(followed):
                 continue
             changed = followed.refresh() or changed
-            if changed and time.monotonic() - told > _SECONDS_BETWEEN_LOOKS:  # while many runs are read at first
+            if changed and time.monotonic() - reported > _SECONDS_BETWEEN_LOOKS:  # while many runs are read at first
                 self._tell()
-                changed, told = False, time.monotonic()
+                changed, reported = False, time.monotonic()
         if changed:
             self._tell()
         return changed
@@ -242,13 +243,14 @@ class Library:
     def _scan(self) -> bool:
         """Find folders that came, and forget those that went."""
         runs, comparisons, searches = {}, {}, collections.defaultdict(list)
-        for folder, names in _folders(self.top):
+        results = {*RESULT_NAMES, LOG_NAME}
+        for folder, names in folders_with({RECORD_NAME, *results}, self.top):
             key = key_of(folder, self.top)
             if RECORD_NAME in names:
                 runs[key] = self.runs.get(key) or FollowedFolder(folder, key, self.name_of(folder))
                 if (comparison := comparison_of(folder)) is not None:
                     searches[key_of(comparison, self.top)].append(runs[key])
-            if names & {*RESULT_NAMES, LOG_NAME}:
+            if names & results:
                 comparisons[key] = self.comparisons.get(key) or FollowedComparison(folder)
         changed = runs.keys() != self.runs.keys() or comparisons.keys() != self.comparisons.keys()
         self.runs, self.comparisons, self.searches = runs, comparisons, searches
@@ -260,20 +262,3 @@ def _is_lively(followed: FollowedFolder | FollowedComparison) -> bool:
     if isinstance(followed, FollowedComparison):
         return followed.view is not None and followed.view.is_running
     return followed.is_being_read or followed.summary.is_running or time.monotonic() < followed.expected_until
-
-
-def _folders(top: Path) -> Iterator[tuple[Path, set[str]]]:
-    """Every folder with the names of the files in it that matter; linked folders are not entered."""
-    wanted = {RECORD_NAME, LOG_NAME, *RESULT_NAMES}
-    waiting = [top]
-    while waiting:
-        place = waiting.pop()
-        names: set[str] = set()
-        with contextlib.suppress(OSError), os.scandir(place) as entries:
-            for entry in entries:
-                if entry.name in wanted:
-                    names.add(entry.name)
-                elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(place / entry.name)
-        if names:
-            yield place, names

@@ -77,7 +77,7 @@ class RunSummary:
 
     @property
     def sentence(self) -> str:
-        """The state for a screen reader, which hears it when it changes."""
+        """The state for a screen reader, which reads it out when it changes."""
         best = f", best {self.best}" if self.best else ""
         return f"{self.label}: generation {self.progress}{best}"
 
