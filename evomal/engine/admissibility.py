@@ -15,7 +15,7 @@ from torch import Tensor
 
 from evomal.expression import Expression
 from evomal.forest import Forest
-from evomal.forest.programs import Link
+from evomal.forest.codes import Link
 
 _LEAST_LEAD = 1e-6  # of two losses, relative and absolute: a smaller difference is rounding, as of terms that cancel
 _ELEMENTS = 1 << 22  # of the gradients that are in memory at once

@@ -19,7 +19,8 @@ from evomal.engine.vectorise import Masks, Mode, vectorised
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.forest import FILLER
-from evomal.forest.programs import Link, dense_targets, mean_scale, row_shares
+from evomal.forest.codes import Link
+from evomal.forest.programs import dense_targets, mean_scale, row_shares
 from evomal.losses.neural import layers_of, network_value
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed

@@ -12,7 +12,8 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.extras import has_numba, has_triton
 from evomal.forest import torch_backend
-from evomal.forest.programs import ACTIVATIONS, FILLER, Link, Programs, dense_targets, mean_scale, row_shares
+from evomal.forest.codes import Link
+from evomal.forest.programs import ACTIVATIONS, FILLER, Programs, dense_targets, mean_scale, row_shares
 from evomal.forest.terminals import check_terminals, output_priors
 
 BACKENDS = ("auto", "torch", "numba", "triton")

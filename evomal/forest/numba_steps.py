@@ -9,8 +9,8 @@ import numpy as np
 
 from evomal.compiled import exp_nonpositive, inner, log_positive, tanh
 from evomal.expression.operators import EPSILON, LARGEST_EXPONENT, OPERATORS
+from evomal.forest.codes import CODE, FIRST, SECOND, operator_codes
 from evomal.forest.numba_terminals import LOOPS, ROWS_BEFORE, SEED_ROW_OF_TERMINAL, ZERO_ROW
-from evomal.forest.programs import CODE, FIRST, SECOND, operator_codes
 
 _ADD, _SUB, _MUL, _AQ, _MIN, _MAX, _POW, _SIGN, _SQUARE, _ABS, _LOG, _SQRT, _TANH, _ = operator_codes(
     "numba", "add", "sub", "mul", "aq", "min", "max", "pow", "sign", "square", "abs", "log", "sqrt", "tanh", "exp"

@@ -12,8 +12,8 @@ import numpy as np
 
 from evomal.compiled import exp_nonpositive, inner, log_positive
 from evomal.expression.operators import BALANCED, LOG_PROBABILITY, MARGIN, PREDICTION, TERMINALS
-from evomal.forest.programs import PREDICTED as PREDICTED_USES
-from evomal.forest.programs import Link, Use
+from evomal.forest.codes import PREDICTED as PREDICTED_USES
+from evomal.forest.codes import Link, Use
 
 # Rows that every strip begins with, in the order of the terminals. A leaf has no row of its own; all slopes of what
 # does not depend on the model's outputs are one row.

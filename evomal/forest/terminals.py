@@ -19,7 +19,7 @@ from evomal.expression.operators import (
     PRIOR,
     PROGRESS,
 )
-from evomal.forest.programs import Link
+from evomal.forest.codes import Link
 
 Values = Mapping[str, Tensor]
 """The value of every terminal by its token, for each output."""

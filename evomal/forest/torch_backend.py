@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from evomal.expression.operators import CONSTANTS, EXTRA_TERMINALS, OPERATORS, PREDICTION, TARGET, TOKENS, arity
-from evomal.forest.programs import Link, Programs
+from evomal.forest.codes import Link
+from evomal.forest.programs import Programs
 from evomal.forest.programs import softplus as softplus_of
 from evomal.forest.terminals import Values, terminal_values
 

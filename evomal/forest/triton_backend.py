@@ -14,7 +14,8 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.expression.prefix import MAX_HEIGHT
-from evomal.forest.programs import Link, Programs
+from evomal.forest.codes import Link
+from evomal.forest.programs import Programs
 from evomal.forest.terminals import prior_shift
 from evomal.forest.triton_kernels import BETA1, BETA2, descent_kernel, gradients_kernel, mixed_kernel
 

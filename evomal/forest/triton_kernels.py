@@ -24,7 +24,7 @@ from evomal.expression.operators import (
     PRIOR,
     TARGET,
 )
-from evomal.forest.programs import CODES, PREDICTED, SECOND
+from evomal.forest.codes import CODES, PREDICTED, SECOND
 from evomal.forest.triton_rules import (
     SIGMOID,
     SOFTMAX,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from evomal.expression.operators import EPSILON, LARGEST_EXPONENT
-from evomal.forest.programs import Link, operator_codes
+from evomal.forest.codes import Link, operator_codes
 
 _EPSILON = tl.constexpr(EPSILON)
 _LARGEST = tl.constexpr(LARGEST_EXPONENT)

@@ -22,7 +22,8 @@ from evomal.expression.operators import (
     PROGRESS,
     TARGET,
 )
-from evomal.forest.programs import ACTIVATIONS, Link
+from evomal.forest.codes import Link
+from evomal.forest.programs import ACTIVATIONS
 from evomal.forest.terminals import Values, check_terminals, checked_priors, terminal_values, uses_priors
 from evomal.losses.contract import Reduction, compute_dtype
 from evomal.losses.expression_kernels import has_kernel, sample_losses

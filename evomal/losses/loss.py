@@ -11,7 +11,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.notation import latex_number
 from evomal.extras import Displayed
-from evomal.forest.programs import Link
+from evomal.forest.codes import Link
 from evomal.losses.contract import BatchLoss, compute_dtype, to_compute_dtype
 
 Scalar = str | int | float | bool | None

@@ -7,7 +7,8 @@ from evomal.errors import InputError
 from evomal.expression import Expression, ramped_half_and_half
 from evomal.expression.operators import Space
 from evomal.forest import Forest, Link, Programs, numba_backend, torch_backend
-from evomal.forest.programs import FILLER, Use
+from evomal.forest.codes import Use
+from evomal.forest.programs import FILLER
 from evomal.randomness import generator
 from tests.forest.agreement import KINDS, Case, assert_agrees, case
 from tests.processes import check_in_interpreter

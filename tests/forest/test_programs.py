@@ -13,7 +13,8 @@ from evomal.errors import EvomalError, InputError
 from evomal.expression import Expression
 from evomal.expression.operators import OPERATORS, TOKENS, arity
 from evomal.forest import Link, Programs
-from evomal.forest.programs import CODE, CODES, FIRST, SECOND, fitting_width, operator_codes
+from evomal.forest.codes import CODE, CODES, FIRST, SECOND, operator_codes
+from evomal.forest.programs import fitting_width
 from tests.strategies import fragments
 
 

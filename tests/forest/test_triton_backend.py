@@ -10,7 +10,8 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.expression.operators import PAPER
-from evomal.forest.programs import ACTIVATIONS, Link, Programs
+from evomal.forest.codes import Link
+from evomal.forest.programs import ACTIVATIONS, Programs
 from evomal.losses import ExpressionLoss
 from evomal.losses.expression_loss import evaluate
 from tests.processes import check_in_interpreter
