@@ -5,7 +5,7 @@ The kernels for the CPU are compiled by processes that do not need torch: names 
 
 from typing import TYPE_CHECKING
 
-from evomal.lazy_names import lazy_names
+from evomal.extras import lazy_names
 
 if TYPE_CHECKING:
     from evomal.forest.codes import Link
