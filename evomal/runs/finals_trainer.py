@@ -47,6 +47,7 @@ class FinalsTrainer:
         """How fitness is made of the costs on several tasks; None: there is one, or their mean counts."""
         self._is_resplit = context.settings.resplit and context.is_exchangeable
         self._store, self._listener = store, listener
+        self._folder = None if store is None else store.path.parent
         self._report = None if listener is None else listener.on_steps
         self._unrecorded: list[RecordedTrial] = []
         self._announced: tuple[str, int] | None = None
@@ -144,7 +145,7 @@ class FinalsTrainer:
             self._announce("final", len(missing) * len(losses) * self._executor.steps(1)["evaluate"])
         kind = self._tasks[0].kind
         for seed in missing:
-            self._stop_if_requested()
+            stop_if_requested(self._folder)
             begin = time.perf_counter()
             results = [
                 *train_rivals(names, self._executor, kind, seed=seed, report=self._report),
@@ -222,7 +223,7 @@ class FinalsTrainer:
                 raise self._foreign()
             if known:
                 continue
-            self._stop_if_requested()
+            stop_if_requested(self._folder)
             if self._announced is not None:  # only now: all that is recorded takes no time
                 self._announce(*self._announced)
                 self._announced = None
@@ -252,10 +253,6 @@ class FinalsTrainer:
             dataclasses.replace(rung, seeds=(seed,), splits=rung.splits[index : index + 1])
             for index, seed in enumerate(rung.seeds)
         ]
-
-    def _stop_if_requested(self) -> None:
-        if self._store is not None:
-            stop_if_requested(self._store.path.parent)
 
     def _foreign(self) -> InputError:
         place = "" if self._store is None else f"{self._store.path}: "

@@ -190,16 +190,18 @@ def is_stop_requested(folder: Path) -> bool:
     return os.path.lexists(folder / STOP_NAME)
 
 
-def withdraw_stop(folder: Path) -> None:
+def withdraw_stop(folder: Path | None) -> None:
     """Remove a request: when it has been obeyed, and when a search begins or ends, as a request is for one process."""
+    if folder is None:  # a search that is not recorded
+        return
     try:
         (folder / STOP_NAME).unlink(missing_ok=True)
     except OSError as error:
         raise EvomalError(f"{folder}: a request to stop cannot be removed: {error.strerror}") from None
 
 
-def stop_if_requested(folder: Path) -> None:
+def stop_if_requested(folder: Path | None) -> None:
     """Raise StoppedError if the search in the folder has been asked to stop; it can be resumed as after Ctrl-C."""
-    if is_stop_requested(folder):
+    if folder is not None and is_stop_requested(folder):
         withdraw_stop(folder)
         raise StoppedError(f"{folder}: the search was stopped on request; search again to resume it")

@@ -132,6 +132,8 @@ class _Run:
         self._settings, self._seed = parts.context.settings, parts.context.seed
         self._method, self._source = method, source
         self._shown = shown_fitness(self._settings, self._tasks)
+        self._store: RunStore | None = None
+        self._folder: Path | None = None
         self._candidates: list[Candidate] = []
         self._final: Final | None = None
 
@@ -152,8 +154,9 @@ class _Run:
 
     def followed(self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
         """Run the search to its end, and call `on_end` of the callbacks however it ends."""
+        self._store, self._folder = store, None if store is None else store.path.parent
         try:
-            result = self._to_the_end(store, callbacks, listener)
+            result = self._to_the_end(callbacks, listener)
         except BaseException as failure:
             try:
                 callbacks.on_end(None)
@@ -163,60 +166,44 @@ class _Run:
         callbacks.on_end(result)
         return result
 
-    def _to_the_end(
-        self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None
-    ) -> SearchResult:
+    def _to_the_end(self, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
         """Replay what is recorded, then compute the rest."""
         begin = time.perf_counter()
-        if store is not None:
-            withdraw_stop(store.path.parent)
-            self._replay(store)
-            note_changes(store, self.description(), is_finished=self._strategy.finished)
-        callbacks.on_start(self._as_run(store))
-        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, store, listener)
+        withdraw_stop(self._folder)
+        if self._store is not None:
+            self._replay(self._store)
+            note_changes(self._store, self.description(), is_finished=self._strategy.finished)
+        callbacks.on_start(self._as_run())
+        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, self._store, listener)
         if listener is not None:
-            steps = self._steps_of_generation()
             listener.on_start(
                 generations=self._strategy.generations,
-                steps=steps,
+                steps=self._steps_of_generation(),
                 final_steps=0 if self._method is BASELINE else trials.steps_of_final(),
                 recorded=self._history(),
                 metric=self._shown,
             )
         rivals = trials.train_rivals()
-        ending = complete = None if store is None else store.ending
-        while ending is None and not self._strategy.finished:
-            ending = self._used_up(time.perf_counter() - begin)
-            if ending is None:
-                if store is not None:
-                    stop_if_requested(store.path.parent)
-                self._generation(store, None if listener is None else listener.on_steps)
-                generation = self._history()[-1]
-                is_ended = callbacks.on_generation(generation)
-                if listener is not None:
-                    listener.on_generation(generation)
-                if is_ended and not self._strategy.finished:
-                    ending = "a callback ended it"
-        if complete is None and store is not None:
-            stop_if_requested(store.path.parent)
+        ending = complete = None if self._store is None else self._store.ending
+        if complete is None:
+            ending = self._generations(begin, callbacks, listener)
+            stop_if_requested(self._folder)
         self._final = trials.train_finalists(self._candidates, rivals)
         if self._final is not None:
-            if store is not None:
-                self._save_best(store.path.parent)
+            self._save_best()
             if listener is not None:
                 listener.on_final(self._final)
         if ending is None:
             ending = self._strategy.ending
-            if store is not None:
-                store.finish(ending)
+            if self._store is not None:
+                self._store.finish(ending)
         elif complete is None and self._final is not None:
             ending = f"{ending}; the final was run all the same"
-        if store is not None:
-            withdraw_stop(store.path.parent)  # it came too late
+        withdraw_stop(self._folder)  # it came too late
         by_task, headroom = trials.by_task(self._final), trials.headroom
         is_complete = self._strategy.finished
         run = self._as_run(
-            store, state=RunState.COMPLETE if is_complete else RunState.INTERRUPTED,
+            state=RunState.COMPLETE if is_complete else RunState.INTERRUPTED,
             ending=ending if is_complete else None, rivals=rivals, headroom=headroom, final=self._final,
             by_task=by_task,
         )  # fmt: skip
@@ -225,7 +212,7 @@ class _Run:
             history=self._history(),
             front=self._evaluator.archive.front,
             ending=ending,
-            folder=None if store is None else store.path.parent,
+            folder=self._folder,
             seconds=time.perf_counter() - begin,
             forced=run.forced,
             rivals=rivals,
@@ -239,10 +226,26 @@ class _Run:
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
         )
 
-    def _as_run(self, store: RunStore | None, **more: Any) -> Run:
+    def _generations(self, begin: float, callbacks: Callbacks, listener: SearchListener | None) -> str | None:
+        """Compute generations until the strategy is finished; returns why they end sooner, if they do."""
+        while not self._strategy.finished:
+            if (ending := self._used_up(time.perf_counter() - begin)) is not None:
+                return ending
+            stop_if_requested(self._folder)
+            self._generation(None if listener is None else listener.on_steps)
+            generation = self._history()[-1]
+            is_ended = callbacks.on_generation(generation)
+            if listener is not None:
+                listener.on_generation(generation)
+            if is_ended and not self._strategy.finished:
+                return "a callback ended it"
+        return None
+
+    def _as_run(self, **more: Any) -> Run:
         """The search as far as it has come."""
+        store = self._store
         found = {
-            "folder": Path() if store is None else store.path.parent,
+            "folder": self._folder or Path(),
             "state": RunState.RUNNING,
             "settings": parsed(canonical(self.description())),
             "candidates": tuple(self._candidates),
@@ -258,17 +261,17 @@ class _Run:
             steps["evaluate"] = ladder.steps(self._strategy.population) * len(self._tasks)
         return sum(steps.values())
 
-    def _generation(self, store: RunStore | None, report: StageStepsDone | None) -> None:
+    def _generation(self, report: StageStepsDone | None) -> None:
         """Evaluate and record one generation."""
         archive = self._evaluator.archive
         # The final of a search that a budget had ended is outdated by the next generation.
         before = None if self._final is not None else archive.best
         self._final = None
         candidates = self._evaluator.evaluate(self._strategy.ask(), report=report)
-        if store is not None:
-            store.write_chunk(self._strategy.generation, candidates)
+        if self._store is not None:
+            self._store.write_chunk(self._strategy.generation, candidates)
             if archive.best != before:
-                self._save_best(store.path.parent)
+                self._save_best()
         self._candidates += candidates
         self._strategy.tell(candidates)
 
@@ -292,14 +295,11 @@ class _Run:
             self._evaluator.remember(candidates)
             self._strategy.tell(candidates)
             self._candidates += candidates
-        lr, recorded_trials = (
-            common_lr(self._settings, self._tasks),
-            combined(store.trials(), self._settings.across_tasks),
-        )
-        self._final = final_of(self._candidates, recorded_trials, seeds=self._settings.final_seeds, lr=lr)
+        lr, trials = common_lr(self._settings, self._tasks), combined(store.trials(), self._settings.across_tasks)
+        self._final = final_of(self._candidates, trials, seeds=self._settings.final_seeds, lr=lr)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
-            self._save_best(store.path.parent)  # the process may have been killed between record and file
+            self._save_best()  # the process may have been killed between record and file
 
     def _used_up(self, seconds: float) -> str | None:
         """Why no further generation is begun, if a budget is used up."""
@@ -373,12 +373,12 @@ class _Run:
                 provenance["mean"] = self._shown.value(scores.mean)
         return provenance
 
-    def _save_best(self, folder: Path) -> None:
-        best = self._best()
-        if best is None:
+    def _save_best(self) -> None:
+        """Write the loss file, if the search has a folder and a best loss."""
+        if self._folder is None or (best := self._best()) is None:
             return
         try:
-            save_loss(best.loss(), folder / BEST_NAME)
+            save_loss(best.loss(), self._folder / BEST_NAME)
         except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
             raise EvomalError(str(error)) from None
 
