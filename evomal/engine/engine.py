@@ -310,6 +310,10 @@ class Engine:
         """Returns the bytes of the data and of the initial weights of `meta_steps` steps."""
         return sum(data.bytes_kept(meta_steps) for data in self._data)
 
+    def share_drawn_again(self, meta_steps: int) -> float:
+        """Returns the share of the initial weights of `meta_steps` steps that every stack of candidates draws again."""
+        return max(data.initial_weights.share_drawn_again(meta_steps) for data in self._data)
+
     @property
     def optimizer(self) -> str | None:
         """The name of the optimizer of all tasks; None if they differ, or have one that a function makes."""

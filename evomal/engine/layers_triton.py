@@ -18,6 +18,9 @@ from torch import Tensor
 from evomal.forest.triton_backend import on_device_of
 
 _SHARE = 1024  # pixels that one program sums up for a gradient of weights; their sums are added in a fixed order
+_MOST_PIXELS, _MOST_CHANNELS, _MOST_TAPS = 256, 64, 49
+"""Of outputs for which the gradient by the inputs is computed sample by sample: the parts of one must fit a cache."""
+_PROGRAMS = 528  # of that kernel: four on each multiprocessor of an H200, whose parts stay in its second-level cache
 
 
 @triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
@@ -70,6 +73,57 @@ def _correlation_kernel(  # type: ignore[no-untyped-def]
     target = (member * samples)[:, None] + sample[None, :]
     target = (target * OUT + out[:, None]) * (above * across) + place[None, :]
     tl.store(y + target, total, mask=is_line[:, None] & is_pixel[None, :])
+
+
+@triton.jit(do_not_specialize=["samples", "jobs", "repeated"])  # type: ignore[untyped-decorator]
+def _input_gradient_kernel(  # type: ignore[no-untyped-def]
+    gradient, weight, result, scratch, samples, jobs, repeated,
+    g_member, g_sample, g_out, g_row, g_column, w_member, w_out, w_in, w_row, w_column,
+    CHANNELS: tl.constexpr, OUT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
+    KERNEL_HEIGHT: tl.constexpr, KERNEL_WIDTH: tl.constexpr,  # noqa: N803
+    PAD_HEIGHT: tl.constexpr, PAD_WIDTH: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    INNER: tl.constexpr, PIXELS: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    # For one sample at a time, what every weight takes to every pixel is one product; then each input adds up its own.
+    above: tl.constexpr = HEIGHT + 2 * PAD_HEIGHT - KERNEL_HEIGHT + 1
+    across: tl.constexpr = WIDTH + 2 * PAD_WIDTH - KERNEL_WIDTH + 1
+    taps: tl.constexpr = KERNEL_HEIGHT * KERNEL_WIDTH
+    terms: tl.constexpr = CHANNELS * taps
+    room: tl.constexpr = (terms + TERMS - 1) // TERMS * TERMS * PIXELS
+    size: tl.constexpr = CHANNELS * HEIGHT * WIDTH
+    parts = scratch + tl.program_id(0).to(tl.int64) * room
+    out = tl.arange(0, INNER)
+    place = tl.arange(0, PIXELS)
+    pixel = out[:, None] * g_out + (place // across * g_row + place % across * g_column)[None, :]
+    known = (out < OUT)[:, None] & (place < above * across)[None, :]
+    for job in range(tl.program_id(0), jobs, tl.num_programs(0)):
+        member = (job // samples).to(tl.int64)
+        sample = (job % samples).to(tl.int64)
+        slopes = tl.load(gradient + member // repeated * g_member + sample * g_sample + pixel, mask=known, other=0.0)
+        for start in range(0, terms, TERMS):
+            term = start + tl.arange(0, TERMS)
+            own = term // taps * w_in + term % taps // KERNEL_WIDTH * w_row + term % KERNEL_WIDTH * w_column
+            factors = tl.load(
+                weight + member * w_member + own[:, None] + out[None, :] * w_out,
+                mask=(term < terms)[:, None] & (out < OUT)[None, :], other=0.0,
+            )  # fmt: skip
+            tl.store(
+                parts + term[:, None] * PIXELS + place[None, :], tl.dot(factors, slopes, input_precision=PRECISION)
+            )
+        tl.debug_barrier()
+        for begin in range(0, size, BLOCK):
+            where = begin + tl.arange(0, BLOCK)
+            channel = where // (HEIGHT * WIDTH)
+            row = where % (HEIGHT * WIDTH) // WIDTH + PAD_HEIGHT
+            column = where % WIDTH + PAD_WIDTH
+            total = tl.zeros((BLOCK,), dtype=tl.float32)
+            for tap in tl.static_range(taps):
+                i = row - tap // KERNEL_WIDTH
+                j = column - tap % KERNEL_WIDTH
+                inside = (where < size) & (i >= 0) & (i < above) & (j >= 0) & (j < across)
+                total += tl.load(parts + (channel * taps + tap) * PIXELS + i * across + j, mask=inside, other=0.0)
+            tl.store(result + (member * samples + sample) * size + where, total, mask=where < size)
+        tl.debug_barrier()
 
 
 @triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
@@ -168,8 +222,25 @@ def input_gradient(
     gradient: Tensor, weight: Tensor, padding: tuple[int, int], *, precision: str = "tf32x3", **tiles: int
 ) -> Tensor:
     """Returns `[P, B, C, H, W]`: the gradient by the inputs, for gradients `[Q, B, O, …]` by the outputs."""
-    full = (weight.shape[3] - 1 - padding[0], weight.shape[4] - 1 - padding[1])
-    return correlated(gradient, weight.transpose(1, 2), full, flipped=True, precision=precision, **tiles)
+    groups, samples, _, above, across = gradient.shape
+    members, out, channels, high, wide = weight.shape
+    if above * across > _MOST_PIXELS or out > _MOST_CHANNELS or high * wide > _MOST_TAPS:
+        full = (high - 1 - padding[0], wide - 1 - padding[1])
+        return correlated(gradient, weight.transpose(1, 2), full, flipped=True, precision=precision, **tiles)
+    height, width = above + high - 1 - 2 * padding[0], across + wide - 1 - 2 * padding[1]
+    jobs, terms = members * samples, channels * high * wide
+    chosen: dict[str, Any] = {"TERMS": 32, "BLOCK": 1024, "num_warps": 4, "num_stages": 1, **tiles}
+    programs, pixels = min(jobs, chosen.pop("programs", _PROGRAMS)), _tile(above * across, _MOST_PIXELS)
+    scratch = gradient.new_empty(programs, triton.cdiv(terms, chosen["TERMS"]) * chosen["TERMS"], pixels)
+    result = gradient.new_empty(members, samples, channels, height, width)
+    with on_device_of(gradient):
+        _input_gradient_kernel[(programs,)](
+            gradient, weight, result, scratch, samples, jobs, members // groups, *gradient.stride(), *weight.stride(),
+            CHANNELS=channels, OUT=out, HEIGHT=height, WIDTH=width, KERNEL_HEIGHT=high, KERNEL_WIDTH=wide,
+            PAD_HEIGHT=padding[0], PAD_WIDTH=padding[1], PRECISION=precision, INNER=_tile(out, _MOST_CHANNELS),
+            PIXELS=pixels, **chosen,
+        )  # fmt: skip
+    return result
 
 
 def weight_gradient(

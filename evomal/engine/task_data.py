@@ -1,10 +1,13 @@
 """A task as the engine uses it: data on the device, initial weights and batches of every meta step, and a digest."""
 
+import copy
 import dataclasses
 import functools
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -17,50 +20,102 @@ from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
 from evomal.engine.optimizers import recipe_record
 from evomal.engine.plans import EngineSettings, capabilities
 from evomal.engine.resolve import check_model, check_targets, class_priors, initial_model
-from evomal.engine.rows import RowRule, Rows, target_positions
+from evomal.engine.rows import RowRule, Rows, target_positions, without_row_outputs
 from evomal.engine.step_costs import step_multiply_adds
 from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.forest.programs import row_shares
 from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import arguments, first, image_tensor, tensors
+from evomal.tasks.models.base import ZooModel
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
+from evomal.threads import processors
 
-_KEPT_BYTES = {"cuda": 8 * 2**30, "cpu": 2 * 2**30}  # weights beyond that are drawn again in each generation
+_KEPT_SHARE = 1 / 3  # of a GPU's memory, for initial weights
+_KEPT_HOST_SHARE = 1 / 4  # of the machine's memory, for those that the GPU has no room for
+_KEPT_BYTES = 2 * 2**30  # on a CPU
+_DRAWN_TOGETHER = 2**20  # weights of a model from which on those of several steps are drawn by threads
+_MOST_THREADS = 16
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
 
 
 class InitialWeights:
-    """Fresh base weights θ0 for every meta step, as one vector on the device; all candidates use the same."""
+    """Fresh base weights θ0 for every meta step, as one vector on the device; all candidates use the same.
 
-    def __init__(self, task: Task, model: FunctionalModel, *, seed: int) -> None:
-        self._task, self._model, self._seed = task, model, seed
+    Drawing those of a large model takes longer than the step itself. They are kept on the GPU, then in the machine's
+    memory; beyond that, they are drawn again by every stack of candidates. `steps`: how many all candidates take.
+    """
+
+    def __init__(self, task: Task, model: FunctionalModel, *, seed: int, steps: int) -> None:
+        self._task, self._model, self._seed, self._steps = task, model, seed, steps
         self._bytes_per_step = model.size * model.flat.element_size()
-        self._room = _KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]) // self._bytes_per_step
+        on_host = int(_KEPT_HOST_SHARE * _machine_bytes()) if model.device.type == "cuda" else 0
+        self._room = _room(model.device) // self._bytes_per_step
+        self._room_in_all = self._room + on_host // self._bytes_per_step
         self._kept: dict[int, Tensor] = {}
-        self._module: nn.Module | None = None
+        self._ahead: dict[int, Tensor] = {}  # what was drawn with others, and is not kept
+        self._modules: list[nn.Module] = []  # that draw their weights again and again, each in a thread of its own
 
     def at(self, step: int, *, keep: bool = True) -> Tensor:
         """Returns the weights of that step; with `keep` they are kept for the next call, where there is room."""
-        if step in self._kept:
-            return self._kept[step]
-        self._module = initial_model(self._task, self._seed, "meta step", step, reuse=self._module)
-        flat = self._model.flattened(self._module).to(self._model.device)
-        if keep and len(self._kept) < self._room:
-            self._kept[step] = flat
-        return flat
+        if not keep:
+            return self._drawn([step])[0].to(self._model.device)
+        if step not in self._kept and step not in self._ahead:
+            following = range(step, min(step + self._together, self._steps))  # they are asked for in their order
+            drawn = dict(zip(following, self._drawn(following), strict=True))
+            self._ahead = {number: flat for number, flat in drawn.items() if number >= self._room_in_all}
+            for number in drawn.keys() - self._ahead.keys():
+                self._kept[number] = drawn[number].to(self._model.device) if number < self._room else drawn[number]
+        return (self._kept if step in self._kept else self._ahead)[step].to(self._model.device)
+
+    @functools.cached_property
+    def _together(self) -> int:
+        """How many steps are drawn at once: one where drawing is fast, or needs torch's global generator."""
+        if not self._modules:
+            self._drawn([0])
+        redraws = isinstance(without_row_outputs(self._modules[0]), ZooModel)
+        return min(processors(), _MOST_THREADS) if redraws and self._model.size >= _DRAWN_TOGETHER else 1
+
+    def _drawn(self, steps: Sequence[int]) -> list[Tensor]:
+        if len(steps) == 1:
+            module = self._modules[0] if self._modules else None
+            self._modules[:1] = [initial_model(self._task, self._seed, "meta step", steps[0], reuse=module)]
+            return [self._model.flattened(self._modules[0])]
+        with ThreadPoolExecutor(len(steps)) as pool:
+            missing = range(len(self._modules), len(steps))
+            self._modules += pool.map(lambda _: copy.deepcopy(self._modules[0]), missing)
+            return list(pool.map(self._redrawn, steps, self._modules))
+
+    def _redrawn(self, step: int, module: nn.Module) -> Tensor:
+        return self._model.flattened(initial_model(self._task, self._seed, "meta step", step, reuse=module))
 
     def bytes_kept(self, steps: int) -> int:
-        """Returns the bytes of the weights that are kept for that number of steps."""
+        """Returns the bytes on the device of the weights that are kept for that number of steps."""
         return min(steps, self._room) * self._bytes_per_step
+
+    def share_drawn_again(self, steps: int) -> float:
+        """Returns the share of that number of steps whose weights are not kept."""
+        return max(0, steps - self._room_in_all) / steps
 
     def prepare(self, steps: int) -> None:
         """Draw the weights of the first steps now, so that later steps can be timed or captured without it."""
         with torch.no_grad():
-            for step in range(min(steps, self._room)):
+            for step in range(min(steps, self._room_in_all)):
                 self.at(step)
+
+
+def _room(device: torch.device) -> int:
+    """Bytes of a device for initial weights."""
+    if device.type != "cuda":
+        return _KEPT_BYTES
+    return int(_KEPT_SHARE * torch.cuda.get_device_properties(device).total_memory)
+
+
+def _machine_bytes() -> int:
+    """Bytes of the machine's memory; 0 where the system does not say."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
 class TaskData:
@@ -80,7 +135,7 @@ class TaskData:
         self.model = FunctionalModel(
             module, device=device, dtype=dtype, precision=settings.precision, channels_last=settings.channels_last
         )
-        self.initial_weights = InitialWeights(task, self.model, seed=seed)
+        self.initial_weights = InitialWeights(task, self.model, seed=seed, steps=settings.meta_steps)
         self.train, self.validation = task.train.to(device, dtype), task.validation.to(device, dtype)
         self.final = None if task.final is None else task.final.to(device, dtype)
         purposes = [f"meta training {step}" for step in range(self.inner_steps)]
@@ -95,7 +150,7 @@ class TaskData:
         """Whether batches may differ in shape, so that steps cannot be captured and seeds not be stacked."""
         self.rows = RowRule(task, device, dtype)
         self.augmenting = torch.Generator(device)
-        self.model.flat.copy_(self.initial_weights.at(0))
+        self.model.flat.copy_(self.initial_weights.at(0, keep=False))
         self.model.cast_once(first(self.train.inputs, 4))
         self.capabilities = capabilities(
             self.model, module, first(self.train.inputs, 4),

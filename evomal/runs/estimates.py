@@ -94,7 +94,7 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
             steps = getattr(settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
-            seconds[stage] = once + slope * steps
+            seconds[stage] = once + slope * steps + (probe.seconds_of_drawing_again if stage == "optimise" else 0.0)
         if ladder is not None:
             return probe.estimate_on_rungs(ladder, settings, strategy, setup, seconds)
         rivals = len(RIVALS[probe.kind]) * seconds["evaluate_losses"]
@@ -127,7 +127,7 @@ class _Probe:
             for stage, count in self._wanted.items()
         }
         self._columns = {stage: self._candidates(stage, count, engine) for stage, count in self._tried.items()}
-        self.seconds_of_initial_weights, self.memory = 0.0, 0
+        self.seconds_of_initial_weights, self.seconds_of_drawing_again, self.memory = 0.0, 0.0, 0
 
     def seconds(self, steps: int) -> dict[Stage, float]:
         """Seconds of each stage with that many steps, once everything is compiled and captured."""
@@ -135,7 +135,11 @@ class _Probe:
         if any(_STEPS_OF.get(stage) == "meta_steps" for stage in self._tried):
             begin = time.perf_counter()
             engine.prepare()
-            self.seconds_of_initial_weights = (time.perf_counter() - begin) / steps * self._settings.meta_steps
+            meta_steps = self._settings.meta_steps
+            self.seconds_of_initial_weights = (time.perf_counter() - begin) / steps * meta_steps
+            stacks = engine.steps(self._wanted.get("optimise", 0))["optimise"] / engine.settings.meta_steps
+            again = engine.share_drawn_again(meta_steps) * self.seconds_of_initial_weights
+            self.seconds_of_drawing_again = stacks * again
         found: dict[Stage, float] = {}
         for stage, columns in self._columns.items():
             taken: list[float] = []

@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import functional_call, grad, jvp, vjp, vmap
 
 from evomal.engine import stackable_layers
+from evomal.engine.precision import matmul_precision
 from evomal.engine.stackable_layers import StackableAveragePool, StackableConvolution, replace_stackable_layers
 from tests.processes import check_in_interpreter
 
@@ -87,7 +88,8 @@ def test_all_passes_are_those_of_torch_s_layers():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_all_passes_by_the_kernels_on_a_gpu():
     plain = small_model().cuda()
-    check_all_passes(plain, changed_copy(plain), 2e-3, device="cuda", dtype=torch.float32)
+    with matmul_precision("float32", torch.device("cuda")):  # cuDNN would use TF32 for the layers of torch
+        check_all_passes(plain, changed_copy(plain), 2e-3, device="cuda", dtype=torch.float32)
 
 
 INTERPRETED = """
