@@ -144,7 +144,7 @@ def _run_data(run: "Run") -> dict[str, Any]:
     best = run.best and {"fitness": run.best.fitness, "genome": run.best.genome, "scores": scores}
     return {
         "folder": str(run.folder), "state": str(run.state), "sentence": run.problem or run.ending or "",
-        "tasks": _task_names(run.settings.get("task")), "method": run.settings.get("method"),
+        "tasks": run.task_names, "method": run.settings.get("method"),
         "seed": run.settings.get("seed"), "generations": run.generations, "candidates": len(run.candidates),
         "best": best,
     }  # fmt: skip
@@ -158,15 +158,9 @@ def _run_lines(run: "Run") -> Iterator[str]:
         best += f" ({score_text(run.scores, run.shown_metric)} in the final)"
     yield f"{run.folder}: {run.state}, {plural(run.generations, 'generation')}{best}"
     if method := run.settings.get("method"):
-        yield f"    {' + '.join(_task_names(run.settings.get('task')))}, {method}, seed {run.settings.get('seed')}"
+        yield f"    {' + '.join(run.task_names)}, {method}, seed {run.settings.get('seed')}"
     if sentence := run.problem or run.ending:
         yield f"    {sentence}"
-
-
-def _task_names(tasks: Any) -> list[str]:
-    """The names of the tasks in a record, which may not have been written by evomal."""
-    found = tasks.values() if isinstance(tasks, dict) else ()
-    return [str(task["name"]) for task in found if isinstance(task, dict) and "name" in task]
 
 
 def fetch_data(

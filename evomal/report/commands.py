@@ -47,7 +47,7 @@ def repeat_command(run: Run) -> RepeatCommand:
     if not words or not isinstance(recorded, Mapping):
         sentence = "the record has no command: the search was begun from Python, or by an older version of evomal"
         return RepeatCommand(None, sentence, preset, changes)
-    first = run.settings.get("first_budgets") or run.settings.get("budgets") or {}
+    first = run.settings.get("first_budgets") or run.settings.get("budgets", {})
     if first.get("generations") != settings.generations:  # it was resumed with another number of them
         words = [*words, "--set", f"generations={settings.generations}"]
     text = shlex.join([*words, "--out", beside(run.folder)])
@@ -91,18 +91,17 @@ def beside(folder: Path) -> str:
 
 def recorded_settings(run: Run) -> SearchSettings:
     """All settings of a search, from the parts of its record."""
-    values = {key: value for part in _PARTS for key, value in dict(run.settings.get(part) or {}).items()}
+    values = {key: value for part in _PARTS for key, value in run.settings.get(part, {}).items()}
     if run.generations > values["generations"]:  # it was resumed with more of them
         values["generations"] = run.generations
-    if all(optimizer == values.get("optimizer") for optimizer in _own_optimizers(run.settings.get("task"))):
+    if all(optimizer == values.get("optimizer") for optimizer in _own_optimizers(run.settings.get("task", {}))):
         values["optimizer"] = None  # it is recorded also where it was the tasks' own
     return SearchSettings(**values)
 
 
-def _own_optimizers(tasks: Any) -> list[Any]:
+def _own_optimizers(tasks: Mapping[str, Any]) -> list[Any]:
     """The optimizers of the tasks' recipes, which do not name the usual one."""
-    described = [task for task in tasks.values() if isinstance(task, Mapping)] if isinstance(tasks, Mapping) else []
-    recipes = [task.get("recipe") for task in described]
+    recipes = [task.get("recipe") for task in tasks.values() if isinstance(task, Mapping)]
     return [recipe.get("optimizer", "sgd") for recipe in recipes if isinstance(recipe, Mapping)] or ["sgd"]
 
 

@@ -66,9 +66,8 @@ class RunSettings:
         """Returns versions, device and threads as recorded; where runs differ, all values."""
         recorded: dict[str, list[str]] = {}
         for run in self.runs:
-            versions = run.settings.get("versions")
-            found = {key: run.settings.get(key) for key in _ENVIRONMENT if key in run.settings}
-            found |= {str(key): value for key, value in versions.items()} if isinstance(versions, Mapping) else {}
+            found = {key: run.settings[key] for key in _ENVIRONMENT if key in run.settings}
+            found |= run.settings.get("versions", {})
             for key, value in found.items():
                 recorded.setdefault(key, []).append(value_text(value, LONGEST_ENTRY))
         return [(key, shorten(" or ".join(dict.fromkeys(values)), LONGEST_ENTRY)) for key, values in recorded.items()]
@@ -78,17 +77,13 @@ def _settings(run: Run) -> dict[str, Any]:
     try:
         return {key: value.replace(",", ", ") for key, value in recorded_settings(run).as_texts().items()}
     except (EvomalError, KeyError, TypeError, ValueError):
-        found = run.settings.get("settings")
-        return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+        return dict(run.settings.get("settings", {}))
 
 
 def _task(run: Run) -> dict[str, Any]:
-    tasks = run.settings.get("task")
-    if not isinstance(tasks, Mapping):
-        return {}
-    several = len(tasks) > 1
+    tasks = run.settings.get("task", {})
     return {
-        f"{number}: {key}" if several else str(key): value
+        f"{number}: {key}" if len(tasks) > 1 else key: value
         for number, task in tasks.items()
         if isinstance(task, Mapping)
         for key, value in task.items()
@@ -264,7 +259,7 @@ def state_sentences(run: Run) -> list[str]:
     """Says that a run is not complete, and what it was resumed in spite of."""
     found = []
     if run.state is not RunState.COMPLETE:
-        planned = dict(run.settings.get("budgets") or {}).get("generations")
+        planned = run.settings.get("budgets", {}).get("generations")
         of = f" of {planned}" if isinstance(planned, int) else ""
         recorded = f"{run.generations}{of} generations are recorded"
         resume = f"evomal resume {shlex.quote(str(run.folder))} resumes it"

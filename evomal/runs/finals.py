@@ -233,15 +233,13 @@ def recorded_final(
     settings: Mapping[str, Any], candidates: Iterable[Candidate], trials: Sequence[RecordedTrial]
 ) -> Final | None:
     """The final of a record; None if there is none, or if it is not complete."""
-    chosen = settings.get("settings")
-    seeds = chosen.get("final_seeds") if isinstance(chosen, Mapping) else None
+    seeds = settings.get("settings", {}).get("final_seeds")
     return final_of(candidates, trials, seeds=seeds, lr=_recorded_lr(settings)) if isinstance(seeds, int) else None
 
 
 def _recorded_lr(settings: Mapping[str, Any]) -> float | None:
     """The learning rate of a record: that of its settings, or that of its tasks unless they differ in it."""
-    tasks = settings.get("task")
-    places = [("settings", "lr")], [("task", name, "recipe", "lr") for name in tasks or ()]
+    places = [("settings", "lr")], [("task", name, "recipe", "lr") for name in settings.get("task", ())]
     for several in places:
         found = {_at(settings, keys) for keys in several}
         if len(found) == 1 and None not in found:

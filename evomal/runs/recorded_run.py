@@ -57,7 +57,8 @@ class Run:
     folder: Path
     state: RunState
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Everything that the run records of its task, method, settings and versions."""
+    """Everything that the run records of its task, method, settings and versions; these parts are objects, if they are
+    there."""
     candidates: tuple[Candidate, ...] = ()
     created: str = ""
     written: str | None = None
@@ -147,6 +148,11 @@ class Run:
         return " + ".join(map(_task_label, self._tasks)) or UNKNOWN
 
     @property
+    def task_names(self) -> list[str]:
+        """The names of the tasks alone."""
+        return [str(task["name"]) for task in self._tasks]
+
+    @property
     def method(self) -> str:
         """The name of the method."""
         return known_text(self.settings.get("method"))
@@ -230,8 +236,7 @@ class Run:
     @cached_property
     def _tasks(self) -> list[Mapping[str, Any]]:
         """The tasks as `search` records them; other programs may have written something else."""
-        tasks = self.settings.get("task")
-        found = tasks.values() if isinstance(tasks, Mapping) else ()
+        found = self.settings.get("task", {}).values()
         return [task for task in found if isinstance(task, Mapping) and "name" in task]
 
     @property
@@ -240,8 +245,7 @@ class Run:
 
     @property
     def _dataset(self) -> str:
-        tasks = self.settings.get("task")
-        first: Any = next(iter(tasks.values()), None) if isinstance(tasks, Mapping) else None
+        first = next(iter(self.settings.get("task", {}).values()), None)
         name = first.get("dataset") if isinstance(first, Mapping) else None
         return name if isinstance(name, str) else ""
 

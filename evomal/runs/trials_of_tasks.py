@@ -95,8 +95,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
 
 def recorded_rule(settings: Mapping[str, Any]) -> str | None:
     """How a recorded search makes its fitness of several tasks; None for one task, and for the mean of the costs."""
-    chosen = settings.get("settings")
-    rule = chosen.get("across_tasks") if isinstance(chosen, Mapping) else None
+    rule = settings.get("settings", {}).get("across_tasks")
     return rule if rule in ("rank", "worst") else None
 
 

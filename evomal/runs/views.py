@@ -94,8 +94,7 @@ class RunView:
     @property
     def planned_generations(self) -> int | None:
         """The number of generations that the search is to have; None if the record does not say."""
-        budgets = self.head.settings.get("budgets")
-        planned = budgets.get("generations") if isinstance(budgets, Mapping) else None
+        planned = self.head.settings.get("budgets", {}).get("generations")
         return planned if isinstance(planned, int) and 0 < planned < 10**9 else None
 
     @cached_property

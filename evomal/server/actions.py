@@ -62,11 +62,11 @@ class Actions:
 
     def _require_trust(self, view: RunView) -> None:
         """Refuse to run what only a record names: it may be a stranger's."""
-        source, workplace = view.head.settings.get("source"), view.head.settings.get("workplace")
+        source = view.head.settings.get("source")
         tasks = source.get("tasks") if isinstance(source, Mapping) else None
         if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
             raise InputError("the record does not say which tasks it is about: the search was begun from Python")
-        address = workplace.get("address") if isinstance(workplace, Mapping) else None
+        address = view.head.settings.get("workplace", {}).get("address")
         if not self._trust and (any(":" in task for task in tasks) or address is not None):
             raise InputError(
                 "the record names a Python file or a Ray cluster, which this page does not use unless the server was "

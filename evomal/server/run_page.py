@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,8 +107,7 @@ def worker_entries(view: RunView) -> list[tuple[str, str]]:
     """Where the search computes, and which process holds its folder."""
     settings = view.head.settings
     found: dict[str, Any] = {"device": settings.get("device"), "threads": settings.get("threads")}
-    workplace = settings.get("workplace")
-    found |= {str(key): value for key, value in workplace.items()} if isinstance(workplace, Mapping) else {}
+    found |= settings.get("workplace", {})
     if found.get("executor") == "ray" and found.get("workers") is None:
         found["workers"] = "as many as the cluster has room for"
     entries = [(name, value_text(value, LONGEST_ENTRY)) for name, value in found.items() if value is not None]
