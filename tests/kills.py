@@ -35,7 +35,8 @@ def _save_loss() -> int:
 def _write_inputs() -> None:
     """A run, and the file that `save_loss` replaces."""
     if not Path("run").exists():
-        assert commanded(["search", "diabetes", *MODEL, *settings_words(), "--out", "run"]) == 0
+        assert commanded(["search", "diabetes", *MODEL, "--seed", "1", *settings_words(), "--out", "run"]) == 0
+        assert Path("run/best.json").exists()
     evomal.save_loss(_OLD, "loss.json")
 
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -103,8 +104,9 @@ def forked(prepare: Callable[[], None], do: Callable[[], int]) -> int:
     try:
         prepare()
         code = do()
-    finally:
-        os._exit(code)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(code)
 
 
 class Killer:
