@@ -37,7 +37,9 @@ class GraphedStep:
         self._generators = generators
         self._eager_left = _EAGER_STEPS
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._stream = _new_stream(device) if enabled and device.type == "cuda" else None
+        self._stream: torch.cuda.Stream | None = None
+        if enabled and device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.refusal = "" if self._stream is not None else "not asked for, or no CUDA device"
 
     @property
@@ -117,7 +119,3 @@ def _collection_disabled() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _new_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evomal.engine.rows import (
     RowRule,
+    fits_classes,
     refused_outputs,
     target_positions,
     trial_outputs,
@@ -137,10 +138,7 @@ def _made_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
 
 def check_outputs(task: Task, outputs: int) -> None:
     """Raise unless a model with that number of outputs fits the task."""
-    if task.kind == "classification":
-        fits = outputs >= task.outputs or (outputs == 1 and task.outputs <= 2)
-    else:
-        fits = outputs == task.outputs
+    fits = fits_classes(outputs, task.outputs) if task.kind == "classification" else outputs == task.outputs
     if not fits:
         what = {"classification": "classes", "regression": "targets", "multilabel": "labels"}[task.kind]
         advice = advice_on_gaps(task.train.targets, task.outputs) if task.kind == "classification" else ""

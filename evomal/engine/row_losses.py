@@ -37,7 +37,8 @@ class RowLoss:
         self.module = module
         self.of_each_row = _without_mean(module)
         """One of evomal's own losses without its reduction, if that is the mean over rows, else None."""
-        self._of_each_element = self.of_each_row or _without_any_mean(module)
+        is_mean = getattr(module, "reduction", None) == "mean"
+        self._of_each_element = self.of_each_row or (_unreduced(module) if is_mean else None)
 
     def __call__(self, outputs: Tensor, rows: Rows) -> Tensor:
         value: Tensor
@@ -110,11 +111,6 @@ def _without_mean(module: nn.Module) -> Loss | None:
     if module.kind == "multilabel" and module.weight is not None:
         return None
     return _unreduced(module)
-
-
-def _without_any_mean(module: nn.Module) -> nn.Module | None:
-    """Returns a module of a user's own without its reduction, if it says that it is the mean."""
-    return _unreduced(module) if getattr(module, "reduction", None) == "mean" else None
 
 
 def _unreduced(module: Module) -> Module:
@@ -285,14 +281,12 @@ class TrialLoss:
     def load(self, loss: nn.Module | WeightedTree, factor: float) -> None:
         """Replace loss and factor."""
         self._factor.fill_(factor)
-        self._module = None if isinstance(loss, WeightedTree) else RowLoss(loss)
         if isinstance(loss, WeightedTree):
-            self.is_moving = PROGRESS in loss.expression.tokens
-        else:
-            self.is_moving = isinstance(loss, ExpressionLoss) and loss.is_moving
-        if isinstance(loss, WeightedTree):
+            self._module, self.is_moving = None, PROGRESS in loss.expression.tokens
             self._forest.replace([loss.expression])
             self._weights.copy_(self._forest.programs.packed([loss.edge_weights], dtype=self._weights.dtype))
+        else:
+            self._module, self.is_moving = RowLoss(loss), isinstance(loss, ExpressionLoss) and loss.is_moving
 
     def set_progress(self, progress: float) -> None:
         """Set the share of the training that is done, in the memory that a captured step reads."""

@@ -148,7 +148,7 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
             for dim in (1, -1)
             if len(shape) == len(positions) + 2
             and [side for place, side in enumerate(shape) if place != dim % len(shape)] == [samples, *positions]
-            and _fits(shape[dim], task.outputs)
+            and fits_classes(shape[dim], task.outputs)
         ]
         if fitting:
             return fitting[0] if len(fitting) == 1 else _class_dim_of_shorter(model, inputs, positions[0])
@@ -163,7 +163,8 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
     raise InputError(f"the outputs of the model must have {wanted} but have {shape}{advice}")
 
 
-def _fits(outputs: int, classes: int) -> bool:
+def fits_classes(outputs: int, classes: int) -> bool:
+    """Whether that number of outputs tells the classes apart: one for each, or a single logit for two."""
     return outputs >= classes or (outputs == 1 and classes <= 2)
 
 

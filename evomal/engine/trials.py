@@ -9,8 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-
-from torch import nn
+from typing import Any
 
 from evomal.engine.row_losses import StackLosses, TrialLoss, prepared_loss
 from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
@@ -20,7 +19,7 @@ from evomal.forest import FILLER, Forest
 from evomal.forest.programs import fitting_width
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
-from evomal.tasks.parts import Part, joined_parts
+from evomal.tasks.parts import joined_parts
 
 _STEPS_BETWEEN_PACKINGS = 250
 FIRST_WIDTH = 64
@@ -101,10 +100,20 @@ class TrialRunner:
         results: list[list[Reached]], *, test: bool, watch: Watch | None, report: StepsDone | None,
     ) -> None:  # fmt: skip
         """Run the trials of one batch; it is in memory only until this method returns."""
-        batch = self._batch(groups, trials, horizons[-1])
+        grouped = [[trials[place] for place in places] for places in groups]
         places = [*itertools.chain(*groups)]
-        tested = set(horizons[-1:] if watch is None else horizons) if test else set()
-        for index, steps, reached in batch.run(horizons, report, tested=tested, validation=watch is not None):
+        options: dict[str, Any] = {
+            "tested": set(horizons[-1:] if watch is None else horizons) if test else set(),
+            "validation": watch is not None,
+        }
+        if self._plan.is_stacked:
+            members = self._members(max(map(len, groups)))
+            found = StackedTrials(self, grouped, members=members, steps=horizons[-1]).run(horizons, report, **options)
+        else:
+            flat = [*itertools.chain(*grouped)]
+            forest = self._forest([FILLER], width=self._width(flat))
+            found = looped_trials(self._setup, flat, forest, horizons, report, **options)
+        for index, steps, reached in found:
             if watch is not None:
                 watch(places[index], steps, reached)
                 reached = Reached(reached.fitness)
@@ -144,16 +153,6 @@ class TrialRunner:
             return self._plan.chunk
         step = self._plan.step
         return max(FEWEST_MEMBERS, min(self._plan.chunk, step * math.ceil(count / step)))
-
-    def _batch(
-        self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], steps: int
-    ) -> "StackedTrials | LoopedTrials":
-        """Returns the trials of one batch, which are to be trained for that number of steps in the end."""
-        grouped = [[trials[place] for place in places] for places in groups]
-        if self._plan.is_stacked:
-            return StackedTrials(self, grouped, members=self._members(max(map(len, groups))), steps=steps)
-        flat = [*itertools.chain(*grouped)]
-        return LoopedTrials(self._setup, flat, self._forest([FILLER], width=self._width(flat)), steps=steps)
 
     def _width(self, trials: Sequence[Trial]) -> int:
         sizes = (trial.loss.expression.size for trial in trials if isinstance(trial.loss, WeightedTree))
@@ -251,54 +250,39 @@ def _times(count: int, report: StepsDone) -> StepsDone:
 
 def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
     members = tuple(Member(trial.loss, trial.lr, trial.factor) for trial in trials)
-    split = trials[0].split
-    if not split:
-        return Group(trials[0].seed, members)
-    return Group(trials[0].seed, members, setup.resplit(split))
+    seed, split = trials[0].seed, trials[0].split
+    return Group(seed, members, setup.resplit(split) if split else None)
 
 
-class LoopedTrials:
-    """A batch of trials that are trained one after the other, each as `evomal.train` would."""
+def looped_trials(
+    setup: TrainingSetup, trials: Sequence[Trial], forest: Forest, horizons: Sequence[int], report: StepsDone | None, *,
+    tested: Collection[int], validation: bool,
+) -> Iterator[tuple[int, int, Reached]]:  # fmt: skip
+    """Train one trial after the other, each as `evomal.train` would; yield what `StackedTrials.run` yields.
 
-    def __init__(self, setup: TrainingSetup, trials: Sequence[Trial], forest: Forest, *, steps: int) -> None:
-        """`forest`: room for one expression; `steps`: those of a whole training, by which progress is measured."""
-        self._steps = steps
-        self._setup, self._trials = setup, list(trials)
-        self._loss = TrialLoss(forest, dtype=setup.dtype)
-        self._training: tuple[tuple[int, int, nn.Module | None], Training] | None = None
-
-    def run(
-        self, horizons: Sequence[int], report: StepsDone | None, *, tested: Collection[int], validation: bool
-    ) -> Iterator[tuple[int, int, Reached]]:
-        """Train as `StackedTrials.run` does."""
-        for place, trial in enumerate(self._trials):
-            training = self._training_of(trial)
-            training.start(trial.lr, self._steps)
-            before_step = self._set_progress if self._loss.is_moving else None
-            for steps in horizons:
-                training.advance(steps, report, before_step=before_step)
-                fitness, validated = training.validated()
-                on_test = training.test_outputs() if steps in tested and not fitness.diverged else None
-                yield place, steps, Reached(fitness, on_test, validated if validation else None)
-
-    def _set_progress(self, done: int) -> None:
-        self._loss.set_progress(done / self._steps)
-
-    def _training_of(self, trial: Trial) -> Training:
-        """Returns the last training if it differs only in what can be replaced, else a new one."""
-        self._loss.load(trial.loss, trial.factor)
-        module = None if isinstance(trial.loss, WeightedTree) else trial.loss
-        key = trial.seed, trial.split, module
-        if self._training is None or self._training[0] != key:
-            setup = dataclasses.replace(self._setup, seed=trial.seed)
-            if trial.split:
-                setup = dataclasses.replace(setup, parts=_resplit(setup, trial.split))
-            self._training = None  # its memory is free before the next one needs some
-            self._training = key, Training(setup, self._loss)
-        return self._training[1]
+    `forest`: room for one expression.
+    """
+    loss, whole = TrialLoss(forest, dtype=setup.dtype), horizons[-1]
+    training, last_key = None, None
+    for place, trial in enumerate(trials):
+        loss.load(trial.loss, trial.factor)
+        key = trial.seed, trial.split, None if isinstance(trial.loss, WeightedTree) else trial.loss
+        if training is None or key != last_key:  # else all that differs is in memory that can be written again
+            training = None  # its memory is free before the next one needs some
+            training, last_key = Training(_own_setup(setup, trial), loss), key
+        training.start(trial.lr, whole)
+        before_step = (lambda done: loss.set_progress(done / whole)) if loss.is_moving else None
+        for steps in horizons:
+            training.advance(steps, report, before_step=before_step)
+            fitness, validated = training.validated()
+            on_test = training.test_outputs() if steps in tested and not fitness.diverged else None
+            yield place, steps, Reached(fitness, on_test, validated if validation else None)
 
 
-def _resplit(setup: TrainingSetup, split: int) -> tuple[Part, Part]:
-    pool = joined_parts(setup.data)
-    first, second = setup.resplit(split)
-    return pool.select(first), pool.select(second)
+def _own_setup(setup: TrainingSetup, trial: Trial) -> TrainingSetup:
+    """Returns the setup with the seed and the split of a trial."""
+    setup = dataclasses.replace(setup, seed=trial.seed)
+    if not trial.split:
+        return setup
+    pool, rows = joined_parts(setup.data), setup.resplit(trial.split)
+    return dataclasses.replace(setup, parts=(pool.select(rows[0]), pool.select(rows[1])))

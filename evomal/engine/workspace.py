@@ -45,7 +45,8 @@ class Workspace:
         self._make_room(expressions)
         count = self._count(len(expressions), self.meta_chunk)
         if count not in self._optimisers:
-            self._drop_other_sizes()
+            if self._device.type != "cuda":  # quickly made on a CPU, and the same size rarely comes again
+                self._optimisers.clear()
             stacked = all(plan.mode == "stacked" for plan in self._plans)
             self._optimisers[count] = TreeWeights(
                 self._tasks, self._settings, count=count, width=self._width, seed=self._seed,
@@ -120,11 +121,6 @@ class Workspace:
         width = fitting_width(max(expression.size for expression in expressions))
         if width > self._width:
             self._width = width
-            self._optimisers.clear()
-
-    def _drop_other_sizes(self) -> None:
-        # On a CPU these objects are created quickly, and the same size rarely comes again.
-        if self._device.type != "cuda":
             self._optimisers.clear()
 
 
