@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from evomal.errors import InputError
+from evomal.tasks.named_metrics import Needs
 from evomal.text import short_repr
 
 if TYPE_CHECKING:  # it imports this module
@@ -20,9 +21,6 @@ if TYPE_CHECKING:  # it imports this module
 PARTS = ("validation", "test")
 """The parts of a task that metrics are measured on."""
 _DIGITS = 16
-
-Check = Callable[["Metric", Tensor, str], None]
-"""Raises unless a metric can be measured on these targets; the text says where they are."""
 
 
 class Combined(ABC):
@@ -37,8 +35,8 @@ class Combined(ABC):
         """The same of metrics that are resolved by `choose` for a kind of task."""
 
     @abstractmethod
-    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
-        """Raise unless it can be measured on the targets of a part: one row per sample, or per position of each."""
+    def check(self, targets: Tensor, part: str, *, samples: int, needs: Needs) -> None:
+        """Raise unless it can be measured on a part of a task: see `Metric.check`."""
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -68,12 +66,9 @@ class WeightedSum(Combined):
     def of_kind(self, choose: Callable[[Any], "Metric"]) -> "WeightedSum":
         return dataclasses.replace(self, terms=[(weight, choose(one)) for weight, one in self.terms])
 
-    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
+    def check(self, targets: Tensor, part: str, *, samples: int, needs: Needs) -> None:
         for _, one in self.terms:
-            if isinstance(one.function, Combined):
-                one.function.check(targets, part, samples, check)
-            else:
-                check(one, targets, place_of(part))
+            one.check(targets, part, samples=samples, needs=needs)
 
     def record(self) -> dict[str, Any]:
         return {one.name: one.record() for _, one in self.terms if one.record()}
@@ -152,7 +147,7 @@ class WorstGroup(Combined):
     def of_kind(self, choose: Callable[[Any], "Metric"]) -> "WorstGroup":
         return dataclasses.replace(self, metric=choose(self.metric))
 
-    def check(self, targets: Tensor, part: str, samples: int, check: Check) -> None:
+    def check(self, targets: Tensor, part: str, *, samples: int, needs: Needs) -> None:
         if self.groups is None and targets.is_floating_point():
             raise InputError("the worst class is known for classification only: give worst_group the groups of rows")
         if isinstance(self.groups, Mapping) and part in self.groups and len(self.groups[part]) != samples:
@@ -161,7 +156,7 @@ class WorstGroup(Combined):
                 f"but got {len(self.groups[part])}"
             )
         for name, rows in self._members(targets, part):
-            check(self.metric, targets[rows], f"{name} of {place_of(part)}")
+            needs.check(self.metric, targets[rows], f"{name} of {place_of(part)}")
 
     def record(self) -> dict[str, Any]:
         if self.groups is None:

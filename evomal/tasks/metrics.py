@@ -125,7 +125,7 @@ class Metric:
             needs: What is known about the task.
         """
         if isinstance(self.function, Combined):
-            self.function.check(targets, part, samples, needs.check)
+            self.function.check(targets, part, samples=samples, needs=needs)
         else:
             needs.check(self, targets, place_of(part))
 
