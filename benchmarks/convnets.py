@@ -18,7 +18,7 @@ from step_parts import Parts, profiled, report
 
 from evomal.engine import Engine, EngineSettings
 from evomal.engine.cuda_graphs import GraphedStep
-from evomal.engine.row_losses import TrialLoss
+from evomal.engine.row_losses import LoadedLoss
 from evomal.engine.training import Training
 from evomal.expression import Expression
 from evomal.forest import FILLER
@@ -76,7 +76,7 @@ def measured(name: str, options: argparse.Namespace, console: Console) -> tuple[
     engine = Engine(task_of(name, options.batch), seed=0, settings=settings)
     predicted = engine.plans[0].predicted_bytes / 2**30
     with engine._context(), engine._data[0].model.differentiable_twice():
-        criterion = TrialLoss(engine._data[0].forest([FILLER]), dtype=settings.dtype)
+        criterion = LoadedLoss(engine._data[0].forest([FILLER]), dtype=settings.dtype)
         criterion.load(WeightedTree(LOSS, None), 1.0)
         engine.prepare()
         reset_peak()

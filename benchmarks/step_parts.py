@@ -89,7 +89,7 @@ class Parts:
         with contextlib.ExitStack() as patches:
             for owner, attribute, name in (
                 (training, "called", "forward"),
-                (row_losses.TrialLoss, "__call__", "loss"),
+                (row_losses.LoadedLoss, "__call__", "loss"),
                 (torch.autograd, "backward", "backward"),
                 (optimizers.TrainingOptimizer, "step", "update"),
             ):

@@ -39,7 +39,7 @@ from evomal.verdict.comparing import compare_contestants
 from evomal.verdict.comparison import Comparison, Trained, cost_of
 from evomal.verdict.contestants import ComparedLoss, Contestant, baseline_contestant, given_contestants
 from evomal.verdict.folder import write_result
-from evomal.verdict.plan import Plan
+from evomal.verdict.plan import ComparisonPlan
 
 CELL_NAME, TIMES_NAME = "cell.json", "times.json"
 _LONGEST = 64_000_000  # bytes
@@ -238,7 +238,7 @@ class PlannedComparison:
         """What came of it, if it is finished."""
         return CellFolder(self.folder).cell(ComparisonCell, self.planned)
 
-    def run(self, task: Task, plan: Plan) -> ComparisonCell:
+    def run(self, task: Task, plan: ComparisonPlan) -> ComparisonCell:
         """Train with every loss, or continue where an earlier call was stopped."""
         place = CellFolder(create_folder(self.folder))
         base = baseline_contestant(task)

@@ -31,7 +31,7 @@ from evomal.runs.executors import WorkerPool
 from evomal.runs.lock import FolderLock
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.verdict.plan import Plan
+from evomal.verdict.plan import ComparisonPlan
 
 _GRACE = 60.0  # seconds that workers get to stop by themselves
 _THREADS = 1
@@ -218,7 +218,7 @@ def _compare(plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener
     comparison, declared = plan.comparison, plan.declared
     if comparison.cell is not None or any(one.cell is None for one in comparison.searches):
         return
-    options = Plan.of(
+    options = ComparisonPlan.of(
         seeds=declared.seeds, tune_lr=declared.tune_lr, rescale=declared.rescale, settings=comparison.settings,
         listener=limit.listener(listener),
     )  # fmt: skip
@@ -265,7 +265,7 @@ def _workers(
 ) -> Iterator[WorkerPool | None]:
     """A pool of processes, if there are several jobs."""
     settings = plans[0].comparison.settings
-    checked = Plan.of(settings=settings, jobs=jobs)
+    checked = ComparisonPlan.of(settings=settings, jobs=jobs)
     if checked.jobs == 1:
         yield None
         return

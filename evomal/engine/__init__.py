@@ -3,10 +3,10 @@
 from evomal.engine.engine import Engine
 from evomal.engine.full_training import TrainingSettings, train
 from evomal.engine.plans import EngineSettings
-from evomal.engine.scores import CurvePoint, Fitness, Rung, RungScores, Score, Trial
+from evomal.engine.scores import CurvePoint, Fitness, Rung, RungScores, Score, Trial, TrialLoss
 from evomal.engine.weight_optimisation import Optimised
 
 __all__ = [
     "CurvePoint", "Engine", "EngineSettings", "Fitness", "Optimised", "Rung", "RungScores", "Score", "TrainingSettings",
-    "Trial", "train",
+    "Trial", "TrialLoss", "train",
 ]  # fmt: skip

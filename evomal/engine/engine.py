@@ -15,7 +15,7 @@ from evomal.engine.optimizers import why_not_stacked
 from evomal.engine.plans import EngineSettings, Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
 from evomal.engine.resolve import initial_model, resolve_device
-from evomal.engine.scores import Fitness, Rung, RungScores, Score, Trial, mean_fitness, score_of
+from evomal.engine.scores import Fitness, Rung, RungScores, Score, Trial, TrialLoss, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.task_data import TaskData
 from evomal.engine.trials import Watch
@@ -172,7 +172,7 @@ class Engine:
             return torch.cat([screen.profiles(expressions, weights) for screen in self._screens], 1).tolist()
 
     def try_rates(
-        self, losses: Sequence[nn.Module | WeightedTree], rungs: Sequence[Rung], rates: Sequence[Sequence[float]], *,
+        self, losses: Sequence[TrialLoss], rungs: Sequence[Rung], rates: Sequence[Sequence[float]], *,
         report: StageStepsDone | None = None,
     ) -> list[RungScores]:  # fmt: skip
         """Train the base model with each loss at several learning rates, on every seed of its rung.
@@ -217,7 +217,7 @@ class Engine:
             found.append(RungScores.of({rate: [next(means) for _ in rung.seeds] for rate in own}, factor))
         return found
 
-    def _matching_factors(self, losses: Sequence[nn.Module | WeightedTree]) -> list[float]:
+    def _matching_factors(self, losses: Sequence[TrialLoss]) -> list[float]:
         """Returns one factor per loss: the geometric mean of those of the tasks."""
         columns = [screen.matching_factors(losses) for screen in self._screens]
         return [math.prod(factors) ** (1 / len(factors)) for factors in zip(*columns, strict=True)]
@@ -248,9 +248,7 @@ class Engine:
         """The same as `evaluate` for losses of any kind."""
         return self._fitnesses(losses, seed, report)
 
-    def _fitnesses(
-        self, losses: Sequence[nn.Module | WeightedTree], seed: int | None, report: StageStepsDone | None
-    ) -> list[Fitness]:
+    def _fitnesses(self, losses: Sequence[TrialLoss], seed: int | None, report: StageStepsDone | None) -> list[Fitness]:
         start = self.seed if seed is None else seed
         columns = []
         with self._context():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from evomal.engine.resolve import class_priors, loss_for_task
 from evomal.engine.rows import Rows
+from evomal.engine.scores import TrialLoss
 from evomal.errors import InputError
 from evomal.expression.operators import PROGRESS
 from evomal.forest import FILLER, Forest
@@ -119,9 +120,6 @@ def _unreduced(module: Module) -> Module:
     return twin
 
 
-AnyTrialLoss = nn.Module | WeightedTree
-
-
 class StackLosses:
     """The losses of a stack, one per place: expressions by the kernels of a forest, others by autograd."""
 
@@ -133,7 +131,7 @@ class StackLosses:
         self.is_moving = False
         """Whether any of the losses depends on the progress of the training."""
 
-    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+    def load(self, losses: Sequence[TrialLoss | None]) -> None:
         """Load a loss into each place, None into unused ones. Expressions are copied to where the last ones were."""
         self._modules.load(losses)
         self._has_trees = any(isinstance(loss, WeightedTree) for loss in losses)
@@ -170,7 +168,7 @@ class ModuleLosses:
         self._batches: list[tuple[RowLoss, Tensor]] = []
         """Each module with its places, several if they are one batch."""
 
-    def load(self, losses: Sequence[AnyTrialLoss | None]) -> None:
+    def load(self, losses: Sequence[TrialLoss | None]) -> None:
         """Load the modules among these losses, one loss per place."""
         places: dict[int, tuple[nn.Module, list[int]]] = {}
         for place, loss in enumerate(losses):
@@ -217,8 +215,8 @@ class ModuleLosses:
 
 
 def prepared_loss(
-    loss: nn.Module | WeightedTree, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
-) -> nn.Module | WeightedTree:
+    loss: TrialLoss, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
+) -> TrialLoss:
     """Returns the loss for use on the task and the device, as a tree where it is one.
 
     `is_extended`: whether the tree may use the extended space.
@@ -263,7 +261,7 @@ class _ForestLoss(torch.autograd.Function):
         return above[0] * gradient, None, None, None
 
 
-class TrialLoss:
+class LoadedLoss:
     """A trial's loss times its factor: a module, or an expression computed by the forest's kernels.
 
     Another expression and another factor can be loaded into the same memory, which a captured step reads.
@@ -278,7 +276,7 @@ class TrialLoss:
         self._weights = torch.ones(1, forest.width, dtype=dtype, device=device)
         self._factor = torch.ones((), dtype=dtype, device=device)
 
-    def load(self, loss: nn.Module | WeightedTree, factor: float) -> None:
+    def load(self, loss: TrialLoss, factor: float) -> None:
         """Replace loss and factor."""
         self._factor.fill_(factor)
         if isinstance(loss, WeightedTree):

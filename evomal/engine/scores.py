@@ -161,6 +161,10 @@ def score_of(
     return Score(tested, validation, usual, **common)  # type: ignore[arg-type]
 
 
+TrialLoss = nn.Module | WeightedTree
+"""A loss that a model can be trained with: a module, or an expression with its weights."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One training: a loss, a learning rate, a seed and a split.
@@ -173,7 +177,7 @@ class Trial:
         split: The number of another split of training and validation rows; 0 is the task's own.
     """
 
-    loss: nn.Module | WeightedTree
+    loss: TrialLoss
     lr: float
     seed: int
     factor: float = 1.0

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vjp
 
 from evomal.checks import Kind
@@ -13,6 +13,7 @@ from evomal.engine.functional_model import Parameters
 from evomal.engine.resolve import initial_model
 from evomal.engine.row_losses import RowLoss, prepared_loss
 from evomal.engine.rows import Rows
+from evomal.engine.scores import TrialLoss
 from evomal.engine.task_data import TaskData
 from evomal.expression import Expression
 from evomal.forest import Forest
@@ -92,7 +93,7 @@ class Screening:
         together = torch.cat((norms, on_grid), 1)
         return (together / norms.square().mean(1, keepdim=True).sqrt()).cpu()
 
-    def matching_factors(self, losses: Sequence[nn.Module | WeightedTree]) -> list[float]:
+    def matching_factors(self, losses: Sequence[TrialLoss]) -> list[float]:
         """Returns what each loss must be multiplied by for its gradient at the start to have the baseline's norm.
 
         The gradient is that by the untrained model's parameters. The factor is 1 where it is zero or not finite: no
@@ -115,7 +116,7 @@ class Screening:
         factors = [baseline / own if own > 0 else math.nan for own in norms]
         return [factor if math.isfinite(factor) and factor > 0 else 1.0 for factor in factors]
 
-    def _gradients(self, losses: Sequence[nn.Module | WeightedTree], outputs: Tensor, rows: Rows) -> list[Tensor]:
+    def _gradients(self, losses: Sequence[TrialLoss], outputs: Tensor, rows: Rows) -> list[Tensor]:
         """Returns the gradient of each loss by the outputs."""
         trees = [loss for loss in losses if isinstance(loss, WeightedTree)]
         of_trees: Iterator[Tensor] = iter(())

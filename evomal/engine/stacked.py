@@ -20,9 +20,9 @@ from evomal.engine.functional_model import stackable_attention, state_of
 from evomal.engine.optimizers import Schedule, changed_option, changes_rates, make_optimizer
 from evomal.engine.precision import autocast
 from evomal.engine.resolve import check_model, initial_model
-from evomal.engine.row_losses import AnyTrialLoss, StackLosses
+from evomal.engine.row_losses import StackLosses
 from evomal.engine.rows import RowRule, Rows, joined_rows
-from evomal.engine.scores import Evaluated, Fitness, diverged_fitness, fitness_of_outputs
+from evomal.engine.scores import Evaluated, Fitness, TrialLoss, diverged_fitness, fitness_of_outputs
 from evomal.engine.stackable_layers import stackable_copy
 from evomal.engine.training import TrainingSetup, report_steps
 from evomal.engine.updates import clip_members, stacked_optimizers
@@ -40,7 +40,7 @@ FEWEST_MEMBERS = 2
 class Member:
     """One trial of a stack, without what its group has in common."""
 
-    loss: AnyTrialLoss
+    loss: TrialLoss
     lr: float
     factor: float = 1.0
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evomal.engine.row_losses import StackLosses, TrialLoss, prepared_loss
+from evomal.engine.row_losses import LoadedLoss, StackLosses, prepared_loss
 from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
 from evomal.engine.training import Training, TrainingSetup
@@ -262,7 +262,7 @@ def looped_trials(
 
     `forest`: room for one expression.
     """
-    loss, whole = TrialLoss(forest, dtype=setup.dtype), horizons[-1]
+    loss, whole = LoadedLoss(forest, dtype=setup.dtype), horizons[-1]
     training, last_key = None, None
     for place, trial in enumerate(trials):
         loss.load(trial.loss, trial.factor)

@@ -12,7 +12,7 @@ from evomal.errors import InputError
 from evomal.losses.classification_base import ClassificationLoss, FusedTargetLoss
 from evomal.losses.contract import compute_dtype, is_eager, to_compute_dtype
 from evomal.losses.fused import Coefficients, by_blocks, is_one_block, log_of
-from evomal.losses.loss import Source
+from evomal.losses.loss import SourceCode
 
 
 class CrossEntropyLoss(ClassificationLoss):
@@ -166,12 +166,12 @@ class SparseLabelSmoothingLoss(FusedTargetLoss):
         share = 1 - o.smoothing + o.smoothing / classes
         return -(share * xp.log(p) + o.smoothing * (classes - 1) / classes * xp.log((1 - p) / (classes - 1)))
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         s = self.smoothing
         if self.simplified:
-            return Source("log_odds", [f"return -(logsigmoid(d) + {s} * logsigmoid(-d))"])
+            return SourceCode("log_odds", [f"return -(logsigmoid(d) + {s} * logsigmoid(-d))"])
         value = "-(share * logsigmoid(d) + (1 - share) * (logsigmoid(-d) - math.log(classes - 1)))"
-        return Source("log_odds", [f"share = 1 - {s} + {s} / classes", f"return {value}"])
+        return SourceCode("log_odds", [f"share = 1 - {s} + {s} / classes", f"return {value}"])
 
 
 class FocalSparseLabelSmoothingLoss(FusedTargetLoss):

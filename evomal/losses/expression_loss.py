@@ -27,7 +27,7 @@ from evomal.forest.programs import ACTIVATIONS
 from evomal.forest.terminals import Values, check_terminals, checked_priors, terminal_values, uses_priors
 from evomal.losses.contract import Reduction, compute_dtype
 from evomal.losses.expression_kernels import has_kernel, sample_losses
-from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
+from evomal.losses.loss import Description, ElementwiseLoss, SourceCode, WeightedTree
 from evomal.text import short_repr, shorten
 
 _LONGEST_SHOWN = 120  # characters of the expression in the text of a module
@@ -245,12 +245,12 @@ class ExpressionLoss(ElementwiseLoss):
     def tree(self) -> WeightedTree:
         return WeightedTree(self.expression, self._numbers(), self.activation)
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         lines = to_code(self.expression.tokens, self._numbers(), xp)
         if self.activation == "softplus":
             lines[-1:] = [f"value = {lines[-1].removeprefix('return ')}", "return -logsigmoid(-value)  # softplus"]
         extras = self.expression.extras
-        return Source("terminals", lines, extras, self.priors) if extras else Source("outputs", lines)
+        return SourceCode("terminals", lines, extras, self.priors) if extras else SourceCode("outputs", lines)
 
     def extra_repr(self) -> str:
         text = str(self.expression)

@@ -44,7 +44,7 @@ def number(place: str, value: Any) -> float:
     return found
 
 
-def whole_number(place: str, value: Any) -> int:
+def integer(place: str, value: Any) -> int:
     """A whole number of at most 64 bits."""
     if type(value) is not int or not -_MAX_INTEGER <= value < _MAX_INTEGER:
         raise broken(place, "a whole number of at most 64 bits", value)
@@ -64,7 +64,7 @@ def text(longest: int) -> Rule:
     return rule
 
 
-def one_of(*choices: str) -> Rule:
+def choice_of(*choices: str) -> Rule:
     """One of some texts."""
 
     def rule(place: str, value: Any) -> str:

@@ -24,16 +24,16 @@ from evomal.losses.file_rules import (
     Rule,
     anything,
     broken,
+    choice_of,
     entries_of,
+    integer,
     list_of,
     number,
-    one_of,
     option_of_a_loss,
     or_null,
     provenance,
     short_json,
     text,
-    whole_number,
 )
 from evomal.losses.loss import Loss, Provenance
 from evomal.losses.neural import MAX_SIDE, NeuralLoss
@@ -50,10 +50,10 @@ _MAX_NAME = 1_000
 
 _COMMON: dict[str, Rule] = {
     "weight": or_null(list_of(number, at_most=_MAX_CLASSES)),
-    "ignore_index": whole_number,
-    "reduction": one_of(*get_args(Reduction)),
+    "ignore_index": integer,
+    "reduction": choice_of(*get_args(Reduction)),
 }
-_LEARNED = {**_COMMON, "activation": one_of(*ACTIVATIONS), "priors": or_null(list_of(number, at_most=_MAX_CLASSES))}
+_LEARNED = {**_COMMON, "activation": choice_of(*ACTIVATIONS), "priors": or_null(list_of(number, at_most=_MAX_CLASSES))}
 _OPTIONS = {
     "expression": entries_of("option", _LEARNED),
     "taylor": entries_of("option", _COMMON),
@@ -72,7 +72,7 @@ _FILES = {
     kind: entries_of(
         "entry",
         {
-            "format": anything, "version": anything, "kind": anything, "task": one_of(*get_args(Kind)), **content,
+            "format": anything, "version": anything, "kind": anything, "task": choice_of(*get_args(Kind)), **content,
             "options": _OPTIONS[kind], "target_mean": anything, "target_scale": anything, "provenance": provenance,
         },
         required=("task", next(iter(content))),

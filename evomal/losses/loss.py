@@ -58,7 +58,7 @@ each of them as the target."""
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceCode:
     """The body of the function `value` in an exported file, as lines of Python."""
 
     applies_to: Arguments
@@ -178,7 +178,7 @@ class Loss(BatchLoss, Displayed):
         result: Tensor = found
         return result
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         """Returns the body of the exported function `value`, where `xp` is the name of torch or jax.numpy."""
         raise InputError(f"{type(self).__name__} cannot be exported as source")
 
@@ -237,11 +237,11 @@ class HandMadeLoss(Loss):
     def describe(self) -> Description:
         return Description("A hand-made loss", f"{self.catalogue_name}: {self.purpose}")
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         if self.code is None:
             return super().source(xp)
         options = {name: getattr(self, name) for name in self.option_names}
-        return Source(self.applies_to, self.code.format(xp=xp, **options).split("\n"))
+        return SourceCode(self.applies_to, self.code.format(xp=xp, **options).split("\n"))
 
     def _file_fields(self) -> tuple[str, dict[str, Any]]:
         if self.catalogue_name is None:

@@ -11,7 +11,7 @@ from evomal.checks import whole_number
 from evomal.errors import InputError
 from evomal.forest.programs import softplus
 from evomal.losses.contract import is_eager
-from evomal.losses.loss import Description, ElementwiseLoss, Source
+from evomal.losses.loss import Description, ElementwiseLoss, SourceCode
 from evomal.text import short_repr
 
 HIDDEN = 50
@@ -90,13 +90,13 @@ class NeuralLoss(ElementwiseLoss):
         shapes = ", ".join("×".join(map(str, layer.shape)) for layer in self.layers)
         return Description("An ML³ network", f"matrices of {shapes}")
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         make = "f.new_tensor" if xp == "torch" else "jnp.asarray"
         lines = []
         for name, layer in zip(("first", "second", "last"), self.layers, strict=True):
             rows = [f"    {row!r}," for row in layer.tolist()]
             lines += [f"{name} = {make}([", *rows, "])"]
-        return Source(
+        return SourceCode(
             "outputs",
             [
                 *lines,

@@ -14,7 +14,7 @@ from evomal.errors import InputError
 from evomal.forest.terminals import checked_priors
 from evomal.losses.classification import CrossEntropyLoss
 from evomal.losses.classification_base import ClassificationLoss, DistributionLoss
-from evomal.losses.loss import Source
+from evomal.losses.loss import SourceCode
 
 Priors = Tensor | Sequence[float]
 
@@ -197,12 +197,12 @@ class BalancedSoftmaxLoss(PriorLoss, DistributionLoss):
         prior, total = sympy.symbols("pi Z", positive=True)
         return form - exact_number(self.tau) * sympy.log(prior) + sympy.log(total)
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         if self._shares is None:
-            return Source("distribution", ["return -log_p"])
+            return SourceCode("distribution", ["return -log_p"])
         numbers = [self.tau * math.log(share) for share in self._shares.tolist()]
         offsets = f"log_p.new_tensor({numbers})" if xp == "torch" else f"{xp}.asarray({numbers}, log_p.dtype)"
-        return Source(
+        return SourceCode(
             "distribution",
             [
                 f"adjusted = log_p + {offsets}",

@@ -8,7 +8,7 @@ from torch import Tensor
 from evomal.checks import finite_vector
 from evomal.errors import InputError
 from evomal.expression import Expression
-from evomal.losses.loss import Description, ElementwiseLoss, Source, WeightedTree
+from evomal.losses.loss import Description, ElementwiseLoss, SourceCode, WeightedTree
 
 PARAMETERS = 8
 
@@ -81,12 +81,12 @@ class TaylorLoss(ElementwiseLoss):
     def tree(self) -> WeightedTree:
         return WeightedTree(*as_tree(self.theta.tolist()))
 
-    def source(self, xp: str) -> Source:
+    def source(self, xp: str) -> SourceCode:
         of_x, of_p, *numbers = self.theta.tolist()
         terms = ("p", "p**2 / 2", "p**3 / 6", "x * p", "x * p**2 / 2", "x**2 * p / 2")
         first, *rest = (f"{number} * {term}" for number, term in zip(numbers, terms, strict=True))
         polynomial = [f"    {first}", *(f"    + {term}" for term in rest)]
-        return Source("outputs", [f"x, p = y - {of_x}, f - {of_p}", "return -(", *polynomial, ")"])
+        return SourceCode("outputs", [f"x, p = y - {of_x}, f - {of_p}", "return -(", *polynomial, ")"])
 
     def extra_repr(self) -> str:
         return f"theta={[round(number, 4) for number in self.theta.tolist()]}, {super().extra_repr()}"

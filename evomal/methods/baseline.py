@@ -7,12 +7,12 @@ loss can be compared with them.
 from collections.abc import Sequence
 
 from evomal.checks import Kind
-from evomal.engine import Fitness
+from evomal.engine import Fitness, TrialLoss
 from evomal.engine.resolve import class_priors
 from evomal.errors import EvomalError, InputError
 from evomal.losses.catalogue import TASK_LOSSES, named_loss, specified_loss
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, Executor, Failure, TrialLoss
+from evomal.methods.evaluation import Evaluator, Executor, Failure
 from evomal.methods.strategy import FixedForm, Method
 from evomal.progress import StageStepsDone
 from evomal.tasks.metrics import Metric

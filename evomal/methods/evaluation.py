@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from torch import nn
-
 from evomal.checks import Kind
-from evomal.engine import Fitness, Optimised, RungScores
+from evomal.engine import Fitness, Optimised, RungScores, TrialLoss
 from evomal.errors import EvomalError
 from evomal.expression import Space
 from evomal.losses.loss import WeightedTree
@@ -46,9 +44,6 @@ TIMED_AS = {
     "try_rates": "evaluate",
 }
 """The name under which the time of a stage is recorded."""
-
-TrialLoss = nn.Module | WeightedTree
-"""A loss that the engine can train with."""
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,12 @@ from typing import Any, get_args
 
 import numpy as np
 
+from evomal.engine import TrialLoss
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Candidate, State
-from evomal.methods.evaluation import Evaluator, Executor, SearchContext, Stage, TrialLoss, still_open, with_optimised
+from evomal.methods.evaluation import Evaluator, Executor, SearchContext, Stage, still_open, with_optimised
 from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 from evomal.settings import Filter

@@ -15,9 +15,10 @@ from dataclasses import replace
 import torch
 
 from evomal.checks import Kind
+from evomal.engine import TrialLoss
 from evomal.losses.neural import NeuralLoss, layers_of, starting_layers, weights_of
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, TrialLoss, still_open, with_optimised
+from evomal.methods.evaluation import Evaluator, still_open, with_optimised
 from evomal.methods.strategy import FixedForm, Method
 from evomal.progress import StageStepsDone
 from evomal.randomness import torch_generator

@@ -11,11 +11,12 @@ from typing import cast
 import numpy as np
 
 from evomal.checks import whole_number
+from evomal.engine import TrialLoss
 from evomal.expression import Expression
 from evomal.losses.loss import WeightedTree
 from evomal.losses.taylor import PARAMETERS, as_tree
 from evomal.methods.candidates import Candidate, comparable, proposed
-from evomal.methods.evaluation import Evaluator, SearchContext, TrialLoss
+from evomal.methods.evaluation import Evaluator, SearchContext
 from evomal.methods.strategy import Method, Strategy
 from evomal.randomness import generator
 

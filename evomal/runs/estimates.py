@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from evomal.checks import seed_number
-from evomal.engine import Engine, EngineSettings
+from evomal.engine import Engine, EngineSettings, TrialLoss
 from evomal.expression import Expression
 from evomal.losses.catalogue import TASK_LOSSES, named_loss
 from evomal.losses.expression_loss import starting_weights
@@ -24,7 +24,7 @@ from evomal.losses.loss import WeightedTree
 from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import BASELINE, RIVALS, strong_rivals
-from evomal.methods.evaluation import TIMED_AS, TrialLoss
+from evomal.methods.evaluation import TIMED_AS
 from evomal.methods.filters import is_dead
 from evomal.methods.ml3 import network_loss
 from evomal.methods.random_search import draw_tree

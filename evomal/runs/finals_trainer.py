@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
-from evomal.engine import Fitness, Rung, RungScores
+from evomal.engine import Fitness, Rung, RungScores, TrialLoss
 from evomal.errors import InputError
 from evomal.losses.catalogue import specified_loss
 from evomal.methods.baseline import RIVALS, require_baseline, strong_rivals, train_rivals
 from evomal.methods.candidates import Candidate
-from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext, TrialLoss
+from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContext
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener

@@ -19,7 +19,7 @@ from evomal.tasks.labels import Classes
 from evomal.tasks.model_trials import with_integers_as_taken
 from evomal.tasks.parts import Part
 from evomal.tasks.samples import Key, Samples, given_samples, joined_samples
-from evomal.tasks.splits import Rows, Split, shared_content, split_groups, split_in_order, split_rows
+from evomal.tasks.splits import RowNumbers, Split, shared_content, split_groups, split_in_order, split_rows
 from evomal.text import short_repr
 from evomal.units import Units
 
@@ -167,7 +167,7 @@ def _split(
     return Split(**found | {name: own for name, own in counted.items() if name in shares})
 
 
-def _groups(values: Any, number: int, rows: Rows) -> Rows:
+def _groups(values: Any, number: int, rows: RowNumbers) -> RowNumbers:
     try:
         return np.unique(column(values, "groups", number)[rows], return_inverse=True)[1].astype(np.int64)
     except TypeError:

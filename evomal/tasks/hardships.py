@@ -7,11 +7,10 @@ import numpy.typing as npt
 
 from evomal.errors import InputError
 from evomal.randomness import generator
+from evomal.tasks.splits import RowNumbers
 from evomal.text import short_repr
 
 _OUTLIER_SHIFT, _OUTLIER_SPREAD = 4.0, 5.0  # in standard deviations of the targets
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Hardships:
         """Whether the training rows still come from the distribution of the validation rows."""
         return not self.label_noise and not self.outliers and self.imbalance == 1
 
-    def kept_rows(self, rows: Rows, labels: Rows | None, *, seed: int) -> Rows:
+    def kept_rows(self, rows: RowNumbers, labels: RowNumbers | None, *, seed: int) -> RowNumbers:
         """Return the training rows that imbalance and fraction leave.
 
         Args:
@@ -80,7 +79,7 @@ class Hardships:
             rows = np.sort(generator(seed, "fraction").choice(rows, kept, replace=False))
         return rows
 
-    def noisy_labels(self, labels: Rows, classes: int, *, seed: int) -> Rows:
+    def noisy_labels(self, labels: RowNumbers, classes: int, *, seed: int) -> RowNumbers:
         """Return the labels with exactly the share `label_noise` of them replaced, each by another class.
 
         Args:
@@ -127,11 +126,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def _chosen(count: int, share: float, seed: int, purpose: str) -> Rows:
+def _chosen(count: int, share: float, seed: int, purpose: str) -> RowNumbers:
     return generator(seed, purpose).choice(count, round(count * share), replace=False)
 
 
-def _imbalanced(labels: Rows, rows: Rows, ratio: float, seed: int) -> Rows:
+def _imbalanced(labels: RowNumbers, rows: RowNumbers, ratio: float, seed: int) -> RowNumbers:
     """Keep ratio^(k / (K − 1)) of the commonest class's size for class k of K, at least one (Cui et al., 2019)."""
     classes, counts = np.unique(labels[rows], return_counts=True)
     kept = []

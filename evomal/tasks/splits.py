@@ -13,16 +13,16 @@ from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.text import plural, short_repr
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Split:
     """Row numbers of the three parts, each sorted."""
 
-    train: Rows
-    validation: Rows
-    test: Rows
+    train: RowNumbers
+    validation: RowNumbers
+    test: RowNumbers
 
 
 def split_rows(
@@ -30,7 +30,7 @@ def split_rows(
 ) -> Split:
     """Split rows at random into validation and test, by their shares, and training; stratified if labels are given."""
     counts = _counts(rows, validation, test)
-    remaining: Rows = np.arange(rows)
+    remaining: RowNumbers = np.arange(rows)
     parts = []
     for name, count in (("test", counts[1]), ("validation", counts[0])):
         remaining, part = _taken(remaining, count, labels, name, seed)
@@ -39,7 +39,7 @@ def split_rows(
 
 
 def split_groups(
-    groups: Rows, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
+    groups: RowNumbers, *, validation: float, test: float, labels: npt.NDArray[np.int64] | None = None, seed: int
 ) -> Split:
     """Split rows so that no group is in two parts, as near to the shares of rows and classes as the groups allow."""
     counts = _counts(len(groups), validation, test)
@@ -111,7 +111,9 @@ def _counts(rows: int, validation: float, test: float) -> tuple[int, int]:
     return first, second
 
 
-def _taken(rows: Rows, count: int, labels: npt.NDArray[np.int64] | None, name: str, seed: int) -> tuple[Rows, Rows]:
+def _taken(
+    rows: RowNumbers, count: int, labels: npt.NDArray[np.int64] | None, name: str, seed: int
+) -> tuple[RowNumbers, RowNumbers]:
     if count == 0:
         return rows, np.empty(0, dtype=np.int64)
     # Imported here: scikit-learn takes a second, which those who only want a loss should not wait for.

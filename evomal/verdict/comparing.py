@@ -25,7 +25,7 @@ from evomal.verdict.contestants import (
     require_distinct_names,
 )
 from evomal.verdict.folder import TrainingLog
-from evomal.verdict.plan import Plan
+from evomal.verdict.plan import ComparisonPlan
 from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.trials import ComparedTrial, Trials, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
@@ -86,7 +86,7 @@ def compare(
         >>> found.verdicts["robust"].kind
         'undecided'
     """
-    plan = Plan.of(
+    plan = ComparisonPlan.of(
         seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, preset=preset, settings=settings,
         folder=folder, progress=progress, listener=listener, jobs=jobs, **changes,
     )  # fmt: skip
@@ -134,7 +134,7 @@ def transfer(
         >>> [entry.name for entry in found.comparison.entries]
         ['mse', 'mae']
     """
-    plan = Plan.of(search_seeds=search_seeds, **options)
+    plan = ComparisonPlan.of(search_seeds=search_seeds, **options)
     (to,) = task_list("to", [to])
     sources = [] if source is None else task_list("source", source)
     if not sources and isinstance(losses, list | tuple | Mapping) and not losses:
@@ -197,7 +197,7 @@ def rate_curve(
         raise InputError(f"rates must be different but got {short_repr(rates)}")
     if methods and search_seeds != 1 and not search_each:
         raise InputError("several search seeds need a search at each learning rate: search_each")
-    plan = Plan.of(search_seeds=search_seeds, rescale=False, **options)
+    plan = ComparisonPlan.of(search_seeds=search_seeds, rescale=False, **options)
     (task,) = task_list("task", [task])
     task = plan.judged(task)
     base, given = _given(task, losses, methods)
@@ -218,7 +218,7 @@ def best_search(contestant: Contestant) -> Contestant:
     return Contestant(_best_name(contestant.name), (contestant.losses[ranked.index(min(ranked))],))
 
 
-def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestant], plan: Plan) -> Comparison:
+def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestant], plan: ComparisonPlan) -> Comparison:
     """Compare contestants whose losses are there already."""
     (baseline,) = base.found
     everyone, tuning, higher = [base, *others], Tuning((), {}), task.metric.higher_is_better
@@ -270,7 +270,7 @@ def _given(
 
 def _entries(
     variant: Variant, contestants: Sequence[Contestant], lr_and_factor: Callable[[ComparedLoss], tuple[float, float]],
-    trials: Trials, plan: Plan,
+    trials: Trials, plan: ComparisonPlan,
 ) -> list[Entry]:  # fmt: skip
     """A row for each contestant; a loss that several of them have is trained once."""
     losses = _distinct(contestants)
@@ -296,7 +296,7 @@ def _distinct(contestants: Sequence[Contestant]) -> list[ComparedLoss]:
     return list({loss.key: loss for one in contestants for loss in one.found}.values())
 
 
-def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestant], plan: Plan) -> int:
+def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestant], plan: ComparisonPlan) -> int:
     """How many trainings a comparison needs, without the further learning rates of tuning.
 
     A loss and its procedures share their trainings, unless their tuned learning rates differ.

@@ -1,6 +1,5 @@
 """The losses of a comparison, each under a name of its own."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from evomal.engine.full_training import AnyLoss
 from evomal.engine.procedures import Procedure, require_fitting, split_procedure
 from evomal.engine.resolve import resolve_loss
 from evomal.engine.task_data import digest
@@ -20,7 +20,6 @@ from evomal.runs.canonical import checksum
 from evomal.tasks.task import Task
 from evomal.text import short_repr
 
-AnyLoss = nn.Module | str | os.PathLike[str]
 Losses = Mapping[str, AnyLoss] | Sequence[AnyLoss]
 """Losses under names of the caller's choice, or losses that are named after what they are."""
 

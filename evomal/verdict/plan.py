@@ -132,7 +132,7 @@ _MOST_JOBS = 1_024
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """How a comparison is made, whichever losses take part; the arguments that the functions here share."""
 
     settings: SearchSettings
@@ -152,7 +152,7 @@ class Plan:
         cls, *, seeds: int = 5, search_seeds: int = 1, tune_lr: int = 0, rescale: bool = True, preset: str = "quick",
         settings: SearchSettings | None = None, folder: str | os.PathLike[str] | None = None, progress: bool = False,
         listener: SearchListener | None = None, jobs: int = 1, **changes: Any,
-    ) -> "Plan":  # fmt: skip
+    ) -> "ComparisonPlan":  # fmt: skip
         """The plan of the arguments of `compare`; InputError if one is not valid."""
         resolved = SearchSettings.given(settings, preset, changes)
         whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
@@ -164,7 +164,7 @@ class Plan:
         place = None if folder is None else path_to("folder", folder)
         return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener, jobs)
 
-    def at_rate(self, rate: float) -> "Plan":
+    def at_rate(self, rate: float) -> "ComparisonPlan":
         """The plan at a learning rate, with a folder of its own."""
         place = None if self.folder is None else self.folder / f"lr-{rate:g}"
         return replace(self, settings=self.settings.with_changes(lr=float(rate)), folder=place)
@@ -179,7 +179,7 @@ class Plan:
         return range(EVALUATION_SEEDS, EVALUATION_SEEDS + self.seeds)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator["Plan"]:
+    def running(self) -> Iterator["ComparisonPlan"]:
         """The plan with its listener and workers, while threads are set."""
         with (
             with_display(self.progress, self.listener) as listener,
@@ -201,7 +201,7 @@ class Plan:
         return found
 
     def search_at(
-        self, plans: Sequence["Plan"], methods: Sequence[str], source: Task | Sequence[Task], *, on: Task
+        self, plans: Sequence["ComparisonPlan"], methods: Sequence[str], source: Task | Sequence[Task], *, on: Task
     ) -> list[list[Contestant]]:
         """What the methods find with the settings of each plan, and record in its folder."""
         return searched_contestants(

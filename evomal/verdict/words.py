@@ -12,7 +12,7 @@ from evomal.tasks.metric_display import POINTS
 from evomal.text import plural
 from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction, is_confirmed
 
-Kind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
+VerdictKind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
 _FEWEST_SCIENTIFIC = 7  # digits after the point, or zeros before it, from which an exponent is easier to read
 
@@ -39,7 +39,7 @@ class Evidence:
 class Verdict:
     """The verdict on a loss: its kind and a sentence."""
 
-    kind: Kind
+    kind: VerdictKind
     sentence: str
 
 
@@ -117,11 +117,11 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     if tuned is not None and tuned.diverged > tuned.baseline_diverged:
         return Verdict("diverged", f"{against_tuned}: {_advice(evidence, baseline_name)}")
     if is_ahead:
-        kind: Kind = "learning rate" if _explained_by_rate(evidence) else "undecided"
+        kind: VerdictKind = "learning rate" if _explained_by_rate(evidence) else "undecided"
         return Verdict(kind, f"{against_plain}, but {about_rate}")
     if plain.diverged or plain.baseline_diverged:
         return Verdict("undecided", f"{against_plain}: lower the learning rate before comparing")
-    kinds: dict[Direction, Kind] = {Direction.WORSE: "worse", Direction.EVEN: "no gain"}
+    kinds: dict[Direction, VerdictKind] = {Direction.WORSE: "worse", Direction.EVEN: "no gain"}
     return Verdict(kinds.get(towards, "undecided"), against_plain)
 
 

@@ -16,7 +16,7 @@ from evomal.campaigns import cells, figures, read_campaign, read_result, run_cam
 from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.figures import data
-from evomal.verdict.plan import Plan
+from evomal.verdict.plan import ComparisonPlan
 from tests.campaigns.tiny import TINY, without_times
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 
@@ -147,7 +147,7 @@ class OneProcess:
 
 def test_workers_give_the_same_result(file, whole, tmp_path, monkeypatch, without_figures):
     monkeypatch.setattr(
-        Plan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
+        ComparisonPlan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
     )
     run_campaign(read_campaign(file), tmp_path, only=["clean"], jobs=2, command=["repeat"])
     assert content(tmp_path)["tasks"] == content(whole)["tasks"][:1]
@@ -324,7 +324,7 @@ def test_a_request_to_stop_ends_the_campaign(run, file, tmp_path, monkeypatch, j
 
     monkeypatch.setattr(PlannedSearch, "run", is_stopped)
     monkeypatch.setattr(
-        Plan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
+        ComparisonPlan, "workers", lambda plan, _: contextlib.nullcontext(OneProcess() if plan.jobs > 1 else None)
     )
     code, _, err = run("campaign", file, "--out", tmp_path, "--jobs", str(jobs))
     assert code == 130

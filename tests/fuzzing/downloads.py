@@ -15,8 +15,8 @@ from typing import Any
 from unittest import mock
 
 from evomal.errors import InputError
-from evomal.tasks.datasets import Source, fetch, fetching
-from evomal.tasks.datasets.fetching import Member
+from evomal.tasks.datasets import Download, fetch, fetching
+from evomal.tasks.datasets.fetching import ArchiveMember
 from tests.fuzzing import json_edits
 from tests.fuzzing.oracle import Box, Function
 from tests.fuzzing.values import KINDS_OF_FILE, replace_file, text
@@ -83,12 +83,12 @@ class Downloads:
             if kind == "before":
                 replace_file(home / about[0], about[1], box.outside)
         checksum = _sha256(served if "checksum" in named else whole)
-        members = {_INSIDE: Member(_FILE, _sha256(_CONTENT))} if "archive" in named else {}
-        source = Source(_ARCHIVE if members else _FILE, (self._server.url,), checksum, members)
+        members = {_INSIDE: ArchiveMember(_FILE, _sha256(_CONTENT))} if "archive" in named else {}
+        source = Download(_ARCHIVE if members else _FILE, (self._server.url,), checksum, members)
         return [Function(lambda: _fetched(box.here / "data", source, served), "fetch", may_connect=True)]
 
 
-def _fetched(folder: Path, source: Source, served: bytes) -> None:
+def _fetched(folder: Path, source: Download, served: bytes) -> None:
     """Fetch; a file that is there afterwards, and was not before, is the one that was asked for."""
     path = folder / "boston" / _FILE
     before = set(os.listdir(path.parent))

@@ -15,7 +15,7 @@ import torch
 from evomal.errors import InputError
 from evomal.settings import setting_text
 from evomal.verdict import compare, plan, transfer
-from evomal.verdict.plan import Plan
+from evomal.verdict.plan import ComparisonPlan
 from tests.engine.populations import regression
 from tests.processes import begun
 from tests.protocols import ONE_TRAINING
@@ -103,7 +103,7 @@ def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path, 
     # Ctrl-C after the first search, and the same again in one process.
     stopped = tmp_path / "stopped"
     with monkeypatch.context() as patched:
-        patched.setattr(Plan, "workers", lambda *_: contextlib.nullcontext(Interrupted()))
+        patched.setattr(ComparisonPlan, "workers", lambda *_: contextlib.nullcontext(Interrupted()))
         with pytest.raises(KeyboardInterrupt):
             compare(task, folder=stopped, jobs=2, **asked, **COMMON)
     assert len([*(stopped / "searches").glob("*/best.json")]) == 1
@@ -150,7 +150,7 @@ def test_the_threads_are_divided_among_the_processes_unless_they_are_given(monke
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     monkeypatch.setattr(plan, "ProcessPool", lambda size, *, threads, listener: NoPool(asked, size, threads))
-    with Plan.of(jobs=jobs, threads=given).running() as made:
+    with ComparisonPlan.of(jobs=jobs, threads=given).running() as made:
         assert made.settings.threads == given  # not changed, so that a comparison can be resumed with other jobs
     assert asked == [(jobs, expected)]
 

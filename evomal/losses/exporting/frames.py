@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 
-from evomal.losses.loss import Source
+from evomal.losses.loss import SourceCode
 
 ARGUMENTS = {
     "outputs": "f, y",
@@ -219,7 +219,7 @@ class Frame:
         """Returns the numbers as an array like `raw`."""
         return self._translated("$constant").format(numbers=numbers)
 
-    def forward(self, kind: str, source: Source, *, has_units: bool) -> str:
+    def forward(self, kind: str, source: SourceCode, *, has_units: bool) -> str:
         """Returns the code that computes the loss of a batch by `value`."""
         words = {"progress": ", ${own}progress" if "t" in source.extras else ""}
         applications = _APPLICATIONS[source.applies_to].items()
@@ -231,7 +231,7 @@ class Frame:
         code = self._translated(_FORWARD[kind]).format(**places) + self._translated(_REDUCTION)
         return indent(code, self.indent)
 
-    def terminals(self, kind: str, source: Source) -> list[str]:
+    def terminals(self, kind: str, source: SourceCode) -> list[str]:
         """Returns the functions that compute the inputs of `value` from logits."""
         if not source.extras or kind == "regression":
             return []

@@ -37,7 +37,7 @@ _CHUNK = 1 << 16
 _SCHEMES = ("https",)
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file inside an archive: the name that it gets in the dataset's folder, and its checksum."""
 
     name: str
@@ -45,7 +45,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class Download:
     """One file to download.
 
     Args:
@@ -61,7 +61,7 @@ class Source:
     file: str
     urls: tuple[str, ...]
     checksum: str
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[str, ArchiveMember] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for checksum in (self.checksum, *(member.checksum for member in self.members.values())):
@@ -93,24 +93,24 @@ _CIFAR100_SHA256 = (
 )
 
 
-def _cifar(file: str, sha256: str, names: tuple[str, ...], of_members: tuple[str, ...]) -> Source:
-    members = {name: Member(name, f"sha256:{of_one}") for name, of_one in zip(names, of_members, strict=True)}
-    return Source(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"sha256:{sha256}", members)
+def _cifar(file: str, sha256: str, names: tuple[str, ...], of_members: tuple[str, ...]) -> Download:
+    members = {name: ArchiveMember(name, f"sha256:{of_one}") for name, of_one in zip(names, of_members, strict=True)}
+    return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"sha256:{sha256}", members)
 
 
-SOURCES: dict[str, tuple[Source, ...]] = {
+SOURCES: dict[str, tuple[Download, ...]] = {
     "diabetes": (),  # ships with scikit-learn
     "boston": (),  # no address is known whose owners publish a checksum
     "california": (
-        Source(
+        Download(
             "cal_housing.tgz",
             ("https://ndownloader.figshare.com/files/5976036",),
             "sha256:aaa5c9a6afe2225cc2aed2723682ae403280c4a3695a2ddda4ffb5d8215ea681",
-            {"CaliforniaHousing/cal_housing.data": Member(CALIFORNIA_FILE, f"sha256:{_CALIFORNIA_SHA256}")},
+            {"CaliforniaHousing/cal_housing.data": ArchiveMember(CALIFORNIA_FILE, f"sha256:{_CALIFORNIA_SHA256}")},
         ),
     ),
     "mnist": tuple(
-        Source(file, tuple(base + file for base in _MNIST), f"sha256:{sha256}")
+        Download(file, tuple(base + file for base in _MNIST), f"sha256:{sha256}")
         for file, sha256 in zip(MNIST_FILES, _MNIST_SHA256, strict=True)
     ),
     "cifar10": (
@@ -129,7 +129,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             _CIFAR100_SHA256,
         ),
     ),
-    "svhn": tuple(Source(file, (_SVHN + file,), checksum) for file, checksum in SVHN_CHECKSUMS.items()),
+    "svhn": tuple(Download(file, (_SVHN + file,), checksum) for file, checksum in SVHN_CHECKSUMS.items()),
 }
 
 
@@ -138,7 +138,7 @@ def fetch(
     folder: str | os.PathLike[str] | None = None,
     *,
     progress: bool = True,
-    sources: Sequence[Source] | None = None,
+    sources: Sequence[Download] | None = None,
 ) -> Path:
     """Download the files of a dataset that are missing.
 
@@ -174,7 +174,7 @@ def fetch(
     return home
 
 
-def _obtain(source: Source, home: Path, progress: bool) -> None:
+def _obtain(source: Download, home: Path, progress: bool) -> None:
     """Make sure that the files of one source are in the dataset's folder."""
     file = home / source.file
     if source.members and all((home / member.name).is_file() for member in source.members.values()):
@@ -208,7 +208,7 @@ def _workspace(home: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _download(source: Source, workspace: Path, home: Path, progress: bool) -> Path:
+def _download(source: Download, workspace: Path, home: Path, progress: bool) -> Path:
     """Download the file from the first address that gives it with the right checksum."""
     import requests  # slow to import
 
@@ -297,7 +297,7 @@ class _Bar:
         self._display.refresh()
 
 
-def _unpack(archive: Path, members: Mapping[str, Member], workspace: Path, home: Path) -> None:
+def _unpack(archive: Path, members: Mapping[str, ArchiveMember], workspace: Path, home: Path) -> None:
     """Move the named members into the dataset's folder, none before all have been unpacked and verified."""
     try:
         with tarfile.open(archive, "r:gz") as tar:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from evomal.errors import InputError
-from evomal.tasks.datasets import SOURCES, Source, fetch, fetching, missing_files
-from evomal.tasks.datasets.fetching import Member
+from evomal.tasks.datasets import SOURCES, Download, fetch, fetching, missing_files
+from evomal.tasks.datasets.fetching import ArchiveMember
 from evomal.tasks.datasets.readers import CIFAR10_FILES, read_cifar10
 from tests.tasks.datasets.files import write_boston, write_cifar10
 
@@ -80,7 +80,7 @@ def sha256(content):
 
 
 def source(*urls, checksum=None):
-    return (Source(FILE, urls, checksum or sha256(CONTENT)),)
+    return (Download(FILE, urls, checksum or sha256(CONTENT)),)
 
 
 def get(folder, sources, name="boston"):
@@ -143,8 +143,8 @@ def test_a_killed_process_leaves_no_file_of_the_set_and_its_rest_is_removed(tmp_
 
     whole_answer, server.answer = server.answer, stall
     script = (
-        "import sys; from evomal.tasks.datasets import Source, fetch, fetching; fetching._SCHEMES = ('http',);"
-        "fetch('boston', sys.argv[1], progress=False, sources=[Source(sys.argv[2], (sys.argv[3],), sys.argv[4])])"
+        "import sys; from evomal.tasks.datasets import Download, fetch, fetching; fetching._SCHEMES = ('http',);"
+        "fetch('boston', sys.argv[1], progress=False, sources=[Download(sys.argv[2], (sys.argv[3],), sys.argv[4])])"
     )
     arguments = [str(tmp_path), FILE, server.url("/file"), sha256(CONTENT)]
     process = subprocess.Popen([sys.executable, "-c", script, *arguments])
@@ -278,8 +278,8 @@ def archive(entries):
 
 def cifar_source(server, content, entries):
     server.contents["/archive"] = content
-    members = {name: Member(name, sha256(member)) for name, member in entries}
-    return (Source("cifar-10-binary.tar.gz", (server.url("/archive"),), sha256(content), members),)
+    members = {name: ArchiveMember(name, sha256(member)) for name, member in entries}
+    return (Download("cifar-10-binary.tar.gz", (server.url("/archive"),), sha256(content), members),)
 
 
 def cifar_entries(folder):
@@ -352,9 +352,9 @@ def test_an_archive_put_there_by_hand_is_unpacked_without_network_and_kept(tmp_p
 def test_the_published_archive_of_california_is_renamed(tmp_path, server):
     server.contents["/archive"] = archive([("CaliforniaHousing/cal_housing.data", b"1,2\n")])
     (public,) = SOURCES["california"]
-    members = {inside: Member(member.name, sha256(b"1,2\n")) for inside, member in public.members.items()}
+    members = {inside: ArchiveMember(member.name, sha256(b"1,2\n")) for inside, member in public.members.items()}
     checksum = sha256(server.contents["/archive"])
-    home = get(tmp_path, (Source(public.file, (server.url("/archive"),), checksum, members),), "california")
+    home = get(tmp_path, (Download(public.file, (server.url("/archive"),), checksum, members),), "california")
     assert files_in(home) == ["cal_housing.data"]
 
 
@@ -374,7 +374,7 @@ def test_every_public_file_and_member_has_a_sha256_and_an_https_address():
             assert all(url.startswith("https://") for url in one.urls)
             assert all(member.checksum.startswith("sha256:") for member in one.members.values())
     with pytest.raises(InputError, match="a checksum must be sha256:"):
-        Source(FILE, (), f"md5:{'0' * 32}")
+        Download(FILE, (), f"md5:{'0' * 32}")
 
 
 def test_an_address_without_https_is_not_asked(tmp_path, server, monkeypatch):
