@@ -16,6 +16,7 @@ from numba import types
 from numba.core import caching
 from numba.extending import intrinsic, overload
 
+from evomal import compiled_ahead
 from evomal.text import one_line
 
 
@@ -42,6 +43,12 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return kernel(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
 
 
+def is_missing(kernel: Any, signature: tuple[Any, ...]) -> bool:
+    """Whether there is a cache that does not hold the kernel for arguments of these types."""
+    cache = getattr(kernel, "_cache", None)
+    return isinstance(cache, _KernelCache) and not cache.holds(signature, kernel.targetctx)
+
+
 _FunctionCache: Any = caching.FunctionCache  # numba's modules are typed in part only
 _IndexDataCacheFile: Any = caching.IndexDataCacheFile
 
@@ -56,7 +63,20 @@ class _KernelCache(_FunctionCache):  # type: ignore[misc]
             self._cache_path, self._impl.filename_base, source, _sources(Path(function.__code__.co_filename).parent)
         )
 
+    def holds(self, signature: Any, context: Any) -> bool:
+        """Whether an entry for the signature is listed; it is not read."""
+        try:
+            return self._index_key(signature, context.codegen()) in self._cache_file._load_index()
+        except Exception:  # a damaged pickle may raise anything
+            return False
+
     def load_overload(self, signature: Any, context: Any) -> Any:
+        found = self._loaded(signature, context)
+        if found is None and compiled_ahead.has_compiled((self._py_func, signature)):
+            found = self._loaded(signature, context)
+        return found
+
+    def _loaded(self, signature: Any, context: Any) -> Any:
         try:
             return super().load_overload(signature, context)
         except Exception as error:  # a damaged pickle may raise anything

@@ -16,6 +16,7 @@ from evomal.cli.options import (
     Seeds,
     SettingsOptions,
     TaskName,
+    compile_ahead,
     echo,
     echo_json,
     executor_settings,
@@ -83,9 +84,11 @@ def compare_losses(
     hardships: "Hardships",
 ) -> None:
     """Compare losses, given or found by searches, with the task's own loss over the same seeds."""
+    settings = options.settings(*place)
+    compile_ahead(settings)
+
     from evomal.verdict.comparing import compare, rate_curve
 
-    settings = options.settings(*place)
     if search_each and rates is None:
         raise InputError("--search-each needs --rates: it searches at each of them")
     if rates is not None and tune_lr:

@@ -14,6 +14,7 @@ import typer
 
 from evomal.checks import MOST_SEEDS
 from evomal.errors import InputError
+from evomal.extras import has_numba
 from evomal.settings import SearchSettings, describe, preset_of_file, setting_text
 from evomal.text import printable
 
@@ -103,6 +104,14 @@ class SettingsOptions:
     def preset_name(self) -> str:
         """The preset of the command line, or else of the settings file."""
         return self.preset or (preset_of_file(self.config) if self.config else "quick")
+
+
+def compile_ahead(settings: SearchSettings) -> None:
+    """Have kernels that a search on the CPU needs compiled while this process imports torch, which takes as long."""
+    if has_numba() and settings.executor == "local" and settings.device.startswith(("auto", "cpu")):
+        from evomal.forest import numba_ahead
+
+        numba_ahead.start(extended=settings.space != ("paper",), mixed=settings.tuned_rung is not None)
 
 
 def _ray(name: str) -> Any:

@@ -17,6 +17,7 @@ from evomal.cli.options import (
     RunFolder,
     SettingsOptions,
     TaskNames,
+    compile_ahead,
     echo,
     echo_json,
     executor_settings,
@@ -98,10 +99,12 @@ def search_losses(
     hardships: "Hardships",
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
-    from evomal.runs.store import RECORD_NAME
-
     place += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
     settings = options.settings(*place)
+    compile_ahead(settings)
+
+    from evomal.runs.store import RECORD_NAME
+
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
     if duration is not None:
@@ -148,9 +151,11 @@ def show_headroom(
     hardships: "Hardships",
 ) -> None:
     """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
+    settings = options.settings()
+    compile_ahead(settings)
+
     from evomal.runs.measuring import headroom
 
-    settings = options.settings()
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     found = headroom(chosen, settings=settings, seed=seed, progress=True)
     if not as_json:
