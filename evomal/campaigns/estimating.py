@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evomal.campaigns.cells import PlannedComparison, PlannedSearch
 from evomal.campaigns.declaration import STRONG
 from evomal.campaigns.figures import PlannedFigure
 from evomal.campaigns.running import TaskPlan
@@ -52,24 +53,18 @@ def estimates(plans: Sequence[TaskPlan]) -> list[CellEstimate]:
 
 def _of_searches(plan: TaskPlan, preset: str, method: str) -> CellEstimate:
     group = [one for one in plan.searches if (one.preset, one.method) == (preset, method)]
-    finished = [cell for one in group if (cell := one.cell) is not None]
-    name = f"{plan.name}/{preset}-{method}"
-    if finished:
-        return CellEstimate(
-            name, len(group), len(finished), statistics.fmean(one.made.seconds or 0.0 for one in finished)
-        )
-    try:
-        expected = estimate(plan.load(), method=method, settings=group[0].settings, seed=group[0].seed)
-    except InputError as error:  # such as a dataset that is not here
-        return CellEstimate(name, len(group), 0, None, str(error))
-    return CellEstimate(name, len(group), 0, expected.seconds)
+
+    def seconds() -> float:
+        return estimate(plan.load(), method=method, settings=group[0].settings, seed=group[0].seed).seconds
+
+    return _estimated(f"{plan.name}/{preset}-{method}", group, seconds)
 
 
 def _of_comparison(plan: TaskPlan) -> CellEstimate:
-    finished = plan.comparison.cell
-    return _estimated(str(plan.comparison), None if finished is None else finished.made.seconds or 0.0, lambda: (
-        _trainings(plan, plan.load()) * _seconds_of_training(plan, plan.load(), _TRIED_TOGETHER)
-    ))  # fmt: skip
+    def seconds() -> float:
+        return _trainings(plan, plan.load()) * _seconds_of_training(plan, plan.load(), _TRIED_TOGETHER)
+
+    return _estimated(str(plan.comparison), [plan.comparison], seconds)
 
 
 def _of_figure(plan: TaskPlan, figure: PlannedFigure) -> CellEstimate:
@@ -87,18 +82,20 @@ def _of_figure(plan: TaskPlan, figure: PlannedFigure) -> CellEstimate:
             return trainings * len(figure.plan.rates) * each * (figure.plan.rate_steps or steps) / steps
         return trainings * each
 
-    finished = figure.cell
-    return _estimated(str(figure), None if finished is None else finished.made.seconds or 0.0, seconds)
+    return _estimated(str(figure), [figure], seconds)
 
 
-def _estimated(name: str, taken: float | None, seconds: Callable[[], float]) -> CellEstimate:
-    """The estimate of a cell that took some time, or is to take some."""
-    if taken is not None:
-        return CellEstimate(name, 1, 1, taken)
+def _estimated(
+    name: str, cells: Sequence[PlannedSearch | PlannedComparison | PlannedFigure], seconds: Callable[[], float]
+) -> CellEstimate:
+    """The estimate of cells of one kind: the mean time of those that are finished, or `seconds` if none is."""
+    finished = [cell.made.seconds or 0.0 for one in cells if (cell := one.cell) is not None]
+    if finished:
+        return CellEstimate(name, len(cells), len(finished), statistics.fmean(finished))
     try:
-        return CellEstimate(name, 1, 0, seconds())
+        return CellEstimate(name, len(cells), 0, seconds())
     except InputError as error:  # such as a dataset that is not here
-        return CellEstimate(name, 1, 0, None, str(error))
+        return CellEstimate(name, len(cells), 0, None, str(error))
 
 
 def _losses(task: Task, names: Sequence[str]) -> set[str]:

@@ -183,11 +183,6 @@ class Chart:
         if name:
             self.legend.append(("dot", colour, name))
 
-    def text(self, x: float, y: float, text: str) -> None:
-        """A small text that ends at the point."""
-        place = f'x="{self._across(x):.1f}" y="{self._down(y) - 3:.1f}"'
-        self._parts.append(f'<text {place} text-anchor="end" class="soft">{escape_html(shorten(text, 40))}</text>')
-
     def shown(self, title: str, note: str = "") -> ShownChart:
         """The chart as a page shows it."""
         svg = self.markup()

@@ -289,16 +289,16 @@ class RunStore:
                 self._connection.execute(f"DELETE FROM {table}")
             insert(self._connection, "settings", row)
 
-    def candidates(self, generation: int | None = None) -> tuple[Candidate, ...]:
-        """All candidates, or those of one generation, by generation and index."""
-        return tuple(candidate for candidate, _ in self._placed(generation))
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All candidates, by generation and index."""
+        return tuple(candidate for candidate, _ in self._placed())
 
     def complete_chunks(self) -> tuple[Chunk, ...]:
         """The chunks in the order of writing; incomplete ones are never recorded."""
         with self.snapshot():
             heads = self._rows("chunks", "ORDER BY number")
             places: dict[int, list[int]] = {number: [] for number, *_ in heads}
-            for candidate, chunk in self._placed(None):
+            for candidate, chunk in self._placed():
                 places[chunk].append(candidate.index)
         return tuple(
             Chunk(number, generation, tuple(places[number]), written) for number, generation, _, _, written in heads
@@ -321,10 +321,10 @@ class RunStore:
         lines += [] if ending is None else [{"kind": "ending", "reason": ending}]
         return "".join(f"{canonical(line)}\n" for line in lines)
 
-    def _placed(self, generation: int | None) -> list[tuple[Candidate, int]]:
-        clause, parameters = ("", ()) if generation is None else ("WHERE generation = ?", (generation,))
+    def _placed(self) -> list[tuple[Candidate, int]]:
+        """All candidates, each with its chunk."""
         with self._explaining():
-            found = self._rows("candidates", f"{clause} ORDER BY generation, position", parameters)
+            found = self._rows("candidates", "ORDER BY generation, position")
             try:
                 return [read_candidate(row) for row in found]
             except InputError as error:
@@ -336,10 +336,10 @@ class RunStore:
                 return row
             raise DamageError(f"its table {table} is empty")
 
-    def _rows(self, table: str, clause: str = "", parameters: tuple[int, ...] = ()) -> list[tuple[Any, ...]]:
+    def _rows(self, table: str, clause: str = "") -> list[tuple[Any, ...]]:
         # All at once: a query that is left open would keep the writer waiting.
         with self._explaining():
-            return [values for values, _ in rows(self._connection, table, clause, parameters)]
+            return [values for values, _ in rows(self._connection, table, clause)]
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:

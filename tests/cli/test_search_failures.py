@@ -301,7 +301,7 @@ def looped(tmp_path_factory):
 )
 def test_a_raising_candidate_is_recorded_and_the_others_continue(run, looped, tmp_path, monkeypatch, error, sentence):  # noqa: F811
     with RunStore.read(looped) as store:
-        usual = store.candidates(0)
+        usual = [one for one in store.candidates() if one.generation == 0]
     victim = next(candidate for candidate in usual if candidate.state is State.EVALUATED)
     evaluate = Engine.evaluate
 
@@ -316,7 +316,7 @@ def test_a_raising_candidate_is_recorded_and_the_others_continue(run, looped, tm
     assert code == 0
     assert " 1 failed" in out
     with RunStore.read(tmp_path) as store:
-        found = store.candidates(0)
+        found = [one for one in store.candidates() if one.generation == 0]
         assert len(store.complete_chunks()) == FEW["generations"]
     assert (found[victim.index].state, found[victim.index].sentence) == (State.FAILED, sentence)
     assert [one for one in found if one.index != victim.index] == [one for one in usual if one.index != victim.index]
@@ -337,7 +337,7 @@ def test_a_candidate_whose_training_is_not_finite_is_recorded_and_the_others_con
     assert code == 0
     assert " diverged" in out
     with RunStore.read(tmp_path / "run") as store:
-        (first, *_), chunks = store.candidates(0), store.complete_chunks()
+        (first, *_), chunks = store.candidates(), store.complete_chunks()
     assert (first.genome, first.state, first.fitness) == (str(EXPLOSIVE), State.DIVERGED, float("inf"))
     assert first.sentence == sentence
     assert len(chunks) == FEW["generations"]

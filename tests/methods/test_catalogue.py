@@ -123,7 +123,7 @@ def test_every_pass_of_ml3_has_initial_weights_and_batches_of_its_own(monkeypatc
 def test_the_first_pass_of_ml3_is_ml3_single(tmp_path):
     run("ml3", regression(), tmp_path, finalists=0)
     with RunStore.read(tmp_path) as store:
-        first = store.candidates(0)[0]
+        first = store.candidates()[0]
     single = run("ml3-single", regression())
     assert (single.best.weights, single.best.fitness) == (first.weights, first.fitness)
     assert single.counts == {"evaluated": 1}

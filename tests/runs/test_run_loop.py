@@ -133,7 +133,7 @@ def test_patience():
 def test_seeds_stand_in_the_first_generation(tmp_path):
     result = run(tmp_path, seed_with=("mse",), generations=1)
     with RunStore.read(tmp_path) as store:
-        first = store.candidates(0)[0]
+        first = store.candidates()[0]
     assert (first.genome, first.origin) == ("square(sub(y, f))", "seeded")
     assert result.best.fitness <= first.fitness
 
@@ -190,7 +190,7 @@ def test_any_metric_is_the_fitness_asked_for(tmp_path):
     result = run(tmp_path, metric="mae", seed_with=("mse",), generations=1)
     steps = SHORT["training_steps"]
     with RunStore.read(tmp_path) as store:
-        first = store.candidates(0)[0]
+        first = store.candidates()[0]
         assert store.settings["settings"]["metric"] == "mae"
     loss = evomal.ExpressionLoss(first.genome, weights=first.weights, kind="regression")
     trained = evomal.train(regression().judged_by("mae"), loss, seed=1, steps=steps, device="cpu")
@@ -203,7 +203,8 @@ def test_any_metric_is_the_fitness_asked_for(tmp_path):
 def test_where_more_is_better_the_most_wins(tmp_path):
     result = run(tmp_path, metric="r2", seed_with=("mse", "mae"), generations=1)
     with RunStore.read(tmp_path) as store:
-        scores = {row.genome: -row.fitness for row in store.candidates(0) if row.state == "evaluated"}
+        first_generation = [row for row in store.candidates() if row.generation == 0]
+        scores = {row.genome: -row.fitness for row in first_generation if row.state == "evaluated"}
     loss = evomal.ExpressionLoss(result.best.expression, weights=result.best.weights, kind="regression")
     trained = evomal.train(regression().judged_by("r2"), loss, seed=1, steps=SHORT["training_steps"], device="cpu")
     assert max(scores.values()) == -result.best.fitness == pytest.approx(trained.validation, rel=1e-4)

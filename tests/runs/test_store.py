@@ -131,7 +131,6 @@ def test_a_run_is_resumed_where_it_stopped(tmp_path):
         assert store.dump() == whole.dump()
         assert store.settings == SETTINGS
         assert store.candidates() == tuple(row for number in range(6) for row in chunk_of(number))
-        assert store.candidates(1) == tuple(chunk_of(2) + chunk_of(3))
         assert [(chunk.number, chunk.generation) for chunk in store.complete_chunks()] == [
             (number, number // 2) for number in range(6)
         ]
