@@ -1,6 +1,7 @@
 """Rungs: whether candidates that led after few steps lead after many, with other seeds."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +60,15 @@ class RungSteps:
 def rung_steps(runs: Runs) -> RungSteps:
     """Return what became of the candidates of one run from rung to rung."""
     run = runs.only()
-    steps = []
-    for rung in range(1, max((len(one.rungs) for one in run.trained), default=0)):
-        found = tuple(one for one in run.trained if len(one.rungs) > rung)
+    return RungSteps(run, tuple(steps_of(run, run.trained)))
+
+
+def steps_of(run: Run, candidates: Sequence[Candidate]) -> Iterator[RungStep]:
+    """Return each step from a rung to the next that some of these candidates of a run were trained on."""
+    for rung in range(1, max((len(one.rungs) for one in candidates), default=0)):
+        found = tuple(one for one in candidates if len(one.rungs) > rung)
         before, after = (tuple(run.value(one.rungs[place][1]) for one in found) for place in (rung - 1, rung))
-        steps.append(RungStep(rung, found, before, after))
-    return RungSteps(run, tuple(steps))
+        yield RungStep(rung, found, before, after)
 
 
 @style.figure_style()

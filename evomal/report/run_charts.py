@@ -13,7 +13,7 @@ from evomal.figures.ancestry import Ancestry
 from evomal.figures.filter_shares import OUTCOME_COLOURS
 from evomal.figures.front import formula_of
 from evomal.figures.loss_shape import Curve, are_equal, loss_shape, reference_scale
-from evomal.figures.rungs import RungStep
+from evomal.figures.rungs import steps_of
 from evomal.figures.style import COLOUR_NAMES, FloatArray
 from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
@@ -47,9 +47,14 @@ def run_charts(view: RunView, run: Run, address: str | None = None) -> list[Show
     return [chart for chart in found if chart is not None]
 
 
+def best_values(view: RunView, run: Run) -> FloatArray:
+    """The best value of the metric up to each generation; NaN until there is one."""
+    return np.where(np.isfinite(view.best_by_generation), run.value(1.0) * view.best_by_generation, np.nan)
+
+
 def search_chart(view: RunView, run: Run) -> ShownChart | None:
     """The best value so far by generation, beside the baseline with its noise and the best rival."""
-    best = np.where(np.isfinite(view.best_by_generation), run.value(1.0) * view.best_by_generation, np.nan)
+    best = best_values(view, run)
     costs = {name: cost for name, cost in run.rivals.items() if math.isfinite(cost)}
     if not np.isfinite(best).any() and not costs:
         return None
@@ -139,10 +144,8 @@ def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart
     chosen = found[np.argsort(found["fitness"], kind="stable")[:_MOST_LINKS]]
     candidates = view.read(chosen["rowid"])
     charts = []
-    for rung in range(1, max(len(one.rungs) for one in candidates)):
-        rows = tuple(one for one in candidates if len(one.rungs) > rung)
-        before, after = (tuple(run.value(one.rungs[place][1]) for one in rows) for place in (rung - 1, rung))
-        step = RungStep(rung, rows, before, after)
+    for step in steps_of(run, candidates):
+        rung, rows, before, after = step.rung, step.candidates, step.before, step.after
         ranks = [_ranks(values, higher_is_better=run.higher_is_better) for values in (before, after)]
         chart = Chart(
             f"The metric on rung {rung} against rung {rung + 1} of {plural(len(rows), 'candidate')}",

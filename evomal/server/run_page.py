@@ -22,7 +22,7 @@ from evomal.report.charts import Axis, Chart, ShownChart
 from evomal.report.loss_table import ShownFormula, loss_table
 from evomal.report.pages import mathml, render
 from evomal.report.report_page import best_shapes
-from evomal.report.run_charts import metric_axis, run_charts, shapes_of
+from evomal.report.run_charts import best_values, metric_axis, run_charts, shapes_of
 from evomal.report.run_report import LONGEST_ENTRY, RunReport, state_sentences
 from evomal.runs.canonical import differences
 from evomal.runs.lock import holder_of, is_stop_requested
@@ -160,8 +160,7 @@ def pair_chart(views: Sequence[RunView], runs: Sequence[Run], names: Sequence[st
     """The best values so far of both runs, with the baseline of the first."""
     if len({(run.task, run.metric) for run in runs}) > 1:
         return None
-    curves = [np.where(np.isfinite(v.best_by_generation), run.value(1.0) * v.best_by_generation, np.nan)
-              for v, run in zip(views, runs, strict=True)]  # fmt: skip
+    curves = list(map(best_values, views, runs))
     found = np.concatenate(curves)
     if not np.isfinite(found).any():
         return None
