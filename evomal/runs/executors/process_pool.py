@@ -3,9 +3,7 @@
 import functools
 import itertools
 import os
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,11 +19,11 @@ from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker
+from evomal.worker_start import begin_worker
 
 _RETRIES = 1  # of a job whose process died
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
 _REGISTERING = 5_000  # milliseconds until loky has registered a call, at most
-_ORPHANED = 1.0  # seconds between two looks at whether the parent is still there
 
 Results = list[tuple[int, Any]]
 
@@ -39,7 +37,6 @@ class _Setup(NamedTuple):
     threads: int
     folders: list[str]
     """Of the user's modules."""
-    parent: int
 
 
 class ProcessPool(SpeakingPool):
@@ -74,9 +71,7 @@ class ProcessPool(SpeakingPool):
     def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
         content, files = pickled(functools.partial(build, **options), build.__name__), self._stored(data)
         if self._setup is None or (self._setup.build, self._setup.files) != (content, files):
-            self._setup = _Setup(
-                next(self._numbers), content, files, self._threads, folders_of_users_code(), os.getpid()
-            )
+            self._setup = _Setup(next(self._numbers), content, files, self._threads, folders_of_users_code())
             # One process describes it; the others build it for their first job.
             ((_, description),) = self._shared(1, lambda _: None)
             if isinstance(description, Failure):
@@ -126,9 +121,7 @@ class ProcessPool(SpeakingPool):
     def _submitted(self, place: int, jobs: bytes | None) -> Future[Any]:
         """The result that the process at a place is going to have; a process is started where there is none."""
         if self._executors[place] is None:
-            # Ctrl-C in a terminal goes to all processes, but this one decides what becomes of the others.
-            ignoring = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-            self._executors[place] = ProcessPoolExecutor(1, **ignoring)
+            self._executors[place] = ProcessPoolExecutor(1, initializer=begin_worker, initargs=(os.getpid(),))
         try:
             call: Future[Any] = self._executors[place].submit(_answer, self._setup, jobs)
         except TerminatedWorkerError:  # it was killed while it had nothing to do
@@ -180,17 +173,9 @@ def _answer(setup: _Setup, jobs: bytes | None) -> list[Any]:
     """
     global _worker, _built
     if _worker is None:
-        threading.Thread(target=_end_with, args=(setup.parent,), daemon=True).start()
         _worker = Worker(setup.threads, setup.folders)
     if _built is None or _built[0] != setup.number:
         _built = None
         contents = [np.memmap(file, np.uint8, "r") for file in setup.files.values()]
         _built = setup.number, _worker.prepare(setup.build, [*setup.files], *contents)["description"]
     return [_built[1]] if jobs is None else _worker.run(jobs)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, whichever way: it would hold folders that are to be resumed."""
-    while os.getppid() == parent:
-        time.sleep(_ORPHANED)
-    os._exit(1)

@@ -31,6 +31,21 @@ print(pool.prepare(Sleeper)["process"], flush=True)
 list(pool.run([0]))
 """
 
+STARTING = """
+import os, signal
+from joblib.externals.loky import process_executor
+from evomal.runs.executors.process_pool import ProcessPool
+
+class Killing:
+    def on_steps(self, *_):
+        print(*pool._executors[0]._processes, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+process_executor._ExecutorManagerThread.add_call_item_to_queue = lambda _: None  # killed before anything was sent
+pool = ProcessPool(1, threads=1, listener=Killing())
+pool.prepare(dict)
+"""
+
 
 class Runner:
     """Runs jobs by their names."""
@@ -111,13 +126,23 @@ def test_what_cannot_be_sent_to_a_process_is_named():
         pool.prepare(Runner, threading.Lock(), folder=None)
 
 
+def require_end(process):
+    """Wait until a process has ended."""
+    deadline = time.monotonic() + 60
+    while is_alive(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_a_process_ends_with_the_program_and_a_script_needs_no_guard(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     with begun([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as program:
         process = int(program.stdout.readline())
         assert is_alive(process)
         program.kill()
-        deadline = time.monotonic() + 60
-        while is_alive(process):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        require_end(process)
+
+
+def test_a_process_that_was_not_asked_for_anything_yet_ends_with_the_program(tmp_path):
+    with begun([sys.executable, "-c", STARTING], stdout=subprocess.PIPE, text=True) as program:
+        require_end(int(program.stdout.readline()))
