@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.logits import makes_logits, warn_of_probabilities
 from evomal.engine.rows import (
     RowRule,
     fits_classes,
@@ -146,15 +147,18 @@ def check_outputs(task: Task, outputs: int) -> None:
 
 
 def check_model(model: nn.Module, task: Task) -> None:
-    """Raise unless the model accepts the task's inputs and its outputs fit the targets."""
+    """Raise unless the model accepts the task's inputs and its outputs fit the targets; warn of probabilities."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
     samples = two_samples(model, task)
-    outputs = trial_outputs(model, samples)
+    is_known = makes_logits(task)
+    outputs = trial_outputs(model, samples, differentiable=not is_known)
     rows = count(samples) * math.prod(target_positions(task.train.targets, task.kind))
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != rows:
         raise refused_outputs(outputs, samples)
     check_outputs(task, outputs.shape[1])
+    if not is_known:
+        warn_of_probabilities(outputs, task)
 
 
 def check_targets(task: Task) -> None:

@@ -218,11 +218,15 @@ def refused_outputs(outputs: Any, samples: Inputs) -> InputError:
     )
 
 
-def trial_outputs(model: nn.Module, samples: Any) -> Any:
+def trial_outputs(model: nn.Module, samples: Any, *, differentiable: bool = False) -> Any:
     """Returns what the model gives for samples in evaluation mode, or raises InputError if it cannot take them."""
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     try:
-        with evaluating(model), torch.no_grad(), isolated_torch(0, "trial", device=device):
+        with (
+            evaluating(model),
+            torch.set_grad_enabled(differentiable),
+            isolated_torch(0, "trial", device=device),
+        ):
             return called(model, samples)
     except (Exception, SystemExit) as error:  # a user's model may raise anything
         shape = sample_shapes(samples)
