@@ -111,12 +111,36 @@ def test_several_processes_give_the_records_and_the_comparison_of_one(tmp_path, 
     assert trainings(stopped) == trainings(one)
 
 
+TASK = """
+import os, time
+from pathlib import Path
+import numpy as np
+import torch
+from evomal import Task
+
+HERE, PROGRAM = Path(__file__).parent, os.getpid()
+
+def model():
+    # Workers wait here when the third search has begun, so that Ctrl-C always finds the comparison unfinished.
+    while os.getpid() != PROGRAM and (HERE / "wait").exists() and len([*HERE.glob("found/searches/*/run.sqlite")]) == 3:
+        time.sleep(0.05)
+    return torch.nn.Linear(4, 1)
+
+def make():
+    x = np.random.default_rng(0).normal(size=(120, 4))
+    return Task.from_arrays(x, x.sum(1), model=model, kind="regression")
+"""
+
+
 @pytest.mark.long
 def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_of_them(tmp_path):
+    (tmp_path / "own.py").write_text(TASK)
+    (tmp_path / "wait").touch()
+
     def command(folder, *options):
         short = {**SHORT, "generations": 2, "finalists": 2}
         settings = [text for key, value in short.items() for text in ("--set", f"{key}={setting_text(value)}")]
-        fixed = ["compare", "diabetes", "--model", "mlp:hidden=8", "--device", "cpu"]
+        fixed = ["compare", f"{tmp_path / 'own.py'}:make", "--device", "cpu"]
         asked = ["--methods", "taylorglo", "--search-seeds", "3", "--seeds", "1", "--set", "final_steps=20"]
         return [*fixed, *asked, *settings, "--out", str(folder), *options]
 
@@ -136,6 +160,7 @@ def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_
                 time.sleep(0.1)
             pytest.fail("a process of the comparison is left")
     assert not (tmp_path / "found" / "comparison.json").exists()
+    (tmp_path / "wait").unlink()
     documents = []
     for folder in (tmp_path / "found", tmp_path / "whole"):
         assert commanded(command(folder)) == 0
