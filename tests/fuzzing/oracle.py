@@ -1,8 +1,9 @@
 """What evomal must never do, whatever it is given: the one judge of every case.
 
-A command ends with exit code 0 and a result, or with 1 or 2 and one sentence; a function returns or raises an
-EvomalError of one line. Nothing else may leave them: no other exception, no work beyond LIMIT seconds, no write outside
-of the working folder, no code that a file brought, no control character, no markup that a stranger's text became.
+A command ends with exit code 0 and a result, or with 1 or 2 and one sentence (where a user's task raises what Ctrl-C
+does, with 130); a function returns or raises an EvomalError of one line. Nothing else may leave them: no other
+exception, no work beyond LIMIT seconds, no write outside of the working folder, no code that a file brought, no control
+character, no markup that a stranger's text became.
 """
 
 import contextlib
@@ -283,11 +284,10 @@ def _in_this_process(call: Command, out_file: Any, err_file: Any) -> tuple[Any, 
 
 
 def _run_process(call: Command) -> list[Fault]:
-    words = [os.fsencode(word) for word in call.words]
     environment = {**os.environ, "PYTHONIOENCODING": call.encoding, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "evomal", *words],
+            [sys.executable, "-m", "evomal", *map(os.fsencode, call.words)],
             capture_output=True,
             env=environment,
             timeout=2 * LIMIT,
@@ -303,7 +303,8 @@ def _run_process(call: Command) -> list[Fault]:
 
 def _judged_output(call: Command, code: Any, out: str, err: str) -> list[Fault]:
     faults = _judged_text(out, "output") + _judged_text(err, "errors")
-    if code not in (0, 1, 2):
+    is_interrupted = code == 130 and err.endswith("evomal: interrupted\n")
+    if code not in (0, 1, 2) and not (is_interrupted and any("interrupts" in word for word in call.words)):
         faults.append(Fault("exit code", str(code), err[-500:]))
     sentences = [line for line in err.splitlines() if line.startswith("evomal: ")]
     is_help = code == 2 and not err.strip() and "Usage: " in out
