@@ -105,7 +105,8 @@ class Training:
             for name, value in self._state().items():
                 value.copy_(self._initial[name])
         recipe = self.setup.recipe
-        self._optimizer.start(recipe.lr if lr is None else lr, recipe.steps if steps is None else steps)
+        self._whole = recipe.steps if steps is None else steps
+        self._optimizer.start(recipe.lr if lr is None else lr, self._whole)
         self._sum.zero_()
         reseed_torch(derived_seed(self.setup.seed, "dropout"), self.setup.device)
         self._augmenting.manual_seed(derived_seed(self.setup.seed, "augmentation"))
@@ -136,7 +137,7 @@ class Training:
             if is_checked and not math.isfinite(self._sum.item()):
                 self._diverged = f"the training loss was not finite by step {done}"
                 if report is not None:
-                    report(steps - done)  # the remaining steps are not taken
+                    report(self._whole - done)  # the remaining steps are not taken
                 return
 
     def fitness(self) -> Fitness:

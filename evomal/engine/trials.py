@@ -192,6 +192,7 @@ class StackedTrials:
         self._places = [[next(numbers) for _ in group] for group in groups]
         """The places in the batch of the members of each group of the stack."""
         self._ended: dict[int, Fitness] = {}
+        self._steps = steps
         self._stack.start([_group(trials, self._stack.setup) for trials in groups], steps=steps)
         self._is_whole = True
 
@@ -216,7 +217,7 @@ class StackedTrials:
             count = sum(map(len, self._places))
             self._stack.advance(span, None if report is None else _times(count, report))
             if span < steps:
-                self._drop_diverged(report, steps - span)
+                self._drop_diverged(report)
 
     def _reached(self, test: bool, validation: bool) -> Iterator[tuple[int, Reached]]:
         for place, fitness in self._ended.items():
@@ -228,7 +229,7 @@ class StackedTrials:
                 of_test = None if tested is None else tested[group][member]
                 yield place, Reached(fitness, of_test, outputs if validation else None)
 
-    def _drop_diverged(self, report: StepsDone | None, steps_left: int) -> None:
+    def _drop_diverged(self, report: StepsDone | None) -> None:
         pairs = zip(itertools.chain(*self._places), itertools.chain(*self._stack.diverged()), strict=True)
         lost = {place: sentence for place, sentence in pairs if sentence}
         if 2 * len(lost) < self._stack.groups * self._stack.members or self._runner.is_padded:
@@ -240,7 +241,7 @@ class StackedTrials:
         if self._places:
             self._stack.keep(members)
         if report is not None:
-            report(len(lost) * steps_left)  # the remaining steps are not taken
+            report(len(lost) * (self._steps - self._stack.steps_done))  # the remaining steps are not taken
 
 
 def _times(count: int, report: StepsDone) -> StepsDone:

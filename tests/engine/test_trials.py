@@ -106,6 +106,16 @@ def test_being_scored_on_the_way_changes_nothing(mode, model):
     assert all(math.isnan(score.test) for row in found for score in row[:2])
 
 
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_steps_are_those_of_all_trials_also_where_some_diverge_before_the_last_horizon(mode):
+    explosive = WeightedTree(EXPLOSIVE, [1e3] * EXPLOSIVE.edges)
+    trials, steps = [Trial(loss, 0.02, 0) for loss in (TREES[0], explosive, explosive)], []
+    runner = engine(regression(), training_steps=300, population_mode=mode)
+    found = runner.run_trials(trials, horizons=[260, 280, 300], report=steps.append)
+    assert [[score.diverged for score in row] for row in found] == [[False] * 3, [True] * 3, [True] * 3]
+    assert sum(steps) == 3 * 300
+
+
 def test_steps_are_those_of_all_trials_also_where_some_diverge():
     task = regression()
     explosive = WeightedTree(EXPLOSIVE, [1e3] * EXPLOSIVE.edges)
