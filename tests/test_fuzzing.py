@@ -1,6 +1,7 @@
 """The fuzzer sees faults of every kind, and a short run of it finds none; `make fuzz` runs it for minutes."""
 
 import contextlib
+import inspect
 import os
 import random
 import subprocess
@@ -10,10 +11,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 import typer
+import typer.main
 
+import evomal
 from evomal import cli
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 from tests.fuzzing import arguments, campaign, command_lines, json_edits, oracle, values
 from tests.fuzzing.campaign import run_case
 from tests.fuzzing.oracle import Box, Command, Function, Watch, judge
@@ -151,6 +155,7 @@ def test_edits_do_what_they_say():
 def test_every_command_is_drawn_with_light_options():
     found = dict(command_lines.commands())
     assert {"search", "resume", "compare", "analyse shapes", "data fetch"} <= set(found)
+    assert {name.split()[0] for name in found} == {*typer.main.get_command(cli.app).commands}
     for name, parameters in found.items():
         words = command_lines._words(name, parameters, {})
         missing = [
@@ -159,6 +164,34 @@ def test_every_command_is_drawn_with_light_options():
         assert not missing, f"{name} needs {missing}: add usual values for them to tests/fuzzing/command_lines.py"
         assert words[: len(name.split())] == name.split()
     assert cli.app is command_lines.app
+
+
+def test_every_public_function_is_called_or_left_out_for_a_reason():
+    known, left_out = dict(arguments._found()), set(arguments._LEFT_OUT)
+    assert left_out <= {*known}, "what is left out does not exist any more"
+    called = {*known} - left_out
+    assert {"Task.from_arrays", "Task.from_loaders", "plot.curves", "metrics.weighted", "Run.to_dataframe"} <= called
+    for module in (evomal, evomal.losses):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.ismodule(value):
+                assert value is evomal.losses or any(one.startswith(f"{name}.") for one in called), name
+            elif callable(value) and not (inspect.isclass(value) and issubclass(value, EvomalError)):
+                assert name in called | left_out
+
+
+@pytest.mark.parametrize("name", [name for name in evomal.__all__ if inspect.isclass(getattr(evomal, name))])
+def test_the_methods_of_every_public_class_are_called(name):
+    value = getattr(evomal, name)
+    # A callback's methods are the user's own, and the tests of losses call theirs with tensors of every shape.
+    if name == "SearchCallback" or issubclass(value, (torch.nn.Module, EvomalError)):
+        return
+    methods = {
+        f"{name}.{method}"
+        for method, raw in inspect.getmembers_static(value, inspect.isfunction)
+        if not method.startswith("_") and raw.__module__.startswith("evomal") and (name, method) != ("Task", "model")
+    }
+    assert methods <= {*dict(arguments._found())}
 
 
 def test_every_required_argument_of_a_public_function_has_a_usual_value():

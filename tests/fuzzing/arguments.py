@@ -1,5 +1,6 @@
 """Python arguments: every public function, class and method, by its signature, with values of every wrong type."""
 
+import functools
 import inspect
 import random
 import shutil
@@ -29,6 +30,24 @@ _LEFT_OUT = {
     ),
     **dict.fromkeys(
         ("Hardships.kept_rows", "Hardships.noisy_labels", "Hardships.outlying_targets"), "given checked data"
+    ),
+    **dict.fromkeys(
+        (
+            "Metric.check",
+            "Metric.cost",
+            "Metric.of_rows",
+            "Metric.record",
+            "metrics.chosen_metric",
+            "metrics.counted",
+            "metrics.usual_metrics",
+            "Recipe.changed",
+            "Recipe.for_steps",
+            "Recipe.warmup_steps",
+            "Run.loss",
+            "Run.value",
+            "SearchResult.value",
+        ),
+        "called by evomal, with what it has made",
     ),
 }
 """Public names that are not called, and why."""
@@ -77,7 +96,8 @@ _USUAL: dict[str, Callable[[], Any]] = {
     "seed": lambda: 0, "layers": lambda: [[[0.5] * 2] * 3, [[0.25] * 3] * 3, [[1.0] * 3]], "value": lambda: 0.5,
     "xp": lambda: "torch", "weights": lambda: None, "number": lambda: 0,
     "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
-    "folder": lambda: "run", "state": lambda: "complete",
+    "folder": lambda: "run", "state": lambda: "complete", "search": lambda: "run", "searches": lambda: ["run"],
+    "metrics": lambda: {"mae": 1.0}, "groups": lambda: [0, 1] * 20,
 }  # fmt: skip
 _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
     ("starting_weights", "generator"): lambda: np.random.default_rng(0),
@@ -90,6 +110,7 @@ _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
     ("Task.from_datasets", "validation"): _USUAL["train"], ("Task.from_datasets", "test"): _USUAL["train"],
     **{("Task.from_loaders", place): lambda: _batches for place in ("train", "validation", "test")},
     **{(f"Task.from_{kind}", name): lambda: None for kind in ("datasets", "loaders") for name in ("target", "classes")},
+    ("plot.shapes", "losses"): lambda: ["loss.json"],
     ("SearchSettings.given", "changes"): dict, ("SearchSettings.from_file", "path"): lambda: "settings.toml",
 }  # fmt: skip
 _CONTRACT = ("kind", "weight", "ignore_index", "reduction")
@@ -128,6 +149,19 @@ _EDGES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+_EXAMPLES: dict[str, Callable[[], Any]] = {
+    "Comparison": functools.cache(
+        lambda: evomal.compare(_task(), losses=["huber"], seeds=1, device="cpu", final_steps=1)
+    ),
+    "Expression": lambda: evomal.Expression.parse("abs(sub(f, y))"), "Hardships": evomal.Hardships,
+    "Metric": lambda: _task().metric, "Recipe": lambda: _task().recipe, "Run": lambda: evomal.load_run("run"),
+    "Score": functools.cache(lambda: evomal.train(_task(), "mse", steps=1, device="cpu")),
+    "SearchResult": functools.cache(lambda: evomal.search(_task(), method="random", device="cpu", **TINY)),
+    "SearchSettings": evomal.SearchSettings, "Task": _task, "Units": evomal.Units,
+}  # fmt: skip
+"""An object of each public class whose methods are called."""
+
+
 def _deep(levels: int) -> list[Any]:
     found: list[Any] = []
     for _ in range(levels):
@@ -150,21 +184,44 @@ def _found() -> Iterator[tuple[str, Any]]:
     for module in (evomal, evomal.losses):
         for name in module.__all__:
             value = getattr(module, name)
+            if isinstance(value, types.ModuleType) and value is not evomal.losses:
+                yield from _functions_of(name, value)
             if not callable(value) or (isinstance(value, type) and issubclass(value, EvomalError)):
                 continue
             yield name, value
             if isinstance(value, type):
-                for method, raw in vars(value).items():
-                    if not method.startswith("_") and isinstance(raw, classmethod | staticmethod):
-                        yield f"{name}.{method}", getattr(value, method)
-    examples = {
-        "Expression": evomal.Expression.parse("abs(sub(f, y))"), "Hardships": evomal.Hardships(), "Task": _task(),
-        "Units": getattr(evomal, "Units", object)(), "SearchSettings": getattr(evomal, "SearchSettings", object)(),
-    }  # fmt: skip
-    for name, example in examples.items():
-        for method, raw in vars(type(example)).items():
-            if not method.startswith("_") and inspect.isfunction(raw) and method != "model":
-                yield f"{name}.{method}", getattr(example, method)
+                yield from _methods_of(name, value)
+
+
+def _functions_of(name: str, module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """The public functions that a module of `evomal.__all__` defines."""
+    for own, value in vars(module).items():
+        if not own.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__:
+            yield f"{name}.{own}", value
+
+
+def _methods_of(name: str, value: type) -> Iterator[tuple[str, Any]]:
+    """The public methods that a class has from evomal; those of an object, if there is an example of it."""
+    example = _EXAMPLES.get(name)
+    for method, raw in inspect.getmembers_static(value):
+        if method.startswith("_") or (name, method) == ("Task", "model"):
+            continue
+        if isinstance(raw, classmethod | staticmethod):
+            if (raw.__func__.__module__ or "").startswith("evomal"):
+                yield f"{name}.{method}", getattr(value, method)
+        elif example is not None and inspect.isfunction(raw) and (raw.__module__ or "").startswith("evomal"):
+            yield f"{name}.{method}", _of_example(example, raw)
+
+
+def _of_example(example: Callable[[], Any], method: Any) -> Any:
+    """The method of an example that is made when it is called."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return method(example(), *arguments, **named)
+
+    signature = inspect.signature(method)
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])  # type: ignore[attr-defined]
+    return call
 
 
 class Arguments:
@@ -223,11 +280,12 @@ def _called(name: str, function: Any, given: dict[str, str]) -> Any:
         if is_needed and usual is not None:
             arguments[parameter.name] = usual()
     arguments |= {argument: _EDGES[value]() for argument, value in given.items()}
-    positional = [
-        arguments.pop(parameter.name)
-        for parameter in _parameters(function)
-        if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in arguments
-    ]
+    positional = []
+    for parameter in _parameters(function):
+        if parameter.name in arguments and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            value = arguments.pop(parameter.name)
+            is_list = parameter.kind is parameter.VAR_POSITIONAL and parameter.name not in given
+            positional += value if is_list else [value]
     inspect.signature(function).bind(*positional, **arguments)  # a call that Python itself would refuse proves nothing
     return function(*positional, **arguments)
 
@@ -237,7 +295,7 @@ def _signature(function: Any) -> list[inspect.Parameter]:
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
-    return [p for p in _signature(function) if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return [p for p in _signature(function) if p.kind is not p.VAR_KEYWORD]
 
 
 def unknown_parameters() -> set[str]:

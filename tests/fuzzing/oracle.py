@@ -9,6 +9,7 @@ character, no markup that a stranger's text became.
 import contextlib
 import dataclasses
 import faulthandler
+import importlib.util
 import io
 import itertools
 import json
@@ -21,6 +22,8 @@ import tempfile
 import traceback
 import unicodedata
 import warnings
+import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -266,6 +269,7 @@ def _in_this_process(call: Command, out_file: Any, err_file: Any) -> tuple[Any, 
             mock.patch.object(sys, "stderr", err),
             # Typer removes escape sequences from what does not go to a terminal; here is shown what a terminal gets.
             mock.patch.dict(typer.echo.__globals__, should_strip_ansi=lambda *_, **__: False),
+            _served_to_nobody(),
             warnings.catch_warnings(record=True) as noted,
         ):
             warnings.simplefilter("ignore")
@@ -281,6 +285,17 @@ def _in_this_process(call: Command, out_file: Any, err_file: Any) -> tuple[Any, 
     except BaseException as error:
         return error
     return code, noted
+
+
+@contextlib.contextmanager
+def _served_to_nobody() -> Iterator[None]:
+    """A context in which `serve` gets ready and ends at once; its own tests attack the page."""
+    with contextlib.ExitStack() as patched:
+        patched.enter_context(mock.patch.object(webbrowser, "open"))
+        if importlib.util.find_spec("uvicorn") is not None:
+            patched.enter_context(mock.patch("uvicorn.Server.run"))
+            patched.enter_context(mock.patch("evomal.server.serving._give_way"))  # cases to come go first, too
+        yield
 
 
 def _run_process(call: Command) -> list[Fault]:
