@@ -1,4 +1,4 @@
-"""Commands that write, killed at all kinds of moments and given again: `python -m tests.kills TOP WORK KILLS`."""
+"""Commands that write, killed at all kinds of moments and given again: `python -m tests.kills TOP KILLS WORK...`."""
 
 import contextlib
 import gzip
@@ -293,6 +293,9 @@ def _die_in_a_write(size: int) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)  # OpenMP's threads would not survive a fork
     os.environ["EVOMAL_COMMIT"] = "tests"  # in the files of a campaign; somebody may be editing the source
-    killer = Killer(Path(sys.argv[1]).resolve(), sys.argv[2])
-    killer.kill(int(sys.argv[3]))
-    sys.stdout.write(json.dumps(killer.seen, sort_keys=True))
+    top_folder, all_seen = Path(sys.argv[1]).resolve(), {}
+    for work_name in sys.argv[3:]:
+        killer = Killer(top_folder, work_name)
+        killer.kill(int(sys.argv[2]))
+        all_seen[work_name] = killer.seen
+    sys.stdout.write(json.dumps(all_seen, sort_keys=True))
