@@ -9,6 +9,7 @@ from evomal.errors import InputError
 from evomal.losses import named_loss, starting_layers, starting_weights
 from evomal.runs import find_runs
 from tests.engine.populations import regression
+from tests.verdict.results import comparison
 
 TREE = evomal.Expression.parse("abs(sub(f, y))")
 
@@ -25,6 +26,8 @@ class Unprintable:
         (lambda: evomal.save_loss(named_loss("ce"), 1), "path must be a path but got 1"),
         (lambda: evomal.save_loss(named_loss("ce"), "x", provenance="y"),
         "provenance must be a dictionary but got 'y'"),
+        (lambda: evomal.search(None, source="text"), "source must be a dictionary but got 'text'"),
+        (lambda: comparison().entry(np.zeros(3)), "name must be a text but got arr"),
         (lambda: evomal.SearchSettings.from_file(None), "path must be a path but got None"),
         (lambda: evomal.SearchSettings().with_texts(3), "a setting must be given as key=value but got 3"),
         (lambda: evomal.Expression(1.0), "the tokens of an expression must be a list of texts but got 1.0"),

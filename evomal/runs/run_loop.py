@@ -38,7 +38,7 @@ from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.text import plural
+from evomal.text import plural, short_repr
 from evomal.threads import thread_count
 from evomal.users_code import described
 
@@ -108,6 +108,9 @@ def search(
     seed = seed_number(seed)
     callbacks = Callbacks(callback)
     place = None if folder is None else path_to("folder", folder)
+    given: Any = source
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"source must be a dictionary but got {short_repr(given)}")
     resolved = SearchSettings.given(settings, preset, changes)
     if place is not None:
         resolved = as_recorded(resolved, place)

@@ -92,11 +92,11 @@ class Groups:
     def of(cls, given: Any, place: str) -> "Groups":
         """From one number or text per row."""
         try:
-            values = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+            values = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
             if values.ndim != 1 or not len(values) or values.dtype.kind not in "biufUSO":
                 raise TypeError
             names, numbers = np.unique(values, return_inverse=True)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):  # the last from tensors without numbers, as on the device meta
             raise InputError(f"{place} must have one number or text per row but got {short_repr(given)}") from None
         return cls(torch.from_numpy(numbers.astype(np.int64)), tuple(map(str, names.tolist())))
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evomal.checks import MOST_CLASSES, Kind
+from evomal.checks import MOST_CLASSES, Kind, whole_number
 from evomal.errors import InputError
 from evomal.tasks.arrays import Array, number_array
 from evomal.tasks.inputs import Inputs, count, map_tensors, tensors
@@ -16,7 +16,10 @@ from evomal.text import plural, short_repr
 
 
 def check_ignored(label: Any, kind: Kind) -> None:
-    """Raise if a label is to be ignored where there are none."""
+    """Raise if a label is to be ignored where there are none, or is none that a tensor can hold."""
+    if isinstance(label, int):
+        limits = torch.iinfo(torch.int64)
+        whole_number("ignore_index", label, at_least=limits.min, at_most=limits.max)
     if kind != "classification" and label not in (None, IGNORED):
         raise InputError(f"ignore_index is for classification, but the kind is {kind}, all of whose targets count")
 

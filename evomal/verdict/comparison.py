@@ -23,6 +23,7 @@ from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
 from evomal.extras import Displayed, data_frame
+from evomal.text import short_repr
 from evomal.verdict.statistics import Paired
 from evomal.verdict.words import Verdict
 
@@ -275,6 +276,10 @@ class Comparison(Document, Displayed):
         Raises:
             InputError: If there is no such row.
         """
+        given: dict[str, Any] = {"name": name, "variant": variant}
+        for what, value in given.items():
+            if not isinstance(value, str):
+                raise InputError(f"{what} must be a text but got {short_repr(value)}")
         for entry in self.entries:
             if (entry.name, entry.variant) == (name, variant):
                 return entry

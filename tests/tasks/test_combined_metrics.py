@@ -112,6 +112,14 @@ def test_a_search_is_judged_by_combinations():
         (lambda: worst_group("nll", groups="fold"), "groups must be one per row, given by part, or 'class' but got"),
         (lambda: worst_group("nll", groups={"test": [0]}), "groups must be given for validation and test but got test"),
         (lambda: worst_group("nll", groups=[[0, 1]]), "groups must have one number or text per row but got"),
+        (
+            lambda: worst_group("nll", groups=torch.zeros(4, 3, requires_grad=True)),
+            "groups must have one number or text per row but got",
+        ),
+        (
+            lambda: worst_group("nll", groups=torch.zeros(4, device="meta")),
+            "groups must have one number or text per row but got",
+        ),
         (lambda: worst_group("nll+ece", groups="class"), "worst_group takes a metric that is not made of others but"),
         (
             lambda: made(worst_group("nll", groups=BY_PART)),

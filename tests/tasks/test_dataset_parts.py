@@ -381,6 +381,7 @@ def test_loaders_and_streams_are_not_taken_for_datasets():
         ({"inputs": 3}, "inputs must be the name of a column, or a list of names, but got 3"),
         ({"target": 3}, "target must be the name of a column but got 3"),
         ({"ignore_index": "pad"}, "ignore_index must be a whole number but got 'pad'"),
+        ({"ignore_index": 2**63}, "ignore_index must be at most 9223372036854775807 but got 9223372036854775808"),
         ({"standardise": 1}, "standardise must be True or False but got 1"),
         ({"standardise": True}, "standardise is for the targets of regression, but the kind is classification: the in"),
         ({"ignore_index": 0, "kind": "multilabel"}, "ignore_index is for classification, but the kind is multilabel"),
