@@ -36,7 +36,7 @@ class Unprintable:
         (lambda: evomal.losses.NeuralLoss([10**400, 1.0]), "layer 0 must be a matrix of numbers: "),
         (lambda: TREE.subtree("x"), "start must be a whole number but got 'x'"),
         (lambda: TREE.subtree(2**64), "start must be at most 3 but got 18446744073709551616"),
-        (lambda: TREE.replaced(0, "f"), "a subtree can be replaced by an Expression only but got 'f'"),
+        (lambda: TREE.replaced(0, "f"), "other must be an Expression but got 'f'"),
         (lambda: TREE.latex(digits="x"), "digits must be a whole number but got 'x'"),
         (lambda: TREE.formula(digits=0), "digits must be at least 1 but got 0"),
         (lambda: TREE.formula("nan"), "weights must be a list of numbers but got 'nan'"),

@@ -26,7 +26,7 @@ def full(heights: Heights, *, space: Space = PAPER, generator: np.random.Generat
 
 
 def grow(heights: Heights, *, space: Space = PAPER, generator: np.random.Generator) -> Expression:
-    """Returns a tree whose branches may end from the lower height on, and must end at a height drawn from the range."""
+    """Returns a tree whose branches end at any depth between the lower height and a height drawn from the range."""
     height = _draw_height(heights, generator)
 
     def stops(depth: int) -> bool:
@@ -62,7 +62,7 @@ def ramped_half_and_half(
         >>> [str(tree) for tree in ramped_half_and_half(2, heights=(1, 1), generator=np.random.default_rng(0))]
         ['sign(sub(y, f))', 'add(1, aq(f, y))']
     """
-    if not heights[1] <= max_height:
+    if heights[1] > max_height:
         raise InputError(f"initial heights must be at most max_height = {max_height} but got {heights[1]}")
     whole_number("max_height", max_height, at_least=1)  # the height of a tree over y and f
     losses: list[Expression] = []
@@ -115,7 +115,7 @@ def mutate(
     space: Space = PAPER,
     generator: np.random.Generator,
 ) -> Expression:
-    """Returns the parent with a subtree replaced by a random tree of at most two levels, made by `half_and_half`.
+    """Returns the parent with a subtree replaced by a random tree of height 2 at most, made by `half_and_half`.
 
     Args:
         parent: The tree.
@@ -160,10 +160,10 @@ def repair(
     """
     if tree.is_loss:
         return tree
-    candidates = [position for position in tree.terminals if tree.depths[position] < max_height]
-    if not candidates:
+    leaves = [position for position in tree.terminals if tree.depths[position] < max_height]
+    if not leaves:
         return None
-    place = candidates[generator.integers(len(candidates))]
+    place = leaves[generator.integers(len(leaves))]
     operator = space.binary[generator.integers(len(space.binary))]
     choices = space.predictions
     prediction = choices[generator.integers(len(choices))] if len(choices) > 1 else choices[0]

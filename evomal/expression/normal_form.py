@@ -24,8 +24,8 @@ from evomal.expression.operators import (
 from evomal.expression.prefix import Tokens, fold
 
 _HALF = Fraction(1, 2)
-_LARGEST_TWICE = 16  # of an exponent times two, for which powers are products
-# Below it, beside ε = 1e-7, leaving ε out of log and sqrt would show another function.
+_LARGEST_TWICE = 16  # twice the largest exponent that is written as a product of powers
+# For smaller arguments of log and sqrt, ε = 1e-7 cannot be left out: the formula would show another function.
 _LARGE_BESIDE_EPSILON = 1e-4
 
 
@@ -70,11 +70,12 @@ class Form:
             return coefficient, monomial
         common = _common_powers([monomial for monomial, _ in self.terms]) if self.constant == 0 else frozenset()
         if not common:
-            sizes = {abs(coefficient) for _, coefficient in self.terms} | ({abs(self.constant)} - {0.0})
-            size = sizes.pop() if len(sizes) == 1 else 1.0
+            numbers = {abs(coefficient) for _, coefficient in self.terms} | ({abs(self.constant)} - {0.0})
+            scale = numbers.pop() if len(numbers) == 1 else 1.0
             if self.constant <= 0 and all(coefficient < 0 for _, coefficient in self.terms):
-                size = -size
-            return size, frozenset({(_scaled(self, 1 / size) if size != 1 else self, Fraction(1))})
+                scale = -scale
+            base = self if scale == 1 else _scaled(self, 1 / scale)
+            return scale, frozenset({(base, Fraction(1))})
         inverse = frozenset((base, -exponent) for base, exponent in common)
         rest = Form(0.0)
         for monomial, coefficient in self.terms:
@@ -88,9 +89,9 @@ class Form:
 def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Form:
     """The normal form of a tree, with each edge's weight as a factor when weights are given.
 
-    `epsilon` protects log and sqrt; 0 gives the limit without protection, or UndefinedLimitError. It also leaves out
-    the bounds of exp and pow, which matter only beyond numbers that a loss ever has. An operator without a
-    rule stays as it is.
+    `epsilon` protects log and sqrt; 0 gives the limit without protection, or UndefinedLimitError, and leaves out the
+    bounds of exp and pow, which only matter for numbers larger than a loss ever has. An operator without a rule stays
+    as it is.
     """
     rules: dict[str, Callable[..., Form]] = {
         "add": _add,
@@ -122,7 +123,7 @@ def normal_form(tokens: Tokens, weights: Sequence[float] | None = None, *, epsil
 
 
 def _checked(number: float, *sources: float) -> float:
-    """A number computed from others, unless it left the range of floats."""
+    """The number; raises OutOfRangeError if it overflowed, or is zero although none of its sources is."""
     if not math.isfinite(number) or (number == 0 and sources and all(sources)):
         raise OutOfRangeError
     return number
@@ -192,7 +193,7 @@ def _merged(left: Monomial, right: Monomial) -> tuple[float, Monomial]:
 
 
 def _common_powers(monomials: Sequence[Monomial]) -> Monomial:
-    """What every monomial has at least: each base's smallest exponent where all are positive."""
+    """The greatest common factor: every base that all monomials have, with its smallest exponent."""
     first, *others = (dict(monomial) for monomial in monomials)
     least = {
         base: min(exponent, *(other.get(base, Fraction(0)) for other in others)) for base, exponent in first.items()
@@ -201,7 +202,7 @@ def _common_powers(monomials: Sequence[Monomial]) -> Monomial:
 
 
 def _power(form: Form, exponent: Fraction) -> Form:
-    """To the power of 2, or of any other if the form is known not to be negative."""
+    """The form to the power of 2, or of any other exponent if the form is known not to be negative."""
     if form.is_number:
         return Form(_raised(form.constant, exponent))
     coefficient, monomial = form.factors()
@@ -242,7 +243,7 @@ def _absolute(form: Form) -> Form:
 
 
 def _protected(form: Form, epsilon: float) -> Form:
-    """|a| + ε, or |a| where it is much larger than ε."""
+    """|a| + ε. Without ε, |a| must have a number that is much larger than it; else UndefinedLimitError."""
     size = _absolute(form)
     if epsilon == 0 and max([abs(size.constant), *(abs(value) for _, value in size.terms)]) < _LARGE_BESIDE_EPSILON:
         raise UndefinedLimitError
@@ -280,7 +281,7 @@ def _exponential(form: Form, *, is_limited: bool) -> Form:
 
 
 def _limited_power(form: Form, exponent: Form) -> Form:
-    """The rule of pow as the table has it."""
+    """pow as the operator table defines it."""
     size = _extremum("max", max, _absolute(form), Form(EPSILON))
     return _exponential(_multiplied(exponent, _logarithm(size)), is_limited=True)
 
@@ -305,7 +306,7 @@ def _sign(form: Form) -> Form:
 
 
 def _extremum(name: str, choose: Callable[..., float], a: Form, b: Form) -> Form:
-    """min or max of two forms: nested ones are joined, equal ones stand once, of numbers one is left."""
+    """min or max of two forms: nested calls are joined, equal arguments kept once, numbers replaced by one of them."""
     numbers: list[float] = []
     others: dict[Form, None] = {}
     for form in (a, b):

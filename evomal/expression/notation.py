@@ -58,9 +58,8 @@ def to_text(tokens: Tokens, weights: Sequence[float] | None = None, digits: int 
 def to_code(tokens: Tokens, weights: Sequence[float] | None, xp: str) -> list[str]:
     """Returns lines of Python that compute a tree from variables with the names of its terminals.
 
-    The last line is the return statement. Uses the helpers `aq`, `log`, `sqrt`, `exp` and `power` (protected) and the
-    module named by `xp` for the rest. A subexpression that
-    would make a line too long gets a name of its own.
+    The last line is the return statement. The code calls the protected helpers `aq`, `log`, `sqrt`, `exp` and `power`,
+    and the module named by `xp` for the rest. A subexpression that would make a line too long gets a name of its own.
     """
     lines: list[str] = []
 
@@ -119,7 +118,7 @@ class _Call:
 def read(text: str) -> Tokens:
     """Returns the tokens of one expression, in one pass and with bounded memory for any text."""
     if not isinstance(text, str):
-        raise InputError(f"an expression is written as text but got {type(text).__name__}")
+        raise InputError(f"an expression must be a text but got {type(text).__name__}")
     tokens: list[str] = []
     open_calls: list[_Call] = []
     position = 0

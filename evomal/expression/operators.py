@@ -2,9 +2,9 @@
 
 A rule is written once, over a namespace `xp` that offers `abs`, `sign`, `sqrt`, `log`, `exp`, `tanh`, `clip`, `minimum`
 and `maximum`: torch, numpy and jax.numpy as they are, SymPy through an adapter. Derivatives are those of torch:
-sign(0) = 0, and where the arguments of min or max tie, each takes half of the gradient. The compiled backends of the
-engine have these rules and their derivatives written out; they refuse to load if the table has an operator they do not
-implement.
+sign(0) = 0, and where the arguments of min or max tie, each takes half of the gradient. The compiled backends in
+`evomal.forest` have these rules and their derivatives written out; they refuse to load if the table has an operator
+that they do not implement.
 
 A terminal belongs to one output of the model. It may depend on all outputs of the sample, but never on the target, so
 that the loss of a target that is a distribution over the classes is the expected loss of its classes.
@@ -66,7 +66,7 @@ class Operator:
 
 
 def _call(template: str) -> Notation:
-    """A call or anything else with brackets of its own, so that no argument needs others."""
+    """A call, or anything else with brackets of its own, so that its arguments need none."""
     return Notation(template, ATOM, (SUM,) * (2 if "{1}" in template else 1))
 
 

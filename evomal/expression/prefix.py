@@ -27,7 +27,7 @@ def check(tokens: Tokens) -> None:
             raise InputError(f"an expression is one tree, but node {position} ({token}) comes after its end")
         missing += arity(token) - 1
     if missing:
-        raise InputError(f"an expression ends when every operator has its arguments, but {missing} are missing")
+        raise InputError(f"every operator of an expression must have all its arguments, but {missing} are missing")
     if (height := max(depths(tokens))) > MAX_HEIGHT:
         raise InputError(f"an expression may be at most {MAX_HEIGHT} levels high but got {height}")
 

@@ -30,9 +30,9 @@ PROBABILITY_SYMBOL = sympy.Symbol("p", positive=True)
 CLASSES_SYMBOL = sympy.Symbol("C", positive=True, integer=True)
 
 # Nobody reads a formula of sixty operations, and SymPy prints by recursion.
-_LARGEST, _HIGHEST = 60, 16
+_LARGEST_READABLE, _HIGHEST_READABLE = 60, 16  # nodes and levels
 _EXACT_WHOLE = 2.0**53
-_ROUNDED = 4  # significant digits
+_DIGITS = 4  # significant digits of rounded numbers
 
 
 class _Unevaluated:
@@ -51,7 +51,7 @@ _LEAVES |= {token: sympy.Symbol(token, real=True) for token in EXTRA_TERMINALS}
 
 def is_readable(tokens: Tokens) -> bool:
     """Returns whether a tree is small enough for a person to read its formula."""
-    return len(tokens) <= _LARGEST and max(depths(tokens)) <= _HIGHEST
+    return len(tokens) <= _LARGEST_READABLE and max(depths(tokens)) <= _HIGHEST_READABLE
 
 
 def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon: float = EPSILON) -> Any:
@@ -70,18 +70,18 @@ def to_sympy(tokens: Tokens, weights: Sequence[float] | None = None, *, epsilon:
 
 def softplus(form: Any) -> Any:
     """Returns log(1 + exp(form)), not evaluated."""
-    grown = sympy.Add(sympy.Integer(1), sympy.exp(form, evaluate=False), evaluate=False)
-    return sympy.log(grown, evaluate=False)
+    one_plus = sympy.Add(sympy.Integer(1), sympy.exp(form, evaluate=False), evaluate=False)
+    return sympy.log(one_plus, evaluate=False)
 
 
 def rounded(form: Any) -> Any:
     """Returns the form with numbers rounded to four significant digits, whole ones as integers; for display."""
 
     def shown(number: Any) -> Any:
-        short = sympy.Float(number, _ROUNDED)
+        short = sympy.Float(number, _DIGITS)
         value = float(short)
-        # SymPy has no smallest number: what is zero as a float need not be zero.
-        is_whole = value.is_integer() and abs(value) < 10**_ROUNDED and (value != 0 or short.is_zero)
+        # Numbers of SymPy do not underflow: one that is zero as a float need not be zero.
+        is_whole = value.is_integer() and abs(value) < 10**_DIGITS and (value != 0 or short.is_zero)
         return sympy.Integer(int(value)) if is_whole else short
 
     return form.xreplace({number: shown(number) for number in form.atoms(sympy.Float)})
@@ -142,12 +142,12 @@ def _atom(atom: Atom, number: Callable[[float], Any]) -> Any:
         return _LEAVES[atom.name]
     arguments = [_in_sympy(argument, number) for argument in atom.arguments]
     # The forms of log, exp and pow hold their bounds already, and nested extrema were joined.
-    joined = {"log": _NODES.log, "min": _NODES.minimum, "max": _NODES.maximum, "exp": _NODES.exp, "pow": _NODES.Pow}
-    return joined[atom.name](*arguments) if atom.name in joined else OPERATORS[atom.name].value(_NODES, *arguments)
+    plain = {"log": _NODES.log, "min": _NODES.minimum, "max": _NODES.maximum, "exp": _NODES.exp, "pow": _NODES.Pow}
+    return plain[atom.name](*arguments) if atom.name in plain else OPERATORS[atom.name].value(_NODES, *arguments)
 
 
 def exact_number(number: float) -> Any:
-    """Returns the number for SymPy: whole numbers and halves exactly, all others as floats."""
+    """Returns the number for SymPy: whole numbers, 1/2 and −1/2 exactly, all others as floats."""
     if number.is_integer() and abs(number) < _EXACT_WHOLE:
         return sympy.Integer(int(number))
     return sympy.Rational(int(2 * number), 2) if abs(number) == 0.5 else sympy.Float(number)

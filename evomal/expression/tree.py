@@ -15,6 +15,7 @@ from evomal.text import short_repr, shorten
 Value = TypeVar("Value")
 
 _LONGEST_SHOWN = 200  # characters
+_MOST_DIGITS = 17  # those of a double
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Expression:
             prefix.check(self.tokens)
         except InputError:
             raise
-        except (TypeError, ValueError, RuntimeError):  # of a number, an array or a tensor
+        except (TypeError, ValueError, RuntimeError):  # raised by a number, an array or a tensor
             received = short_repr(tokens)
             raise InputError(f"the tokens of an expression must be a list of texts but got {received}") from None
 
@@ -137,7 +138,7 @@ class Expression:
         """Returns this tree with `other` in place of the subtree at this position."""
         start = whole_number("start", start, at_least=0, at_most=self.size - 1)
         if not isinstance(other, Expression):
-            raise InputError(f"a subtree can be replaced by an Expression only but got {short_repr(other)}")
+            raise InputError(f"other must be an Expression but got {short_repr(other)}")
         return Expression(self.tokens[:start] + other.tokens + self.tokens[prefix.end_of_subtree(self.tokens, start) :])
 
     def fold(self, visit: Callable[[int, str, Sequence[Value]], Value]) -> Value:
@@ -167,7 +168,7 @@ class Expression:
             with numbers beyond the range of floats, is not simplified; its weights are written as factors.
 
         Raises:
-            InputError: If there is not one weight per non-root node.
+            InputError: There is not one weight per non-root node, or `digits` breaks its rule.
 
         Example:
             >>> Expression.parse("sqrt(square(sub(y, f)))").formula()
@@ -196,6 +197,3 @@ class Expression:
 
 def _checked_digits(digits: int) -> int:
     return whole_number("digits", digits, at_least=1, at_most=_MOST_DIGITS)
-
-
-_MOST_DIGITS = 17  # those of a double

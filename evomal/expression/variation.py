@@ -24,7 +24,7 @@ from evomal.expression.tree import Expression
 
 MutationName = Literal["subtree mutation", "point mutation", "insertion", "deletion", "hoist", "weight mutation"]
 
-_DRAWS = 8  # until a child must be given up: most first draws succeed, and trees at the height limit need a few more
+_DRAWS = 8  # attempts at a child: most first draws succeed, and trees at the height limit need a few more
 _CHANGED_WEIGHTS = 0.3  # share of the weights that change together, at least one of them
 _STEP = 0.5  # standard deviation of the logarithm of a weight's factor
 _FLIPPED = 0.1  # share of the changed weights whose sign changes too
@@ -124,9 +124,9 @@ def mutate(
 
 
 def _retried(draw: Callable[[Weighted, Space, np.random.Generator], Weighted | None]) -> Callable[..., Weighted]:
-    """A mutation from a function that draws a child, or None if there is nothing that it could do.
+    """Makes a mutation of a function that draws a child, or returns None if it cannot change the parent.
 
-    It returns a loss within the height; the parent itself if several draws gave nothing else.
+    The mutation returns a loss within the height; the parent itself if several draws gave nothing else.
     """
 
     @functools.wraps(draw)

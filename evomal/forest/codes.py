@@ -28,7 +28,7 @@ class Link(IntEnum):
     SOFTMAX = 1
     """Classes: f is the probability of each class, y one-hot, a sample's loss the sum over the classes."""
     SIGMOID = 2
-    """Independent binaries, one logit among them: f is the probability of a 1."""
+    """Independent binary outputs, or a single logit: f is the probability of a 1."""
 
     @classmethod
     def of(cls, kind: str, outputs: int) -> "Link":
@@ -64,12 +64,12 @@ def operator_codes(backend: str, *tokens: str) -> tuple[int, ...]:
 class Use(IntFlag):
     """What a tree uses besides f, y and constants.
 
-    A tree that uses only f of the model's outputs has none of the first three flags. The gradients of the others are
-    the sum of one pass for each of their flags.
+    A tree whose only prediction is f has none of the first three flags. The gradient of any other tree is the sum of
+    one pass for each of these flags that it has.
     """
 
     OWN = 1
-    """f or logp, which depend on the probability of the output itself, in a tree that has other predictions than f."""
+    """f or logp, in a tree that has predictions other than f: both depend on the unchanged probabilities."""
     BALANCED = 2
     MARGIN = 4
     CONSTANT = 8
@@ -90,6 +90,7 @@ class Use(IntFlag):
 
 
 PREDICTED = Use.OWN | Use.BALANCED | Use.MARGIN
+"""The flags of predictions."""
 
 CODE, FIRST, SECOND = range(3)
 """Columns of a node: its token's code and the positions of its arguments (0 where there is none)."""

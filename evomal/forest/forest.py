@@ -25,15 +25,16 @@ _DTYPES = (torch.float32, torch.float64)
 class Forest:
     """P expressions over the outputs `[P, B, K]` of as many models, or over `[B, K]` shared by all of them.
 
-    Every expression costs what `ExpressionLoss` of the same kind and activation does, reduced by `mean`. Weights are
-    `[P, N]` (see `Programs`). Targets are a task's own, or dense already: `[B, K]` in floating point. Losses and
-    gradients also take `[G, B, K]`, the targets of G groups of expressions that follow each other and are equally many.
-    Row weights are `[B]`, or `[G, B]` where targets have groups: the loss is then Σ w·l / Σ w. Rows of weight 0 count
-    for nothing, whatever their outputs are.
+    The loss of every expression is that of `ExpressionLoss` with the same kind and activation, reduced by `mean`.
+    Weights are `[P, N]` (see `Programs`). Targets are a task's own, or already dense: `[B, K]` in floating point.
+    Losses and gradients also take `[G, B, K]`: the expressions are then G consecutive groups of equal size, each with
+    targets of its own. Row weights are `[B]`, or `[G, B]` where targets have groups: the loss is then Σ w·l / Σ w. Rows
+    of weight 0 have no effect, whatever their outputs are.
 
     `priors` are those of `ExpressionLoss`: the share of each class in the training rows, two for a single logit; None
     for equal shares.
-    `extended`: whether expressions with other tokens than the paper's may replace these; None if these have some.
+    `extended`: whether `replace` may bring in tokens that the paper does not have; None: only if these expressions have
+    some.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Forest:
 
     @property
     def width(self) -> int:
-        """Nodes an expression may have, N."""
+        """Largest number of nodes of an expression, N."""
         return self.programs.width
 
     def replace(self, expressions: Sequence[Expression]) -> None:
@@ -93,12 +94,10 @@ class Forest:
         self.programs.progress.fill_(progress)
 
     def dense_targets(self, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Targets as `[B, K]`: class indices become one-hot. Nothing waits for the device."""
+        """Targets as `[B, K]`: class indices become one-hot. Does not synchronise with the device."""
         return dense_targets(targets, self.link, self.outputs, dtype)
 
-    def losses(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None
-    ) -> Tensor:  # fmt: skip
+    def losses(self, outputs: Tensor, targets: Tensor, weights: Tensor, row_weights: Tensor | None = None) -> Tensor:
         """`[P]`: each expression's loss."""
         return self.gradients(outputs, targets, weights, row_weights)[0]
 
@@ -162,10 +161,8 @@ class Forest:
         )
         return found
 
-    def _checked(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor, *, groups_allowed: bool = False
-    ) -> Tensor:  # fmt: skip
-        """The dense targets, once everything fits together: kernels check nothing."""
+    def _checked(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, groups_allowed: bool = False) -> Tensor:
+        """The dense targets, if all arguments fit together: the kernels check nothing."""
         shape = outputs.shape
         if (
             len(shape) not in (2, 3)
@@ -222,8 +219,8 @@ class Forest:
             )
         if row_weights is None:
             return dense, outputs, tangents, mean_scale(self.kind, outputs)
-        # Rows do not depend on each other, so a row's weight may as well be on its tangent. Rows that do not count have
-        # ordinary outputs, as their derivatives may be infinite.
+        # Rows do not depend on each other, so the weight of a row can be moved to its tangent. The outputs of rows
+        # without weight are replaced by 0, as their derivatives may be infinite.
         shares = self._shares(outputs, row_weights).unsqueeze(-1)
         counted = shares if outputs.dim() == 3 else shares.squeeze(0)
         return dense, torch.where(counted > 0, outputs, 0), tangents * shares, 1.0

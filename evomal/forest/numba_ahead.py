@@ -10,7 +10,7 @@ from evomal.forest.numba_kernels import gradients_kernel, mixed_kernel
 
 
 def start(*, extended: bool, mixed: bool) -> None:
-    """Start to compile in single precision what is missing.
+    """Start to compile the missing kernels, in single precision.
 
     Args:
         extended: Whether expressions may have other tokens than the paper's.

@@ -51,7 +51,7 @@ def _by_gradients(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, softplus: bool, *,
     steps: int, lr: float, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Losses, and what `gradients_kernel` says of the results."""
+    """Losses [P, B], and [P, B, K] the gradients or, after steps of Adam, the outputs: see `gradients_kernel`."""
     losses = weights.new_empty(programs.count, targets.shape[-2])
     results = weights.new_empty(programs.count, *targets.shape[-2:])
     arrays = _arrays(programs, weights, outputs, targets, link)
@@ -62,9 +62,9 @@ def _by_gradients(
 
 
 def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link) -> tuple[Any, ...]:
-    """What every kernel begins with; shared outputs, and targets of all trees, are a single layer.
+    """The first arguments of every kernel; outputs or targets that all trees share have a first dimension of 1.
 
-    Without a prior, numba compiles the kernels for the paper's tokens only, which leaves their speed as it was.
+    Where the prior is None, numba compiles the kernels for the paper's tokens alone, which is faster.
     """
     layers = (tensor if tensor.dim() == 3 else tensor.unsqueeze(0) for tensor in (outputs, targets))
     tensors = (programs.nodes, programs.sizes, weights, *layers)
@@ -77,7 +77,7 @@ def _arrays(programs: Programs, weights: Tensor, outputs: Tensor, targets: Tenso
 
 
 def _samples_per_block(batch: int, classes: int) -> int:
-    """About a strip's worth of samples, in whole vectors, and alike for all blocks."""
+    """The number of samples of every block: about as many as fit a strip, a multiple of the vector length."""
     fitting = max(LANES, STRIP // classes // LANES * LANES)
     blocks = max(1, -(-batch // fitting))
     return max(1, -(-batch // (blocks * LANES))) * LANES

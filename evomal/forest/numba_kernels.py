@@ -57,7 +57,7 @@ def _read(matrix: Any, start: int, live: int, block: Any) -> None:
 
 @inner(**LOOPS)
 def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: Any) -> None:
-    """The root's value and slope behind the activation."""
+    """The root's value and slope after the activation."""
     if softplus:
         one = values.dtype.type(1)
         zero = one - one
@@ -74,7 +74,7 @@ def _activate(softplus: bool, values: Any, slopes: Any, losses: Any, gradients: 
 
 @inner(**LOOPS)
 def _seed(softplus: bool, values: Any, slopes: Any, start: int, stride: int, live: int, pulls: Any, t: Any) -> None:
-    """The pulls on the root's value and slope, for the sum of the slopes behind the activation of the live samples."""
+    """The pulls on the root's value and slope by the sum of the slopes after the activation, over the live samples."""
     one = values.dtype.type(1)
     zero = one - one
     for s in range(len(pulls)):

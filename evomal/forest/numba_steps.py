@@ -1,6 +1,8 @@
 """Trees as lists of steps, by numba: each step is one operator and a vector loop over a strip of elements.
 
-A strip's rows hold the values of nodes before they are multiplied by their weights.
+A strip's rows hold the values of nodes before they are multiplied by their weights. The slope of a node is its
+derivative along the direction in which f moves. The pull on a value or slope is its adjoint: the derivative of the
+result by it.
 """
 
 from typing import Any
@@ -25,10 +27,11 @@ _SUMS: dict[str, Any] = {"fastmath": {"nsz", "contract", "reassoc"}, "error_mode
 
 @inner()
 def plan(nodes: Any, size: int, keep: Any, steps: Any, place: Any, slope: Any, depth: Any) -> tuple[int, int]:
-    """Write a tree's operators as steps, those that do not depend on f first: the number of those, and of all.
+    """Write a tree's operators as steps, those that do not depend on f first; return the number of those, and of all.
 
     With `keep` every node has a row of its own. Otherwise every level has two rows, as of the nodes at one depth only
-    two, the arguments of one operator, are ever needed together; what a descent keeps for all its steps stays apart.
+    two, the arguments of one operator, are ever needed together; values that a descent uses in all its steps get rows
+    of their own.
     """
     deepest = depth[0] = 0
     for i in range(size):
@@ -104,7 +107,7 @@ def _log_size_slope(x: Any, one: Any, epsilon: Any) -> Any:
 
 @inner(**LOOPS)
 def differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int, prior: Any) -> None:
-    """Values, and slopes along the seed: dual numbers. Values alone where slopes is None, a branch that numba drops."""
+    """Values, and slopes along the seed: dual numbers."""
     one, epsilon, largest = values.dtype.type(1), values.dtype.type(EPSILON), values.dtype.type(LARGEST_EXPONENT)
     zero, two = one - one, one + one
     for step in range(len(steps)):
@@ -115,69 +118,59 @@ def differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int, pr
             wb = wb if operator == _ADD else -wb
             for s in range(n):
                 values[out, s] = wa * values[a, s] + wb * values[b, s]
-                if slopes is not None:
-                    slopes[out, s] = wa * slopes[da, s] + wb * slopes[db, s]
+                slopes[out, s] = wa * slopes[da, s] + wb * slopes[db, s]
         elif operator == _MUL:
             for s in range(n):
                 x, y = wa * values[a, s], wb * values[b, s]
                 values[out, s] = x * y
-                if slopes is not None:
-                    slopes[out, s] = wa * slopes[da, s] * y + x * (wb * slopes[db, s])
+                slopes[out, s] = wa * slopes[da, s] * y + x * (wb * slopes[db, s])
         elif operator == _AQ:
             for s in range(n):
                 y = wb * values[b, s]
                 root = np.sqrt(one + y * y)
                 v, q = wa * values[a, s] / root, one / root
                 values[out, s] = v
-                if slopes is not None:
-                    slopes[out, s] = q * (wa * slopes[da, s] - v * (y * q) * (wb * slopes[db, s]))
+                slopes[out, s] = q * (wa * slopes[da, s] - v * (y * q) * (wb * slopes[db, s]))
         elif operator in (_MIN, _MAX):
             direction = one if operator == _MIN else -one
             for s in range(n):
                 x, y = wa * values[a, s], wb * values[b, s]
                 values[out, s] = x if (direction * x < direction * y) | (x != x) else y
-                if slopes is not None:
-                    of_x = _share_of_smaller(direction * x, direction * y, one)
-                    of_y = _share_of_smaller(direction * y, direction * x, one)
-                    slopes[out, s] = of_x * (wa * slopes[da, s]) + of_y * (wb * slopes[db, s])
+                of_x = _share_of_smaller(direction * x, direction * y, one)
+                of_y = _share_of_smaller(direction * y, direction * x, one)
+                slopes[out, s] = of_x * (wa * slopes[da, s]) + of_y * (wb * slopes[db, s])
         elif operator == _SIGN:
             for s in range(n):
                 values[out, s] = _sign(wa * values[a, s], one)
-                if slopes is not None:
-                    slopes[out, s] = zero * slopes[da, s]
+                slopes[out, s] = zero * slopes[da, s]
         elif operator == _SQUARE:
             for s in range(n):
                 x = wa * values[a, s]
                 values[out, s] = x * x
-                if slopes is not None:
-                    slopes[out, s] = two * x * (wa * slopes[da, s])
+                slopes[out, s] = two * x * (wa * slopes[da, s])
         elif operator == _ABS:
             for s in range(n):
                 x = wa * values[a, s]
                 values[out, s] = abs(x)
-                if slopes is not None:
-                    slopes[out, s] = _sign(x, one) * (wa * slopes[da, s])
+                slopes[out, s] = _sign(x, one) * (wa * slopes[da, s])
         elif operator == _LOG:
             for s in range(n):
                 x = wa * values[a, s]
                 size = abs(x) + epsilon
                 values[out, s] = log_positive(size)
-                if slopes is not None:
-                    slopes[out, s] = _sign(x, one) / size * (wa * slopes[da, s])
+                slopes[out, s] = _sign(x, one) / size * (wa * slopes[da, s])
         elif operator == _SQRT:
             for s in range(n):
                 x = wa * values[a, s]
                 root = np.sqrt(abs(x) + epsilon)
                 values[out, s] = root
-                if slopes is not None:
-                    slopes[out, s] = _sign(x, one) / (two * root) * (wa * slopes[da, s])
+                slopes[out, s] = _sign(x, one) / (two * root) * (wa * slopes[da, s])
         elif operator == _TANH:
             for s in range(n):
                 t = tanh(wa * values[a, s])
                 values[out, s] = t
-                if slopes is not None:
-                    slopes[out, s] = (one - t * t) * (wa * slopes[da, s])
-        elif prior is None:
+                slopes[out, s] = (one - t * t) * (wa * slopes[da, s])
+        elif prior is None:  # the paper's operators end here; numba drops the branches below
             pass
         elif operator == _POW:
             for s in range(n):
@@ -186,25 +179,23 @@ def differentiate(steps: Any, weights: Any, values: Any, slopes: Any, n: int, pr
                 e = y * logarithm
                 v = _exponential(largest if e > largest else e, one)
                 values[out, s] = v
-                if slopes is not None:
-                    e_a = y * _log_size_slope(x, one, epsilon)
-                    slopes[out, s] = (zero if e > largest else v) * (
-                        e_a * (wa * slopes[da, s]) + logarithm * (wb * slopes[db, s])
-                    )
+                e_a = y * _log_size_slope(x, one, epsilon)
+                slopes[out, s] = (zero if e > largest else v) * (
+                    e_a * (wa * slopes[da, s]) + logarithm * (wb * slopes[db, s])
+                )
         else:  # exp
             for s in range(n):
                 x = wa * values[a, s]
                 v = _exponential(largest if x > largest else x, one)
                 values[out, s] = v
-                if slopes is not None:
-                    slopes[out, s] = (zero if x > largest else v) * (wa * slopes[da, s])
+                slopes[out, s] = (zero if x > largest else v) * (wa * slopes[da, s])
 
 
 @inner(**LOOPS)
 def sweep(
     steps: Any, weights: Any, values: Any, slopes: Any, pulls: Any, slope_pulls: Any, sums: Any, n: int, prior: Any
 ) -> None:  # fmt: skip
-    """From the root's down: the pull on every node's value and slope, and with them each edge's gradient.
+    """From the root down: the pull on every node's value and slope, and with them each edge's gradient.
 
     For g(a, b) with slopes ȧ, ḃ the slope is g_a ȧ + g_b ḃ, so a pull v on the value and t on the slope give
     a: v g_a + t (g_aa ȧ + g_ab ḃ), ȧ: t g_a, and likewise b and ḃ.
@@ -278,7 +269,7 @@ def sweep(
                 g, dx = values[out, s], wa * slopes[da, s]
                 g_a = one - g * g
                 pulls[j, s], slope_pulls[j, s] = v * g_a - t * (two * g * g_a * dx), t * g_a
-        elif prior is None:
+        elif prior is None:  # the paper's operators end here; numba drops the branches below
             pass
         elif operator == _POW:
             for s in range(n):

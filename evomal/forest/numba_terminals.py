@@ -149,9 +149,9 @@ def extra_terminals(
 ) -> None:
     """The predictions other than f of a block, and what their slopes need; `tops` and `totals` are those of f.
 
-    For softmax that is the balanced probabilities, and for the margins the first and the second largest logit. For
-    sigmoid it is the derivatives of each prediction by its own logit, kept where the balanced probabilities and the
-    seed of logp are.
+    For softmax that is the balanced probabilities, and for the margins the positions of the largest and the second
+    largest logit. For sigmoid it is the derivatives of each prediction by its own logit, kept in the layers of the
+    balanced probabilities and of the seed of logp.
     """
     softmax = link == SOFTMAX
     if uses & _OWN:
@@ -191,9 +191,10 @@ def extra_terminals(
 
 @inner(**LOOPS)
 def unit_seeds(link: int, group: int, f: Any, layers: Any) -> None:
-    """The slopes of the predictions of one group, or for sigmoid of all, by what `through_extras` pulls back from.
+    """The seeds of a pass: the slopes of the predictions along the variable that `through_extras` starts from.
 
-    For f and logp of softmax that is logp. A softmax has no derivative of one output by its own logit alone.
+    For softmax that is the prediction of the group itself, and logp for the group of f and logp, as no output of a
+    softmax depends on its own logit alone. For sigmoid it is the logit, in one pass for all predictions.
     """
     one = f.dtype.type(1)
     zero = one - one
@@ -258,7 +259,7 @@ def through_extras(
     """Add the gradient by the outputs of one group's predictions, from the slopes by them.
 
     With slopes s the gradients are s − p·Σs for log-probabilities, where p are the probabilities, and for margins s
-    less what the others' margins take from the largest and the second largest logit.
+    minus the slopes of the margins that the largest and the second largest logit are subtracted in.
     """
     real = f.dtype.type
     if link == SOFTMAX:

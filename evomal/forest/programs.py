@@ -1,4 +1,4 @@
-"""Expressions as arrays for kernels, and what lies between a model's raw outputs, the f of an expression and a loss."""
+"""Expressions as arrays for kernels; activations, dense targets and the scales of means, which all backends share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from evomal.forest.codes import CODES, Link, Use
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), without the threshold of `F.softplus`: that returns x from 20 on, which loses eleven digits."""
+    """log(1 + exp(x)), without the threshold of `F.softplus`, which returns x from 20 on: an error of 2·10⁻⁹."""
     return -F.logsigmoid(-x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda value: value, "softplus": softplus}
-"""Output activations φ of the root's value; softplus keeps the loss positive."""
+"""Activations of the root's value; softplus keeps the loss positive."""
 
 
 def dense_targets(targets: Tensor, link: Link, outputs: int, dtype: torch.dtype) -> Tensor:
-    """Targets as `[B, K]` for K outputs: class indices become one-hot. Nothing waits for the device.
+    """Targets as `[B, K]` for K outputs: class indices become one-hot. Does not synchronise with the device.
 
     Class probabilities are refused: their loss is an expectation over the classes, not the formula at y = q.
     """
@@ -42,7 +42,7 @@ def dense_targets(targets: Tensor, link: Link, outputs: int, dtype: torch.dtype)
 
 
 def mean_scale(kind: str, outputs: Tensor) -> float:
-    """What turns a sum over samples and outputs `[…, B, K]` into the mean that losses of the kind reduce by."""
+    """The factor that turns a sum over samples and outputs `[…, B, K]` into the mean that losses of this kind take."""
     samples, width = outputs.shape[-2:]
     return 1 / max(1, samples if kind == "classification" else samples * width)
 
@@ -50,14 +50,14 @@ def mean_scale(kind: str, outputs: Tensor) -> float:
 def row_shares(kind: str, outputs: Tensor, row_weights: Tensor) -> Tensor:
     """The share of each row `[…, B]` in a weighted mean Σ w·l / Σ w of losses that are summed over the outputs.
 
-    Rows of no weight have no share; if no row has any, the loss is 0 and not 0 / 0.
+    If no row has any weight, all shares are 0, so that the loss is 0 and not 0 / 0.
     """
     totals = row_weights.sum(-1, keepdim=True).clamp(min=torch.finfo(row_weights.dtype).tiny)
     return row_weights / (totals if kind == "classification" else totals * outputs.shape[-1])
 
 
 FILLER = Expression.parse("mul(y, f)")
-"""What stands in places that no candidate needs."""
+"""The expression in the places of a forest that no candidate takes."""
 _SMALLEST_WIDTH = 16
 
 
@@ -65,8 +65,8 @@ _SMALLEST_WIDTH = 16
 class Programs:
     """P trees in prefix order, padded to a common width N.
 
-    An argument stands behind its operator, so walking a row from `sizes[p] - 1` down to 0 computes arguments before
-    they are needed, and walking it upwards hands gradients down from the root at 0. Weights and their gradients are
+    An argument comes after its operator, so walking a row from `sizes[p] - 1` down to 0 computes arguments before
+    they are needed, and walking it upwards passes gradients from the root at 0 to the leaves. Weights and gradients are
     `[P, N]` in the same order, a weight multiplying its node's value on the way to the parent; the root has weight 1
     and gradient 0.
     """
@@ -96,7 +96,8 @@ class Programs:
     ) -> "Programs":
         """Pack the expressions; the width is a power of two, so that few widths ever occur.
 
-        `extended`: whether other tokens than the paper's may be copied into the same memory; None if these have some.
+        `extended`: whether tokens that the paper does not have may be copied into the same memory; None: only if these
+        expressions have some.
         """
         if not expressions:
             raise InputError("a forest must have at least one expression but got none")
@@ -115,7 +116,8 @@ class Programs:
         packed, lengths, flags = (torch.from_numpy(array).to(device) for array in (nodes, sizes, uses))
         if extended is None:
             extended = any(map(is_extended, expressions))
-        dtype = torch.float64 if torch.device(device).type == "cpu" else torch.float32  # of all devices
+        # Not every device has double precision.
+        dtype = torch.float64 if torch.device(device).type == "cpu" else torch.float32
         shares, progress = torch.ones(1) if priors is None else priors, torch.zeros(1)
         return cls(packed, lengths, flags, extended, shares.to(device, dtype), progress.to(device, dtype))
 
@@ -126,7 +128,7 @@ class Programs:
 
     @property
     def width(self) -> int:
-        """Nodes a row has room for, N."""
+        """Number of nodes that a row has room for, N."""
         return self.nodes.shape[1]
 
     @property

@@ -88,9 +88,8 @@ def checked_priors(priors: object, kind: str) -> tuple[float, ...]:
 def output_priors(priors: object, link: Link, kind: str, outputs: int) -> Tensor:
     """Returns the prior of each output: of a single logit, which decides between two classes, the second share.
 
-    Without priors, classes have equal shares.
-
-    Outputs beyond the classes are never a target; they are treated as classes as rare as the rarest one.
+    Without priors, classes have equal shares. Outputs beyond the classes are never a target; they are treated as
+    classes as rare as the rarest one.
     """
     if priors is None:
         return torch.full((outputs,), 1 / outputs if link is Link.SOFTMAX else 0.5, dtype=torch.float64)
@@ -105,7 +104,7 @@ def output_priors(priors: object, link: Link, kind: str, outputs: int) -> Tensor
 
 
 def check_terminals(expression: Expression, kind: str) -> None:
-    """Raise InputError if the expression has terminals that there are none of for this kind of task."""
+    """Raise InputError if the expression has terminals that do not exist for this kind of task."""
     for token in expression.extras:
         if kind == "regression" and EXTRA_TERMINALS[token].is_of_classes:
             raise InputError(f"{token} is a terminal of classification, but the loss is for regression")

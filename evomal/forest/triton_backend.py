@@ -1,8 +1,9 @@
 """Forests on a GPU, by Triton: how the kernels are launched.
 
-A program of a launch serves one tile of `rows × columns` outputs at a time and goes on to the next until none is left:
-scratch memory grows with the number of programs, which `_SCRATCH_BYTES` limits, and not with the work. The sizes of
-the trees are read by the kernels, so a captured launch serves any trees copied into the same tensors.
+A program of a launch (Triton's word for a block of threads; `Programs` are trees) computes one tile of `rows × columns`
+outputs after the other until none is left: scratch memory grows with the number of programs, which `_SCRATCH_BYTES`
+limits, and not with the work. The sizes of the trees are read by the kernels, so a captured launch serves any trees
+copied into the same tensors.
 """
 
 from contextlib import AbstractContextManager
@@ -34,7 +35,7 @@ DESCENT_TILING = Tiling(elements=32, warps=1)
 _SCRATCH_BYTES = 256 << 20
 """Most scratch memory of a launch, unless one program alone needs more."""
 _WIDEST_TILED_ROW = {"gradients": 1024, "mixed": 128}
-"""Most outputs of a sample whose link is part of the kernel; for more, torch applies it to all samples beforehand."""
+"""Most outputs of a sample for which the kernel applies the link; for more, torch applies it before the launch."""
 WIDEST_DESCENT = 16384
 """Most outputs of a sample that `descended` takes: one program holds them all, from the first step to the last."""
 _MOST_WARPS = 16
@@ -44,7 +45,7 @@ _ELEMENTS_PER_WARP = 128  # of a row wider than a tile
 def gradients(
     programs: Programs, weights: Tensor, outputs: Tensor, targets: Tensor, link: Link, *, softplus: bool
 ) -> tuple[Tensor, Tensor]:
-    """Values `[P, B]` and the gradient `[P, B, K]` of their sum with respect to the outputs."""
+    """Losses `[P, B]` of the samples, summed over the outputs, and the gradient `[P, B, K]` of their sum."""
     _check_precision(weights, outputs, targets)
     samples, count = outputs.shape[-2:]
     shape = (programs.count, samples, count)
@@ -81,7 +82,7 @@ def mixed(
     *,
     softplus: bool,
 ) -> Tensor:
-    """`[P, N]`: the gradient with respect to the weights of Σ tangents · ∂(values.sum())/∂outputs."""
+    """`[P, N]`: the gradient by the weights of Σ tangents · ∂(sum of the losses)/∂outputs."""
     _check_precision(weights, outputs, targets, tangents)
     samples, count = outputs.shape[-2:]
     if count > _WIDEST_TILED_ROW["mixed"] and not programs.extended:
@@ -120,7 +121,7 @@ def descended(
     lr: float,
     scale: float,
 ) -> Tensor:
-    """`[P, B, K]`: the outputs after `steps` steps of Adam on scale · values.sum(), all in one launch."""
+    """`[P, B, K]`: the outputs after `steps` steps of Adam on scale · the sum of the losses, all in one launch."""
     _check_precision(weights, outputs, targets)
     samples, count = outputs.shape[-2:]
     _check_width("a descent", count)
@@ -149,7 +150,7 @@ def _check_width(what: str, count: int) -> None:
 
 
 def _extras(programs: Programs, link: Link, count: int) -> Tensor:
-    """What EXTENDED kernels read besides outputs and targets: prior and shift of each output, and the progress."""
+    """The further inputs of EXTENDED kernels: prior and shift of each output, and the progress of the training."""
     if not programs.extended:
         return programs.progress
     priors = programs.priors.expand(count)
@@ -180,7 +181,7 @@ def _as_single_outputs(values: Tensor) -> Tensor:
 
 
 def _tree_stride(outputs: Tensor) -> int:
-    """Steps in memory from one tree's outputs to the next one's: none where all trees share them."""
+    """Distance in memory from the outputs of one tree to those of the next: 0 where all trees share them."""
     return outputs.shape[-2] * outputs.shape[-1] if outputs.ndim == 3 else 0
 
 
@@ -192,7 +193,7 @@ def _tile(count: int, tiling: Tiling) -> tuple[int, int, int]:
 
 
 def _stack_room(width: int, tile: int) -> int:
-    """Numbers of a stack of dual numbers: as deep as the highest tree, or as the terminals of `width` nodes."""
+    """How many floats a stack of dual numbers needs: its depth is limited by the height and the leaves of a tree."""
     return 2 * (min(MAX_HEIGHT, width // 2) + 1) * tile
 
 

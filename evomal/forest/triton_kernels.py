@@ -66,8 +66,8 @@ def _root(  # type: ignore[no-untyped-def]
     first_d = tl.zeros_like(f)
     second = tl.zeros_like(f)
     second_d = tl.zeros_like(f)
-    depth = size * 0
-    # The next node's numbers are asked for a node ahead, so that nothing waits for them.
+    depth = size * 0  # a variable of the kernel, where 0 would be a constant of the compiler
+    # The code and weight of the next node are loaded one node ahead, so that nothing waits for them.
     code = tl.load(nodes + (size - 1) * _NODE)
     weight = tl.load(weights + size - 1, mask=size > 1, other=1.0)
     for step in range(size):
@@ -111,7 +111,7 @@ def _root(  # type: ignore[no-untyped-def]
 def _tile(outputs, targets, start, samples, count, column, LINK: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
     """Rows of a tile, their places in memory, targets and outputs."""
     rows = start + tl.arange(0, ROWS)
-    # Rows behind the last repeat it: ordinary numbers, computed and then not stored.
+    # Rows after the last one repeat it: ordinary numbers, computed and then not stored.
     place = tl.minimum(rows, samples - 1)[:, None] * count + column
     y = tl.load(targets + place, mask=column < count, other=0.0)
     filling = float("-inf") if LINK == SOFTMAX else 0.0
@@ -120,7 +120,7 @@ def _tile(outputs, targets, start, samples, count, column, LINK: tl.constexpr, R
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _predictions_besides_f(z, f, shift, is_real, column, LINK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """logp, blogp and margin, what the first two's derivatives need, and where the two largest logits are."""
+    """logp, blogp and margin, what the derivatives of logp and blogp need, and where the two largest logits are."""
     is_first = is_real
     is_second = is_real
     if LINK == SOFTMAX:
@@ -209,7 +209,7 @@ def _tangents(  # type: ignore[no-untyped-def]
     nodes, weights, size, z, f, y, u, column, count, extras, stack, kept, lanes,
     LINK: tl.constexpr, EXTENDED: tl.constexpr, TILE: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Value of a tree at every output of a tile, and its derivative along tangents of the outputs; keeps all nodes'."""
+    """Value of a tree at every output of a tile, and its derivative along tangents; stores both for all nodes."""
     if EXTENDED:
         is_real = column < count
         prior = tl.load(extras + column, mask=is_real, other=1.0)
@@ -247,6 +247,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     LINK: tl.constexpr, SOFTPLUS: tl.constexpr, EXTENDED: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     COLUMNS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    """Losses of the samples, summed over the outputs, and the gradient of their sum."""
     TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
     column = tl.arange(0, COLUMNS)[None, :]
     lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
@@ -274,6 +275,7 @@ def mixed_kernel(  # type: ignore[no-untyped-def]
     LINK: tl.constexpr, SOFTPLUS: tl.constexpr, EXTENDED: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     COLUMNS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    """Gradients of the weights, of the derivative along tangents: one partial sum per tree and group of tiles."""
     TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
     column = tl.arange(0, COLUMNS)[None, :]
     lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
@@ -350,7 +352,7 @@ def mixed_kernel(  # type: ignore[no-untyped-def]
                         second_weight * tl.load(kept + (2 * second + 1) * TILE + lanes), adjoint, tangent_adjoint,
                         EXTENDED,
                     )  # fmt: skip
-                # The node's own value has served: its place takes what the weight's gradient gets from each output.
+                # The node's value is no longer needed: its place takes each output's part of the weight's gradient.
                 tl.store(kept + 2 * position * TILE + lanes, share)
                 tl.debug_barrier()
                 code = next_code
@@ -374,6 +376,7 @@ def descent_kernel(  # type: ignore[no-untyped-def]
     LINK: tl.constexpr, SOFTPLUS: tl.constexpr, EXTENDED: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     COLUMNS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    """Outputs after steps of Adam on scale times the sum of the losses."""
     TILE: tl.constexpr = ROWS * COLUMNS  # noqa: N806
     column = tl.arange(0, COLUMNS)[None, :]
     lanes = tl.arange(0, ROWS)[:, None] * COLUMNS + column
@@ -387,7 +390,7 @@ def descent_kernel(  # type: ignore[no-untyped-def]
         mean = tl.zeros_like(z)
         square_mean = tl.zeros_like(z)
         for step in range(steps):
-            # Without a gradient the columns behind the last stay where they are.
+            # The columns after the last one have no gradient, so they stay where they are.
             _, g = _gradient(
                 tree_nodes, tree_weights, size, tl.load(uses + tree), z, y, column, count, extras, stack, lanes, scale,
                 LINK, SOFTPLUS, EXTENDED, TILE,

@@ -56,7 +56,7 @@ def softplus(x):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def activated(value, slope, SOFTPLUS: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """A root's value and slope behind the activation."""
+    """A root's value and slope after the activation."""
     if SOFTPLUS:
         slope *= sigmoid(value)
         value = softplus(value)
@@ -90,7 +90,7 @@ def through_link(f, vectors, LINK: tl.constexpr):  # type: ignore[no-untyped-def
 
 @triton.jit  # type: ignore[untyped-decorator]
 def log_probabilities(z, is_real, LINK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """Log-probabilities of a tile of logits; and their probabilities, or for sigmoid those of the other class."""
+    """Log-probabilities of a tile of logits, and the probabilities, or for sigmoid those of the other class."""
     if LINK == SOFTMAX:
         shifted = z - tl.max(z, axis=1)[:, None]
         exponentials = tl.exp(shifted)
@@ -119,7 +119,7 @@ def picked(vectors, places):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _power(a, b):  # type: ignore[no-untyped-def]
-    """The value of pow, log|a| protected, and the two factors of its derivatives: by the exponent, and of log|a|."""
+    """The value of pow, the protected log|a|, and the two factors of its derivatives: d exp(e)/de and d log|a|/da."""
     size = tl.abs(a)
     logarithm = tl.log(tl.where(size < _EPSILON, _EPSILON, size))
     exponent = b * logarithm
