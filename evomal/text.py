@@ -101,6 +101,17 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:_LONGEST_MESSAGE] or type(error).__name__
 
 
+def as_sentence(text: str) -> str:
+    """Returns the text with a full stop and a capital letter, unless it begins with a path: `a/b.json: is damaged`.
+
+    Example:
+        >>> as_sentence("run from the folder /home/Ada")
+        'Run from the folder /home/Ada.'
+    """
+    begins_with_path = "/" in text.partition(": ")[0] and ": " in text
+    return f"{text if begins_with_path else text[:1].upper() + text[1:]}."
+
+
 def printable(text: str) -> str:
     r"""Returns the text on one line, with an escape sequence for each character that a terminal or a page would obey.
 

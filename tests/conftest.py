@@ -54,4 +54,4 @@ def ctrl_c_raises():
 @pytest.fixture
 def rough_estimates(monkeypatch):
     """Estimates of times from very few steps, for tests of everything but their numbers."""
-    monkeypatch.setitem(estimates._STEPS, "cpu", (1, 4))
+    monkeypatch.setitem(estimates._PROBE_STEPS, "cpu", (1, 4))

@@ -4,6 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from evomal.text import (
+    as_sentence,
     clock_text,
     embed_markdown,
     escape_html,
@@ -33,6 +34,12 @@ def test_a_label_stands_before_its_text_also_before_a_word_that_fills_the_line()
     assert labelled("files", "x" * 90) == ["files        " + "x" * 90]
     assert labelled("final", "word " * 20)[1].startswith(" " * 13 + "word")
     assert labelled("empty", "") == ["empty"]
+
+
+def test_a_sentence_begins_with_a_capital_and_leaves_paths_as_they_are():
+    assert as_sentence("the search is complete") == "The search is complete."
+    assert as_sentence("run it from the folder /home/Ada/Runs") == "Run it from the folder /home/Ada/Runs."
+    assert as_sentence("runs/a b/run.sqlite: is damaged") == "runs/a b/run.sqlite: is damaged."
 
 
 def test_a_text_is_cut_only_where_it_is_longer():

@@ -51,11 +51,11 @@ class FigureData(Protocol):
 
 
 Drawn = tuple[str, FigureData, "Figure", Iterable[str]]
-"""The name of a figure, its data, the figure and the lines that sum it up."""
+"""The name of a figure, its data, the figure, and the lines that summarise it."""
 
 
 def draws(command: Callable[..., Drawn]) -> Callable[..., None]:
-    """Makes a function that draws a figure a command with `--out` and `--json`, which saves it and sums it up."""
+    """Turns a function that draws a figure into a command with `--out` and `--json` that saves and summarises it."""
 
     @functools.wraps(command)
     def called(*, out: Path, as_json: bool, **given: Any) -> None:

@@ -21,7 +21,7 @@ from evomal.cli import (
     training,
 )
 from evomal.cli.options import echo, settings_help
-from evomal.cli.streams import show_warnings_as_sentences, spell_what_cannot_be_shown
+from evomal.cli.streams import replace_unencodable, show_warnings_as_sentences
 from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.extras import missing_library
 from evomal.text import short_repr
@@ -38,12 +38,12 @@ app = typer.Typer(help="Learn loss functions from data.", no_args_is_help=True, 
 def main() -> None:
     """Run the command; an error is printed as one sentence and sets the exit code, with a traceback for `--debug`."""
     is_debugging = _DEBUG in sys.argv[1:]
-    sys.argv[1:] = [word for word in sys.argv[1:] if word != _DEBUG]  # it may stand anywhere
-    spell_what_cannot_be_shown()
+    sys.argv[1:] = [word for word in sys.argv[1:] if word != _DEBUG]  # it may be given anywhere
+    replace_unencodable()
     show_warnings_as_sentences()
     try:
         _require_current_folder()
-        _require_words()
+        _require_encodable_arguments()
         _run_command()
     except SystemExit as end:
         if is_debugging and end.__context__ is not None:
@@ -53,15 +53,15 @@ def main() -> None:
 
 
 def _require_current_folder() -> None:
-    """Fail if another process has removed the current folder, which names of files refer to."""
+    """Fail if the current folder, from which relative paths start, was removed."""
     try:
         os.getcwd()
     except OSError as error:
         _fail(f"the current folder cannot be read: {error.strerror}", BAD_INPUT)
 
 
-def _require_words() -> None:
-    """Fail if an argument holds characters that no file name can have; a shell cannot give them, but Python can."""
+def _require_encodable_arguments() -> None:
+    """Fail if an argument cannot be encoded for the system; a shell cannot pass such an argument, but Python can."""
     for word in sys.argv[1:]:
         try:
             os.fsencode(word)
@@ -127,7 +127,9 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option(_DEBUG, help="Print the traceback of an error; works anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option(_DEBUG, help="Print the traceback of an error; may be given anywhere.")
+    ] = False,
 ) -> None:
     pass
 

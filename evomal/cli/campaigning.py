@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SHOWN = 6  # names of cells that are left
 
 
-@with_options(place=executor_settings)
+@with_options(workplace=executor_settings)
 def run_campaign_file(
     file: Annotated[Path, typer.Argument(help="The TOML file of a campaign.", show_default=False)],
     *,
@@ -48,17 +48,17 @@ def run_campaign_file(
     search_seeds: Annotated[
         int | None, typer.Option(help="The most searches of each method; the rest can follow later.", min=1)
     ] = None,
-    transfer: Annotated[bool, typer.Option(help="Compare losses that are learned on other tasks, too.")] = True,
+    transfer: Annotated[bool, typer.Option(help="Also compare losses that were learned on other tasks.")] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the cells and an estimate of their time, and exit.")
     ] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Run the Python files that the campaign names.")] = False,
     device: SearchDevice = None,
-    place: list[str],
+    workplace: list[str],
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a table that a file declares: searches, then comparisons; resumed and spread over processes."""
+    """Run the searches and comparisons of a campaign file, which make up its table; resumes where it stopped."""
     from evomal.campaigns import read_campaign
     from evomal.campaigns.running import planned, run_campaign
     from evomal.cli.display import stoppable
@@ -73,7 +73,7 @@ def run_campaign_file(
     searching = None if methods is None else [name.strip() for name in methods.split(",")]
     campaign = campaign.reduced(methods=searching, search_seeds=search_seeds, transfer=transfer)
     chosen = campaign.chosen(names)
-    changes = [*place, *([] if device is None else [f"device={device}"])]
+    changes = [*workplace, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time
     if dry_run:
         from evomal.campaigns.estimating import estimates

@@ -41,7 +41,7 @@ TuneRates = Annotated[
     int,
     typer.Option(
         "--tune-lr",
-        help="Number of learning rates to try for each loss; 0 for the task's only.",
+        help="Number of learning rates to try for each loss; 0 to use only the task's own.",
         min=0,
         rich_help_panel=TRAININGS,
     ),
@@ -58,7 +58,7 @@ Out = Annotated[
 ]
 
 
-@with_options(options=SettingsOptions, place=executor_settings, hardships=hardship_options)
+@with_options(options=SettingsOptions, workplace=executor_settings, hardships=hardship_options)
 def compare_losses(
     task: TaskName,
     *,
@@ -77,14 +77,14 @@ def compare_losses(
     ] = False,
     options: SettingsOptions,
     jobs: Jobs = 1,
-    place: list[str],
+    workplace: list[str],
     out: Out = None,
     data: DataFolder = None,
     as_json: AsJson = False,
     hardships: "Hardships",
 ) -> None:
     """Compare losses, given or found by searches, with the task's own loss over the same seeds."""
-    settings = options.settings(*place)
+    settings = options.settings(*workplace)
     compile_ahead(settings)
 
     from evomal.verdict.comparing import compare, rate_curve
@@ -107,7 +107,7 @@ def compare_losses(
     _show(found, out, as_json=as_json)
 
 
-@with_options(options=SettingsOptions, place=executor_settings)
+@with_options(options=SettingsOptions, workplace=executor_settings)
 def transfer_losses(
     *,
     to: Annotated[str, typer.Option("--to", help="The task to compare on: built-in, or file.py:function.")],
@@ -124,7 +124,7 @@ def transfer_losses(
     rescale: Rescale = True,
     options: SettingsOptions,
     jobs: Jobs = 1,
-    place: list[str],
+    workplace: list[str],
     out: Out = None,
     data: DataFolder = None,
     as_json: AsJson = False,
@@ -132,7 +132,7 @@ def transfer_losses(
     """Compare losses that were learned on another task with the task's own loss."""
     from evomal.verdict.comparing import transfer
 
-    settings = options.settings(*place)
+    settings = options.settings(*workplace)
     if (loss is None) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
     target = task_from_spec(to, model, data, preset=options.preset_name)
@@ -176,5 +176,5 @@ def _methods(names: str | None) -> list[str]:
     if names is None:
         return []
     if names == "all":
-        return [name for name in METHODS if name != "baseline"]  # which takes part anyway
+        return [name for name in METHODS if name != "baseline"]  # which every comparison includes
     return [name.strip() for name in names.split(",") if name.strip() and name.strip() != "baseline"]

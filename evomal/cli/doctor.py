@@ -62,12 +62,12 @@ def _devices() -> dict[str, str]:
         device = torch.cuda.get_device_properties(index)
         found[f"cuda:{index}"] = f"{device.name}, {device.total_memory / 2**30:.0f} GiB"
     if torch.backends.mps.is_available():
-        found["mps"] = "Apple GPU, by torch operations without kernels of evomal"
+        found["mps"] = "Apple GPU; torch operations are used, as evomal has no kernels for it"
     return found
 
 
 def _kernels() -> dict[str, dict[str, Any]]:
-    """Returns, for each compiler and device, the seconds of a first use, and what is wrong: None if nothing is."""
+    """Returns, for each compiler, the device, the seconds of the first use, and the problem; None if there is none."""
     import torch
 
     from evomal.extras import has_numba, has_triton
@@ -88,7 +88,7 @@ def _kernels() -> dict[str, dict[str, Any]]:
 
 
 def _difference(device: str) -> str | None:
-    """Returns how far the kernels of a device are from torch operations, if that is too far."""
+    """Returns a sentence if the results of a device's kernels are too far from those of torch operations."""
     import torch
 
     from evomal.losses import ExpressionLoss, FocalLoss
@@ -128,7 +128,7 @@ def _data(folder: Any) -> dict[str, Any]:
 
 
 def _missing_libraries() -> dict[str, list[str]]:
-    """Returns for each extra of evomal the libraries of it that are not installed."""
+    """Returns, for each extra of evomal, its libraries that are not installed."""
     return {
         extra: [name for name in libraries if _version(name) is None]
         for extra, libraries in extras().items()

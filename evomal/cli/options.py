@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 TRAININGS, _RAY, _DATA = "Trainings", "Ray", "Training data"
-"""Headings in help texts, below which options stand together."""
+"""Headings of groups of options in help texts."""
 
 
 def setting_help(name: str) -> str:
@@ -107,7 +107,7 @@ class SettingsOptions:
 
 
 def compile_ahead(settings: SearchSettings) -> None:
-    """Have kernels that a search on the CPU needs compiled while this process imports torch, which takes as long."""
+    """Start to compile the kernels of a search on the CPU in a second process, while this one imports torch."""
     if has_numba() and settings.executor == "local" and settings.device.startswith(("auto", "cpu")):
         from evomal.forest import numba_ahead
 
@@ -154,7 +154,7 @@ _HARDSHIPS: Mapping[str, tuple[float, str]] = {
     "imbalance": (1.0, "Size of the smallest training class relative to the largest."),
     "fraction": (1.0, "Fraction of the training samples to keep."),
 }
-"""Default and help text of each; importing the class for them would slow down every command."""
+"""Default and help text of each option; importing `Hardships` for them would slow down every command."""
 
 # Figures
 FigureFolder = Annotated[Path, typer.Option(help="Folder for the figure (SVG, PDF, PNG) and its data (CSV).")]
@@ -169,7 +169,7 @@ def hardship_options(**given: Any) -> "Hardships":
 
 
 def options_from(rows: Iterable[tuple[str, Any, Any, dict[str, Any]]]) -> inspect.Signature:
-    """Returns the signature of a function with an option for each name, type, default and arguments of its option."""
+    """Returns the signature of a function with one option per row: name, type, default, arguments of `typer.Option`."""
     parameters = []
     for name, kind, default, arguments in rows:
         flag = [f"--{name.replace('_', '-')}"] if kind is bool else []  # without it, there would be a --no- as well
@@ -187,10 +187,10 @@ hardship_options.__signature__ = options_from(  # type: ignore[attr-defined]
 
 
 def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Gives a command all options of some groups: the parameters of functions.
+    """Gives a command the options of some groups.
 
-    The options stand in the place of the command's parameter with the name of the group, as which it receives what the
-    function returns.
+    A group is a function whose parameters are options. They replace the command's parameter of the group's name; when
+    the command is called, that parameter receives what the function returns.
     """
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
@@ -242,7 +242,7 @@ def split_losses(names: str, task: "Task") -> list[str]:
         if "=" in name and ":" not in name and found and ":" in found[-1]:
             found[-1] += f",{name}"
         else:
-            # Without the baseline, which takes part anyway or is listed.
+            # Without the baseline, which every comparison includes.
             found += strong_rivals(task)[1:] if name == "strong" else [name] if name else []
     return found
 
@@ -256,9 +256,9 @@ def split_rates(text: str) -> list[float]:
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Print each argument on one line, with escape sequences for what a terminal would obey.
+    """Print each argument on one line, with control characters escaped.
 
-    All commands print by this function: a line may quote a file or the error of a user's code.
+    All commands print with this function, because a line may quote a file or an error of the user's code.
     """
     typer.echo("\n".join(printable(str(line)) for line in lines), err=err)
 

@@ -110,7 +110,7 @@ def serve_pages(
         Path, typer.Argument(help="The folder of runs and comparisons, at any depth.", show_default=False)
     ],
     host: Annotated[
-        str, typer.Option(help="The address to listen at; 0.0.0.0 lets other machines read.")
+        str, typer.Option(help="The address to listen on; 0.0.0.0 lets other machines read.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any free one.", min=0, max=65535)] = 8123,
     names: Annotated[
@@ -127,7 +127,7 @@ def serve_pages(
 ) -> None:
     """Show runs and comparisons in a browser while they run; Ctrl-C ends it.
 
-    Everybody who can reach the page can read it. Its buttons (stop, resume, compare) need the token that is printed.
+    Everyone who can reach the page can read it. Its buttons (stop, resume, compare) need the token that is printed.
     """
     from evomal.server.serving import serve
 

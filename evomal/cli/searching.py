@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _MEBIBYTE = 2**20
 MOST_GENERATIONS = 10_000
-"""That a time chooses, however long it is."""
+"""The most generations that `--time` chooses, however long the time is."""
 
 
 def show_estimate(
@@ -63,7 +63,7 @@ def show_estimate(
     for task in tasks:
         model = task.record.get("model", "own model")
         _row("task", f"{task.name}, {model}: {task.kind}, {task.train.rows_in_words} training rows, {task.metric.name}")
-    _row("method", f"{method}, seed {seed}: {expected.generations} generations of {expected.population}")
+    _row("method", f"{method}, seed {seed}: {plural(expected.generations, 'generation')} of {expected.population}")
     _row("settings", ", ".join(f"{key}={value}" for key, value in settings.as_texts().items() if value != "none"))
     _row("device", f"{expected.device}; {expected.plan}")
     parts = ", ".join(f"{stage} {time_text(seconds)}" for stage, seconds in expected.stages.items())
@@ -76,7 +76,7 @@ def _row(label: str, text: str) -> None:
     echo(*labelled(label, text))
 
 
-@with_options(options=SettingsOptions, place=executor_settings, hardships=hardship_options)
+@with_options(options=SettingsOptions, workplace=executor_settings, hardships=hardship_options)
 def search_losses(
     tasks: TaskNames,
     *,
@@ -86,7 +86,7 @@ def search_losses(
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=LARGEST_SEED)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
     seed_with: Annotated[str | None, typer.Option(help=setting_help("seed_with"))] = None,
-    place: list[str],
+    workplace: list[str],
     duration: Annotated[
         str | None,
         typer.Option("--time", help="Choose the number of generations for a search of about that time, such as 2m."),
@@ -99,8 +99,8 @@ def search_losses(
     hardships: "Hardships",
 ) -> None:
     """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
-    place += [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
-    settings = options.settings(*place)
+    seeds = [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
+    settings = options.settings(*workplace, *seeds)
     compile_ahead(settings)
 
     from evomal.runs.store import RECORD_NAME
@@ -108,7 +108,7 @@ def search_losses(
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
     if duration is not None:
-        settings = _within(duration, chosen, method, settings, seed, options.changes or [])
+        settings = _settings_within(duration, chosen, method, settings, seed, options.changes or [])
     if dry_run:
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
@@ -118,14 +118,14 @@ def search_losses(
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
 
 
-def _within(
+def _settings_within(
     duration: str, tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, given: list[str]
 ) -> SearchSettings:
     """The settings with as many generations as fit into the time, by an estimate from a few steps."""
     from evomal.runs.estimates import estimate
 
     if any(text.partition("=")[0].strip() == "generations" for text in given):
-        raise InputError("--time chooses the number of generations, which --set generations chooses already")
+        raise InputError("--time chooses the number of generations, so it cannot be combined with --set generations")
     allowed = settings.with_texts([f"max_time={duration}"]).max_time
     assert allowed is not None
     expected = estimate(tasks, method=method, settings=settings, seed=seed)
@@ -150,7 +150,7 @@ def show_headroom(
     as_json: AsJson = False,
     hardships: "Hardships",
 ) -> None:
-    """Measure what is to be gained: the known losses that fit the task, each at its best learning rate."""
+    """Measure what a learned loss must beat: the known losses that fit the task, each at its best learning rate."""
     settings = options.settings()
     compile_ahead(settings)
 
@@ -174,7 +174,7 @@ def show_headroom(
     echo_json({**about, "baseline": found.baseline, "best": found.best, **numbers, "losses": rows})
 
 
-@with_options(place=executor_settings)
+@with_options(workplace=executor_settings)
 def resume_search(
     folder: RunFolder,
     *,
@@ -186,7 +186,7 @@ def resume_search(
             help="Change a budget: generations, max_time, max_evaluations or patience; may be repeated.",
         ),
     ] = None,
-    place: list[str],
+    workplace: list[str],
     data: DataFolder = None,
     tasks: Annotated[
         list[str] | None,
@@ -212,8 +212,8 @@ def resume_search(
 
     recorded = load_run(folder).settings
     try:
-        given = [*(changes or []), *place]
-        # Another executor has workers of its own.
+        given = [*(changes or []), *workplace]
+        # The recorded number of workers is of no use to another executor.
         is_same = _last_named("executor", given) in (None, recorded["workplace"]["executor"])
         before = {**recorded["settings"], **recorded["budgets"], **(recorded["workplace"] if is_same else {})}
         settings = SearchSettings(**before).with_texts(given)
@@ -250,7 +250,7 @@ def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Pa
     """Raise before a cluster is started if the record would refuse its number of threads."""
     if settings.threads not in (None, recorded):
         raise InputError(
-            f"{folder}: threads was {recorded} but is {settings.threads}, the number of each worker: "
+            f"{folder}: threads was {recorded} but is {settings.threads}, the number per worker: "
             f"resume with --set threads={recorded}"
         )
 
@@ -266,7 +266,7 @@ def _run(
     def remedy() -> str:
         if not os.path.exists(folder / RECORD_NAME):
             return " before anything was recorded"
-        # What a record alone may not decide must be given again.
+        # Python files and clusters must be named again, because a record alone is not trusted.
         specs = source["tasks"] if any(map(names_python_file, source["tasks"])) else []
         address = [] if settings.address is None else ["--address", settings.address]
         options = [*(word for spec in specs for word in ("--task", spec)), *address]

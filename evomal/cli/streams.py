@@ -1,4 +1,4 @@
-"""Standard output and error that can show every text, in ASCII where needed, and warnings as one sentence."""
+"""Standard output and error that replace what their encoding lacks, and warnings as one sentence."""
 
 import codecs
 import io
@@ -11,8 +11,8 @@ from typing import Any
 import evomal
 from evomal.text import printable
 
-_HANDLER = "evomal.spelled"
-_SPELLED = {
+_HANDLER = "evomal.ascii"
+_IN_ASCII = {
     "±": "+/-", "…": "...", "—": "-", "–": "-", "−": "-", "·": "*", "×": "x", "≤": "<=", "≥": ">=", "≈": "~",
     "→": "->", "↦": "->", "↑": "^", "↓": "v", "∞": "inf", "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">",
     "∂": "d", "∇": "grad ", "½": "1/2",
@@ -29,12 +29,12 @@ def show_warnings_as_sentences() -> None:
         return usual(message, category, filename, *rest)
 
     warnings.formatwarning = formatted  # type: ignore[assignment]  # the rest are lineno and line
-    # torch says so at the first product of a backward pass on CUDA, and does what is needed itself.
+    # torch warns at the first matrix product of a backward pass on CUDA, but does what is needed itself.
     warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
 
 
-def spell_what_cannot_be_shown() -> None:
-    """Let both streams replace what their encoding lacks, where Python would raise an error."""
+def replace_unencodable() -> None:
+    """Let both streams replace characters that their encoding lacks; Python would raise an error."""
     codecs.register_error(_HANDLER, _replaced)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -47,11 +47,11 @@ def spell_what_cannot_be_shown() -> None:
 
 
 class _AsciiStream(io.TextIOWrapper):
-    """A stream of ASCII that calls itself UTF-8: Typer would replace one of ASCII by one that writes UTF-8."""
+    """A stream that writes ASCII but claims UTF-8: Typer would replace an ASCII stream with one that writes UTF-8."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         stream.flush()
-        # Of its own, as two streams would close one buffer.
+        # With a buffer of its own: two streams would each close a shared one.
         buffer = io.BufferedWriter(io.FileIO(stream.fileno(), "w", closefd=False))
         super().__init__(buffer, encoding="utf-8", line_buffering=stream.line_buffering, write_through=True)
 
@@ -63,13 +63,13 @@ class _AsciiStream(io.TextIOWrapper):
 def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(map(_spelled, error.object[error.start : error.end])), error.end
+    return "".join(map(_in_ascii, error.object[error.start : error.end])), error.end
 
 
-def _spelled(character: str) -> str:
-    """The character in ASCII: by the table, lines for boxes, letters without accents, Greek letters by name."""
-    if character in _SPELLED:
-        return _SPELLED[character]
+def _in_ascii(character: str) -> str:
+    """The character in ASCII: from the table, lines for boxes, letters without accents, Greek letters by name."""
+    if character in _IN_ASCII:
+        return _IN_ASCII[character]
     name = unicodedata.name(character, "")
     if name.startswith("BOX DRAWINGS"):
         is_across, is_down = "HORIZONTAL" in name, "VERTICAL" in name

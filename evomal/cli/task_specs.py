@@ -57,12 +57,12 @@ def task_from_spec(
 
 def task_source(specs: list[str], tasks: "list[Task]", model: str | None, hardships: "Hardships") -> dict[str, Any]:
     """Returns what a record needs to load the tasks again, with absolute paths."""
-    whole = [absolute_task(spec) for spec in specs]
+    absolute = [absolute_task(spec) for spec in specs]
     if model is None and not any(names_python_file(spec) for spec in specs):
         # Recorded by name, because the default model depends on the preset and the version.
         models = {task.record["model"] for task in tasks}
         model = models.pop() if len(models) == 1 else None
-    described = {"tasks": whole, "model": model, "hardships": dataclasses.asdict(hardships)}
+    described = {"tasks": absolute, "model": model, "hardships": dataclasses.asdict(hardships)}
     command = given_command()
     return {**described, "command": {"words": list(command.words), "folder": command.folder}}
 

@@ -17,7 +17,7 @@ from evomal.methods.candidates import Candidate
 from evomal.runs.finals import Scores
 from evomal.runs.recorded_run import Run, Runs
 
-_MOST = 20
+_MOST_ROWS = 20
 _POINTS = 41
 _SAME = 1e-5  # of the span of the values
 
@@ -31,10 +31,10 @@ class LossShapeSketch:
     values: tuple[FloatArray, ...]
     """The loss of a sample: one curve, or one for each y."""
     others: tuple[FloatArray, ...]
-    """What single outputs add, for losses that are sums over outputs."""
+    """The contributions of single outputs, for losses that are sums over outputs."""
 
     def is_same(self, other: "LossShapeSketch") -> bool:
-        """Return whether the two have the same values."""
+        """Returns whether both have the same values, up to rounding."""
         mine, theirs = (*self.values, *self.others), (*other.values, *other.others)
         if self.position_name != other.position_name or len(mine) != len(theirs):
             return False
@@ -46,7 +46,7 @@ class LossShapeSketch:
 
 @dataclass(frozen=True)
 class RankedLoss:
-    """One of the best, as first recorded."""
+    """One of the best losses; of equal ones, the best candidate."""
 
     run: Run
     candidate: Candidate
@@ -82,7 +82,7 @@ class RankedLoss:
         return self.candidate.generation + 1
 
     def loss(self) -> Loss | None:
-        """Return the loss in the units it was learned in; None if the record holds no valid one."""
+        """Returns the loss in the units it was learned in; None if the record holds no valid one."""
         loss = self.run.loss(self.candidate)
         return loss.in_units(self.run.units) if loss is not None and loss.kind == "regression" else loss
 
@@ -100,7 +100,7 @@ class BestLosses:
     """Best first."""
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return a table with one row per loss."""
+        """Returns a table with one row per loss."""
         return table(
             ("rank", self.metric, "size", "formula", "method", "seed", "generation", "final mean", "origin", "genome"),
             (
@@ -133,7 +133,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run]) -> BestLosses:
         row = _row(run, candidate, rows)
         if isinstance(row, int):
             rows[row] = dataclasses.replace(rows[row], again=rows[row].again + 1)
-        elif len(rows) == _MOST:
+        elif len(rows) == _MOST_ROWS:
             break
         else:
             rows.append(row)
@@ -141,7 +141,7 @@ def _ranked(task: str, metric: str, runs: Sequence[Run]) -> BestLosses:
 
 
 def _row(run: Run, candidate: Candidate, rows: Sequence[RankedLoss]) -> RankedLoss | int:
-    """A new row, or the place of an equal one."""
+    """A new row, or the index of a row with an equal loss."""
     # From the cheapest comparison to the most expensive one.
     for place, row in enumerate(rows):
         if (row.candidate.genome, row.candidate.weights) == (candidate.genome, candidate.weights):

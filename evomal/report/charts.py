@@ -1,7 +1,7 @@
 """Charts as SVG for pages: small, in the colours of the page, with points that are links.
 
 Figures for print are drawn by matplotlib (`evomal.figures`), which takes a second each. A page that follows a search
-draws its charts anew with every generation, wants links in them, and may hold no style attributes.
+draws its charts again with every generation, needs links in them, and may not use style attributes.
 """
 
 import math
@@ -17,7 +17,7 @@ from evomal.text import escape_html, shorten
 
 WIDTH, HEIGHT = 460.0, 290.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 18.0, 14.0, 44.0
-_BESIDE_MARKS, _CHARACTER = 24.0, 7.0  # for the label of the y axis, and for each character of a mark
+_LABEL_SPACE, _CHARACTER = 24.0, 7.0  # for the label of the y axis, and for each character of a tick
 _LONGEST_LABEL, _LONGEST_HINT = 60, 300  # characters
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_TICKS = 6
@@ -55,9 +55,9 @@ class Axis:
     low: float
     high: float
     whole: bool = False
-    """Whether only whole numbers are marked."""
+    """Whether ticks are at whole numbers only."""
     scale: float = 1.0
-    """What marked values are multiplied by, as for percent."""
+    """What the values at ticks are multiplied by, as for percent."""
 
     @classmethod
     def over(
@@ -68,7 +68,7 @@ class Axis:
         return cls(label, low, high, scale=scale)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Positions and texts of about five marks."""
+        """Positions and texts of about five ticks."""
         low, high = self.low * self.scale, self.high * self.scale
         wide = (high - low) / (_MOST_TICKS - 1)
         if not (math.isfinite(wide) and wide > 0):
@@ -86,7 +86,7 @@ class Axis:
 
 @dataclass
 class Chart:
-    """A drawing with two axes; `markup` returns it."""
+    """A drawing with two axes, to which methods add lines and points; `markup` returns it as SVG."""
 
     description: str
     """What a screen reader says."""
@@ -104,7 +104,7 @@ class Chart:
 
     def __post_init__(self) -> None:
         longest = 0 if self.rows else max((len(text) for _, text in self.y.ticks()), default=0)
-        self.left = max(self.left, _BESIDE_MARKS + _CHARACTER * longest)
+        self.left = max(self.left, _LABEL_SPACE + _CHARACTER * longest)
 
     def line(
         self, points: Sequence[Point], colour: str, *, kind: str = "line", step: bool = False, name: str = ""
@@ -224,8 +224,8 @@ class Chart:
             at = self._across(value)
             yield f'<path d="M{at:.1f},{floor:g}v4" class="frame"/>'
             yield f'<text x="{at:.1f}" y="{floor + 17:g}" text-anchor="middle">{text}</text>'
-        marks = [(float(place), name) for place, name in enumerate(self.rows)] or self.y.ticks()
-        for value, text in marks:
+        ticks = [(float(place), name) for place, name in enumerate(self.rows)] or self.y.ticks()
+        for value, text in ticks:
             at = self._down(value)
             yield f'<path d="M{self.left:g},{at:.1f}H{WIDTH - _RIGHT:g}" class="grid"/>'
             shown = escape_html(shorten(text, max(4, int(self.left / 8))))

@@ -27,7 +27,7 @@ class RepeatCommand:
     text: str | None
     """None if the record does not have it."""
     sentence: str
-    """Why there is none, or what must be the same elsewhere."""
+    """Why there is none, or where and how to run it."""
     preset: str | None = None
     """The preset that differs in the fewest settings; None if the record does not have the settings of a search."""
     changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -35,7 +35,7 @@ class RepeatCommand:
 
 
 def repeat_command(run: Run) -> RepeatCommand:
-    """The command that began a run, with a folder of its own beside the run's."""
+    """The command that started a run, with another folder beside the run's to record it in."""
     try:
         settings = recorded_settings(run)
     except (EvomalError, KeyError, TypeError):
@@ -45,10 +45,10 @@ def repeat_command(run: Run) -> RepeatCommand:
     recorded = source.get("command") if isinstance(source, Mapping) else None
     words = _checked(recorded.get("words"), ["search"]) if isinstance(recorded, Mapping) else []
     if not words or not isinstance(recorded, Mapping):
-        sentence = "the record has no command: the search was begun from Python, or by an older version of evomal"
+        sentence = "the record has no command: the search was started from Python, or by an older version of evomal"
         return RepeatCommand(None, sentence, preset, changes)
     first = run.settings.get("first_budgets") or run.settings.get("budgets", {})
-    if first.get("generations") != settings.generations:  # it was resumed with another number of them
+    if first.get("generations") != settings.generations:  # the run was resumed with another number
         words = [*words, "--set", f"generations={settings.generations}"]
     text = shlex.join([*words, "--out", beside(run.folder)])
     return RepeatCommand(text, _conditions(run, settings, str(recorded.get("folder"))), preset, changes)
@@ -64,7 +64,7 @@ def repeat_comparisons(verdicts: RecordedVerdicts, folder: Path) -> tuple[Repeat
         command = found.result.command
         if command is not None and (words := _checked(command.words, ["compare", "transfer"])):
             text = shlex.join([*words, "--out", beside(folder)])
-            commands.append(RepeatCommand(text, f"given in the folder {command.folder}"))
+            commands.append(RepeatCommand(text, f"run it from the folder {command.folder}"))
     return tuple(commands)
 
 
@@ -75,7 +75,7 @@ def compare_command(run: Run) -> str | None:
 
 
 def compare_words(run: Run) -> list[str] | None:
-    """The words of that command."""
+    """The words of the command that `compare_command` returns."""
     try:
         words = [*_task_words(run.settings["source"], run), *_compared_settings(run)]
     except (EvomalError, KeyError, TypeError, ValueError):
@@ -85,31 +85,32 @@ def compare_words(run: Run) -> list[str] | None:
 
 
 def beside(folder: Path) -> str:
-    """A folder with another name beside the folder, to repeat its content in."""
+    """The path of a new folder beside this one, in which to repeat what it holds."""
     return str(folder.with_name(f"{folder.name}-again") if folder.name not in ("", "..") else folder / "again")
 
 
 def recorded_settings(run: Run) -> SearchSettings:
     """All settings of a search, from the parts of its record."""
     values = {key: value for part in _PARTS for key, value in run.settings.get(part, {}).items()}
-    if run.generations > values["generations"]:  # it was resumed with more of them
+    if run.generations > values["generations"]:  # the run was resumed with more
         values["generations"] = run.generations
     if all(optimizer == values.get("optimizer") for optimizer in _own_optimizers(run.settings.get("task", {}))):
-        values["optimizer"] = None  # it is recorded also where it was the tasks' own
+        values["optimizer"] = None  # a record has it even if it is the tasks' own
     return SearchSettings(**values)
 
 
 def _own_optimizers(tasks: Mapping[str, Any]) -> list[Any]:
-    """The optimizers of the tasks' recipes, which do not name the usual one."""
+    """The optimizers of the tasks' recipes; a recipe without one uses SGD."""
     recipes = [task.get("recipe") for task in tasks.values() if isinstance(task, Mapping)]
     return [recipe.get("optimizer", "sgd") for recipe in recipes if isinstance(recipe, Mapping)] or ["sgd"]
 
 
 def _checked(words: object, commands: Sequence[str]) -> list[str]:
-    """The words of one of these evomal commands; none for anything else."""
+    """The words if they are one of these evomal commands; empty otherwise."""
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         return []
-    return list(words) if words[:1] in (["evomal"], ("evomal",)) and words[1:2] and words[1] in commands else []
+    is_command = len(words) > 1 and words[0] == "evomal" and words[1] in commands
+    return list(words) if is_command else []
 
 
 def _nearest_preset(settings: SearchSettings) -> tuple[str, dict[str, str]]:
@@ -131,7 +132,7 @@ def _task_words(source: Any, run: Run) -> list[str]:
     hardships, none = Hardships(**source["hardships"]), Hardships()
     words = [task, *([] if model is None else ["--model", model])]
     if not all(isinstance(word, str) and word and (word == "--model" or not word.startswith("-")) for word in words):
-        raise ValueError("its tasks have no proper names")
+        raise ValueError("a task or a model in the record is not a name")
     for field in dataclasses.fields(hardships):
         value = getattr(hardships, field.name)
         if value != getattr(none, field.name):
@@ -147,7 +148,7 @@ def _compared_settings(run: Run) -> list[str]:
 
 
 def _conditions(run: Run, settings: SearchSettings, folder: str) -> str:
-    """The working folder, and what the machine decided because no setting did."""
+    """Where to run the command, and the options for what this machine decided in place of a setting."""
     threads, device = run.settings.get("threads"), run.settings.get("device")
     added = []
     if settings.threads is None and isinstance(threads, int):
@@ -155,4 +156,4 @@ def _conditions(run: Run, settings: SearchSettings, folder: str) -> str:
     if settings.device == "auto" and device in ("cpu", "cuda", "mps"):
         added.append(f"--device {device}")
     elsewhere = f"; on a machine with other cores or devices, add {' '.join(added)}" if added else ""
-    return f"given in the folder {folder}{elsewhere}"
+    return f"run it from the folder {folder}{elsewhere}"

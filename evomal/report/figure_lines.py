@@ -1,4 +1,4 @@
-"""The lines that say what a figure shows: `evomal analyse` prints them, pages of campaigns have them."""
+"""The lines that say what a figure shows: `evomal analyse` prints them, and pages of campaigns quote them."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from evomal.tasks.metric_display import metric_label, metric_number, metric_text
 from evomal.text import escape_html, plural, shorten
 
 _WIDTH, _HEIGHT, _MARGIN = 120.0, 36.0, 3.0
-_FAR_OUT = 4.0  # times the span of all but the outermost values
+_FAR_OUT = 4.0  # times the span of the inner 90 % of the values
 _OPACITIES = (1.0, 0.6, 0.35)
 _LONGEST_WORD, _MOST_RIVALS = 40, 20
 _LONGEST_TYPESET = 240  # characters; longer formulas are easier to read as text
@@ -34,7 +34,7 @@ class TableRow:
     origin: str
     method: str
     seed: object
-    """As recorded, which is anything in a file that evomal did not write."""
+    """As recorded; a file that evomal did not write may have anything here."""
     address: str = ""
     """Of the page about the candidate; empty on pages without such links."""
 
@@ -102,7 +102,7 @@ def _axis(sketch: LossShapeSketch) -> str:
 
 
 def sparkline(positions: FloatArray, curves: Sequence[FloatArray], description: str) -> Markup:
-    """Returns a curve the size of a word as SVG; values far from all others are drawn at the edge of the scale."""
+    """Returns curves in the size of a word as SVG; values far from all others are drawn at the edge of the scale."""
     low, high = _limits(curves)
     lines = "".join(
         f'<polyline points="{points}" fill="none" stroke="var(--blue, #0072b2)" stroke-width="1.6" '

@@ -66,7 +66,7 @@ def _loss_data(loss: Loss) -> dict[str, Any]:
 
 
 def _best_data(best: Best) -> dict[str, Any]:
-    size = "" if best.expression is None else f", of {best.expression.size} nodes"
+    size = "" if best.expression is None else f", {plural(best.expression.size, 'node')}"
     sentence = f"value {best.value:.4g}, found in generation {best.generation + 1}{size}"
     return {"sentence": sentence, "loss": _loss_data(best.loss())}
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from evomal import __version__
 from evomal.figures import style
 from evomal.losses import Loss
-from evomal.text import LONGEST_FORMULA, escape_html, markdown_to_html, printable, shorten
+from evomal.text import LONGEST_FORMULA, as_sentence, escape_html, markdown_to_html, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shorten": shorten, "markdown": lambda text: own_markup(markdown_to_html(text))}
+    environment.filters |= {
+        "as_sentence": as_sentence,
+        "markdown": lambda text: own_markup(markdown_to_html(text)),
+        "shorten": shorten,
+    }
     environment.globals |= {
         "light_colours": {name: colour for colour, name in style.COLOUR_NAMES.items()},
         "dark_colours": _DARK_COLOURS,

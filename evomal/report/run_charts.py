@@ -1,7 +1,7 @@
 """The charts of a run: how the search went, what became of candidates, the front, the rungs and the known losses.
 
-The live page and the report show the same ones. On the live page, points lead to the pages of candidates; a report is
-one file, in which `address` is None and points are no links.
+The live page and the report show the same charts. On the live page, points link to the pages of candidates; a report
+is a single file, so its `address` is None and its points are not links.
 """
 
 import math
@@ -25,13 +25,13 @@ from evomal.text import plural
 
 _MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS, _MOST_STEPS = 60, 400, 80, 60, 600
 _CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
-_WORST_SHARE = 0.9  # of the values; what is worse may lie beyond the axis if it is far off
+_INNER_SHARE = 0.9  # of the values; the worst ones may lie beyond the axis if they are far off
 _ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
 
 
 def metric_axis(run: Run, values: Iterable[float], *, rung: int | None = None) -> Axis:
     """An axis of the metric, which may leave out the worst values if they lie far off."""
-    inner = (1 - _WORST_SHARE, 1.0) if run.higher_is_better else (0.0, _WORST_SHARE)
+    inner = (1 - _INNER_SHARE, 1.0) if run.higher_is_better else (0.0, _INNER_SHARE)
     label = f"validation {metric_label(run.metric, 40)}"
     if rung is not None:
         label = f"{metric_label(run.metric, 30)} on rung {rung}"
@@ -39,7 +39,7 @@ def metric_axis(run: Run, values: Iterable[float], *, rung: int | None = None) -
 
 
 def run_charts(view: RunView, run: Run, address: str | None = None) -> list[ShownChart]:
-    """All charts of a run but those of its best loss."""
+    """All charts of a run except those of its best loss."""
     found = (
         search_chart(view, run), filter_chart(view), front_chart(view, run, address), *rung_charts(view, run, address),
         headroom_chart(run), time_chart(view),
@@ -49,7 +49,12 @@ def run_charts(view: RunView, run: Run, address: str | None = None) -> list[Show
 
 def best_values(view: RunView, run: Run) -> FloatArray:
     """The best value of the metric up to each generation; NaN until there is one."""
-    return np.where(np.isfinite(view.best_by_generation), run.value(1.0) * view.best_by_generation, np.nan)
+    return np.where(np.isfinite(view.best_by_generation), _sign(run) * view.best_by_generation, np.nan)
+
+
+def _sign(run: Run) -> float:
+    """What turns an array of fitness into values of the metric."""
+    return -1.0 if run.higher_is_better else 1.0
 
 
 def search_chart(view: RunView, run: Run) -> ShownChart | None:
@@ -107,13 +112,13 @@ def filter_chart(view: RunView) -> ShownChart | None:
 
 
 def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | None:
-    """Size against the metric: those that no other beats in both are links to their pages."""
+    """Size against the metric; candidates on the front, which no other beats in both, link to their pages."""
     found = view.comparable[view.comparable["size"] > 0]
     if not len(found):
         return None
     front = view.front
     others = found[:: max(1, len(found) // _MOST_DOTS)]
-    values = run.value(1.0) * found["fitness"]
+    values = _sign(run) * found["fitness"]
     sizes = found["size"]
     chart = Chart(
         f"Size against validation value of {plural(len(found), 'candidate')}, with the {len(front)} on the front",
@@ -122,7 +127,7 @@ def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | No
     )  # fmt: skip
     every = "" if len(others) == len(found) else f", {len(others)} shown"
     chart.dots(
-        zip(others["size"], run.value(1.0) * others["fitness"], strict=True),
+        zip(others["size"], _sign(run) * others["fitness"], strict=True),
         "grey",
         name=f"trained ({len(found):,}{every})",
     )
@@ -137,7 +142,7 @@ def front_chart(view: RunView, run: Run, address: str | None) -> ShownChart | No
 
 
 def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart]:
-    """Each rung against the next: who rose and who fell among those that were trained on both."""
+    """Each rung against the next: which candidates rose or fell among those that were trained on both."""
     found = view.evaluated[view.evaluated["rungs"] > 1]
     if not len(found):
         return []
@@ -162,7 +167,7 @@ def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart
                 chart.links(points, colour, radius=3.5, name=f"{name} ({len(points)})")
         tau = f"Rank correlation {step.agreement:.2f}. " if math.isfinite(step.agreement) else ""
         best = f"The best {len(rows)} of {len(found):,}. " if len(chosen) < len(found) else ""
-        charts.append(chart.shown(f"Rung {rung} to {rung + 1}", f"{tau}{best}Rose and fell: places among those shown."))
+        charts.append(chart.shown(f"Rung {rung} to {rung + 1}", f"{tau}{best}Places are among the candidates shown."))
     return charts
 
 
@@ -277,7 +282,7 @@ def _paired(view: RunView, front: Table) -> list[tuple[np.void, Candidate]]:
 
 
 def _pairs(positions: FloatArray, values: FloatArray, axis: Axis) -> list[tuple[float, float]]:
-    """The points of a curve, ending where it leaves the axis."""
+    """The points of a curve, with gaps where it lies far beyond the axis."""
     reach = axis.high - axis.low
     return [
         (float(x), float(y) if axis.low - reach < y < axis.high + reach else math.nan)
@@ -286,7 +291,7 @@ def _pairs(positions: FloatArray, values: FloatArray, axis: Axis) -> list[tuple[
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points at which a staircase changes, with the last one."""
+    """The points at which a step curve changes, and the last one; at most about `_MOST_STEPS`."""
     kept = [point for n, point in enumerate(points) if n == 0 or point[1] != points[n - 1][1] or n == len(points) - 1]
     return kept if len(kept) <= _MOST_STEPS else [*kept[:: len(kept) // _MOST_STEPS], kept[-1]]
 

@@ -23,7 +23,7 @@ from evomal.report.loss_table import ShownFormula, run_name, shown_formula
 from evomal.runs.reading import read_runs
 from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.tasks.metric_display import named_value
-from evomal.text import plural, shorten, value_text
+from evomal.text import as_sentence, plural, shorten, value_text
 from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
 from evomal.verdict.plan import SEARCHES
 
@@ -131,13 +131,11 @@ class RunReport:
             run = self.run
             ended = f": {run.ending}" if run.ending else ""
             return f"One search, seed {run.seed}, started {_moment(run.created)}; {run.state}{ended}."
+        if not self.runs.runs:
+            return "A comparison of given losses, without searches."
         states = [str(run.state) for run in self.runs.runs]
         found = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        return (
-            f"{plural(len(states), 'search')}: {found}."
-            if states
-            else "A comparison of given losses, without searches."
-        )
+        return f"{plural(len(states), 'search')}: {found}."
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -180,9 +178,9 @@ class RunReport:
 
     @property
     def command_sentences(self) -> list[str]:
-        """What must be the same where the commands are given, or why there is none, each sentence once."""
+        """Where and how to run the commands, or why there is none; each sentence once."""
         sentences = dict.fromkeys(command.sentence for command in self.shown_commands if command.sentence)
-        return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
+        return list(map(as_sentence, sentences))
 
     @cached_property
     def settings(self) -> RunSettings:
@@ -197,7 +195,7 @@ class RunReport:
         """Returns folder, task, method, seed, state, generations, trained losses and best score of each run."""
         rows: list[tuple[str, ...]] = []
         for run in self.runs.runs:
-            best = min((candidate.fitness for candidate in run.trained), default=math.inf)
+            best = min((candidate.fitness for candidate in run.comparable), default=math.inf)
             shown = named_value(run.value(best), run.metric) if math.isfinite(best) else "none"
             rows.append(
                 (
@@ -248,20 +246,20 @@ def run_report(folder: Path | str) -> RunReport:
     runs = read_runs([place], progress=True)
     verdicts = recorded_verdicts(place)
     if not runs.runs and not verdicts.is_begun:
-        raise InputError(f"{place}: holds neither a run nor a comparison")
+        raise InputError(f"{place}: contains neither a run nor a comparison")
     is_one = len(runs.runs) == 1 and runs.runs[0].folder == place
     if is_one and not verdicts.is_begun and place.resolve().parent.name == SEARCHES:
-        verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that it was a search of
+        verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that the run belongs to
     return RunReport(place, runs, verdicts, best_losses(runs))
 
 
 def state_sentences(run: Run) -> list[str]:
-    """Says that a run is not complete, and what it was resumed in spite of."""
+    """Says that a run is not complete, and despite which differences it was resumed."""
     found = []
     if run.state is not RunState.COMPLETE:
         planned = run.settings.get("budgets", {}).get("generations")
-        of = f" of {planned}" if isinstance(planned, int) else ""
-        recorded = f"{run.generations}{of} generations are recorded"
+        of = f"{run.generations} of " if isinstance(planned, int) else ""
+        recorded = f"it has recorded {of}{plural(planned if of else run.generations, 'generation')}"
         resume = f"evomal resume {shlex.quote(str(run.folder))} resumes it"
         is_running = run.state is RunState.RUNNING
         found.append(f"is still running: {recorded}." if is_running else f"was interrupted: {recorded}; {resume}.")
@@ -287,7 +285,7 @@ def _content_sentences(run: Run) -> list[str]:
 
 
 def _moment(text: str) -> str:
-    """Returns a recorded time to the minute, or the text itself if it is no time."""
+    """Returns a recorded time to the minute, or the text itself if it is not a time."""
     try:
         return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):

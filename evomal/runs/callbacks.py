@@ -15,7 +15,7 @@ from evomal.text import short_repr
 
 
 class SearchCallback:
-    """Follows a search. Derive from it, override what you need, and give an object to `evomal.search(callback=…)`.
+    """Base class of callbacks: override the methods you need, and pass an object to `evomal.search(callback=…)`.
 
     An exception that a method raises ends the search and reaches its caller; the search can then be resumed.
 
@@ -60,7 +60,8 @@ class Callbacks:
     """All callbacks of a search, in the order in which they were given."""
 
     def __init__(self, given: Callback | Sequence[Callback] | None) -> None:
-        listed: Any = given if isinstance(given, list | tuple) else () if given is None else (given,)
+        single = () if given is None else (given,)
+        listed: Any = given if isinstance(given, list | tuple) else single
         for one in listed:
             if isinstance(one, type) or not (isinstance(one, SearchCallback) or callable(one)):
                 rule = "callback must be a function, a SearchCallback or a list of them"
@@ -79,23 +80,23 @@ class Callbacks:
         """A generation is complete. Returns whether one of the callbacks ends the search; all are called."""
         functions = [one.on_generation if isinstance(one, SearchCallback) else one for one in self._all]
         returned = [function(generation) for function in functions]
-        # Not whatever counts as true: a function may return something that was not meant for this.
+        # Booleans only: a function may return another true value that is not meant to end the search.
         return any(isinstance(value, bool | np.bool_) and bool(value) for value in returned)
 
     def on_end(self, result: SearchResult | None) -> None:
-        """The search has ended. Calls all whose `on_start` returned, then raises the first error of theirs."""
+        """The search has ended. Calls `on_end` of all whose `on_start` returned, then raises their first error."""
         errors = []
         for one in self._started:
             try:
                 one.on_end(result)
-            except BaseException as error:  # also Ctrl-C: other logs have to be ended
+            except BaseException as error:  # also Ctrl-C: the other callbacks have to be ended
                 errors.append(error)
         if errors:
             raise errors[0]
 
 
 class SearchListener(Protocol):
-    """Is called during searches and comparisons. An exception that a method raises ends the work."""
+    """Called during searches and comparisons. An exception that a method raises ends the work."""
 
     def on_start(
         self, *, generations: int, steps: int, final_steps: int, recorded: Sequence[Generation], metric: ShownMetric

@@ -17,7 +17,7 @@ def canonical(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"must be texts, finite numbers, lists and dictionaries: {error}") from None
+        raise InputError(f"must be strings, finite numbers, lists and dictionaries: {error}") from None
 
 
 def parsed(text: str) -> Any:
@@ -48,7 +48,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-# Everything that can change a float; a method's own settings stand beside them.
+# Everything that can change a computed number; a method adds its own settings.
 REQUIRED = ("seed", "task", "device", "population_mode", "chunk", "threads", "precision", "versions")
 REQUIRED_VERSIONS = ("evomal", "torch", "numpy", "python")
 _PACKAGES = ("torch", "numpy", "numba", "cmaes")
@@ -57,7 +57,7 @@ _MAX_SETTINGS = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Difference:
-    """A key, nested ones with dots, whose values differ; both as JSON, None where the key is not there."""
+    """A setting with two values, as JSON or None where it is missing; nested keys are joined by dots."""
 
     key: str
     recorded: str | None
@@ -68,7 +68,7 @@ class Difference:
 
 
 def versions() -> dict[str, str]:
-    """The versions of all that computes or draws: Python, and the packages that are installed."""
+    """The versions of everything that computes or draws random numbers: Python, and the installed packages."""
     found = {"python": platform.python_version(), "evomal": __version__}
     for name in _PACKAGES:
         try:
@@ -94,7 +94,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def differences(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """All keys that differ, sorted; 1 and 1.0 differ, as they can change a float."""
+    """All keys that differ, sorted; 1 and 1.0 differ, because that can change a computed number."""
     first, second = _flat(recorded), _flat(parsed(_normal_text(given)))
     return tuple(
         Difference(key, first.get(key), second.get(key))
@@ -128,11 +128,11 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _require_text_keys(value: Any) -> None:
-    """Raise an error for other keys: JSON would silently turn them into texts, and could make two of them equal."""
+    """Raise InputError for other keys: JSON would silently turn them into strings, and could make two of them equal."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InputError(f"must have texts as keys but got {key!r}")
+                raise InputError(f"must have strings as keys but got {key!r}")
             _require_text_keys(inner)
     elif isinstance(value, list | tuple):
         for inner in value:

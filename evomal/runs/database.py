@@ -1,4 +1,4 @@
-"""Connections to `run.sqlite`, and the one sentence for each way in which they fail."""
+"""Connections to `run.sqlite`, its tables, and one sentence for each way in which SQLite fails."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ MAX_BYTES, MAX_ROW_BYTES = 1024 * 1024 * 1024, 64 * 1024 * 1024
 MAX_ROWS = 1_000_000
 """Rows of one table: all of them are read into memory, and reading one takes about 0.1 ms."""
 PATIENCE_SECONDS = 60.0
-_COMPANIONS = ("-journal", "-wal", "-shm")
+_SIDE_FILES = ("-journal", "-wal", "-shm")
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -30,7 +30,7 @@ _SENTENCES = {
 _SENTENCES_OF_EXTENDED_CODES = {
     sqlite3.SQLITE_READONLY_DBMOVED: "was moved or deleted while it was in use",
     sqlite3.SQLITE_READONLY_ROLLBACK: (
-        "was interrupted in the middle of a write, which can only be undone in a folder that can be written to"
+        "was interrupted during a write, which can be undone only if the folder can be written to"
     ),
 }
 
@@ -40,7 +40,7 @@ def require_record(path: Path) -> None:
     try:
         if not os.path.lexists(path):
             raise InputError(f"{path.parent}: holds no run, as there is no {path.name} in it")
-        for name in (path.name, *(f"{path.name}{ending}" for ending in _COMPANIONS)):
+        for name in (path.name, *(f"{path.name}{ending}" for ending in _SIDE_FILES)):
             # SQLite follows links and waits for pipes.
             require_regular(path.with_name(name), missing_ok=name != path.name)
     except OSError as error:
@@ -53,16 +53,16 @@ def require_writable(path: Path) -> None:
         raise EvomalError(f"{path}: it or its folder cannot be written")
 
 
-def connect(path: Path, *, writable: bool, make: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, writable: bool, create: bool = False) -> sqlite3.Connection:
     """A connection that trusts nothing in the file.
 
-    A reader opens the file to read only, unless there is a journal: SQLite must undo the half-made commit of a writer
-    that was killed before anything can be read.
+    A reader opens the file read-only, unless there is a journal: SQLite must then first undo the unfinished commit of a
+    writer that was killed.
     """
-    if not make:
+    if not create:
         require_record(path)
     has_journal = _checked_journal(path)
-    mode = "rwc" if make else "rw" if writable or has_journal else "ro"
+    mode = "rwc" if create else "rw" if writable or has_journal else "ro"
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)
     try:
@@ -73,10 +73,10 @@ def connect(path: Path, *, writable: bool, make: bool = False) -> sqlite3.Connec
         connection.execute("PRAGMA mmap_size = 0")  # a truncated file must be an error, not a signal
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA fullfsync = ON")  # what macOS needs for a sync to reach the disk
+        connection.execute("PRAGMA fullfsync = ON")  # on macOS, only this makes a sync reach the disk
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA max_page_count = {MAX_BYTES // PAGE_SIZE}")
-        if make:
+        if create:
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             connection.execute("PRAGMA journal_mode = DELETE")
         if not writable:
@@ -89,20 +89,20 @@ def connect(path: Path, *, writable: bool, make: bool = False) -> sqlite3.Connec
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, *, writing: bool) -> Iterator[None]:
-    """All of what happens inside, or nothing of it; a reader sees one moment of the record."""
+    """A context whose changes are made all or not at all; a reader sees the record at one moment."""
     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):  # then the journal stays, and the next to open undoes it
+            with contextlib.suppress(sqlite3.Error):  # the journal stays, and the next connection undoes it
                 connection.execute("ROLLBACK")
         raise
 
 
 def explained(path: Path, error: sqlite3.Error) -> Exception:
-    """What to raise: EvomalError where the surroundings failed, `DamageError` where the record itself is wrong."""
+    """The error to raise: EvomalError if the disk or the system failed, `DamageError` if the record is wrong."""
     if isinstance(error, sqlite3.ProgrammingError):  # a mistake of the caller, such as using a closed store
         return EvomalError(f"{path}: cannot be used: {str(error).rstrip('.').lower()}")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
@@ -117,7 +117,7 @@ def explained(path: Path, error: sqlite3.Error) -> Exception:
 
 
 def _checked_journal(path: Path) -> bool:
-    """Whether there is a journal; an error if it names a further file, which it may make SQLite delete."""
+    """Whether there is a journal; raises InputError if it names another file, which SQLite might then delete."""
     journal = path.with_name(f"{path.name}-journal")
     try:
         with open_foreign(journal) as file:
@@ -133,7 +133,7 @@ def _checked_journal(path: Path) -> bool:
 
 APPLICATION_ID = 0x65766F6D  # "evom"
 VERSION = 3
-_READ = {1: frozenset({"trials"}), 2: frozenset[str](), 3: frozenset[str]()}
+_READABLE_VERSIONS = {1: frozenset({"trials"}), 2: frozenset[str](), 3: frozenset[str]()}
 """Versions that can be read, and the tables that each lacks."""
 PAGE_SIZE = 4096
 
@@ -206,7 +206,7 @@ _INDICES = {("index", "sqlite_autoindex_candidates_1", "candidates", None)}
 
 
 class DamageError(Exception):
-    """The record is not as it was written; the text says where it shows."""
+    """The record is not as it was written; the message says in which way."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -218,7 +218,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def check_identity(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse by name what another program or a newer evomal wrote.
+    """Refuse a file of another program or of a newer evomal.
 
     The file is read only through SQLite: if it were opened and closed as well, every lock that this process
     holds on the file would be lost.
@@ -232,7 +232,7 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise foreign(path)
     version = version_of(connection)
-    if version not in _READ:
+    if version not in _READABLE_VERSIONS:
         raise InputError(
             f"{path}: is of version {version} but this evomal reads versions 1 to {VERSION}: "
             "it is damaged or comes from a newer evomal"
@@ -252,7 +252,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
     """Whether records of that version have the table."""
-    return table not in _READ[version_of(connection)]
+    return table not in _READABLE_VERSIONS[version_of(connection)]
 
 
 def foreign(path: Path) -> InputError:

@@ -1,4 +1,4 @@
-"""The progress of a search on standard error: a region that is updated, or one line per generation."""
+"""The progress of a search on standard error: a live display on a terminal, or one line per generation."""
 
 import sys
 from collections import Counter
@@ -37,7 +37,7 @@ _LONGEST_SHOWN = 1000  # characters, before they are cut to the terminal's width
 
 
 class _Position(NamedTuple):
-    """How far a search has come; replaced as a whole, since another thread draws it."""
+    """How far a search has got; replaced as a whole, since another thread draws it."""
 
     finished: int
     steps: int
@@ -51,9 +51,9 @@ class SearchDisplay:
     """Shows one search while it runs, on standard error unless another console is given.
 
     On a terminal this is a region of a few lines, which stays in its final state: after an interruption, or if the
-    result goes to a file, nothing else on the terminal says how far the search came. Elsewhere it is one line per
-    generation. `done` generations were recorded before: they have no part in the time left, and when `on_generation` is
-    called for them, they are counted without a line.
+    result goes to a file, nothing else on the terminal says how far the search got. Elsewhere it is one line per
+    generation. `done` generations were recorded before: they do not count in the time left, and `on_generation` counts
+    their candidates without printing a line.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class SearchDisplay:
         self._end_phase(f"final: {final_text(final, self._metric)}")
 
     def _end_phase(self, result: str) -> None:
-        """Where there are lines, write the result of the rivals or of the final, unless it was recorded before."""
+        """End the rivals or the final; without a live display, print the result unless it was recorded before."""
         before, now = self._position, monotonic()
         self._position = _Position(before.finished, 0, now)
         if self._live is None and before.phase is not None:
@@ -128,7 +128,7 @@ class SearchDisplay:
         """Show a generation."""
         self._counts = self._counts + Counter(generation.counts)
         best = generation.best
-        if best is not None and (self._best is None or best.fitness < self._best.fitness):
+        if best is not None and (self._best is None or best.standing < self._best.standing):
             formula = self._formula if self._live is None else shown_formula(best)
             self._best, self._formula = best, formula  # together, since another thread draws them
         if generation.number < self._done:
@@ -243,7 +243,7 @@ def _folded(entries: Sequence[str], width: int) -> list[str]:
 
 
 def with_display(progress: bool, listener: SearchListener | None) -> AbstractContextManager[SearchListener | None]:
-    """A context with the given listener, or with `progress` and no listener with a display on standard error."""
+    """A context with the given listener; with `progress` and no listener, with a display on standard error."""
     return ProgressDisplay() if progress and listener is None else nullcontext(listener)
 
 
@@ -251,7 +251,7 @@ class ProgressDisplay:
     """Shows searches and the trainings of comparisons on standard error; a context.
 
     On a terminal a search is a region of a few lines and trainings are a bar with the time left; elsewhere both are
-    lines. What is announced or expected next ends the region of a search.
+    lines. `announce` and `expect` end the display of a search.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -283,7 +283,7 @@ class ProgressDisplay:
     ) -> None:
         """Show a new search."""
         self.close()
-        # Standard error also for people: standard output is for the result alone.
+        # On standard error even on a terminal: standard output is for the result alone.
         search = SearchDisplay(
             generations,
             steps_per_generation=steps,

@@ -1,7 +1,7 @@
 """How long a search will take, estimated from a few of its steps: what `--dry-run` prints.
 
 Each stage is timed with as many candidates as are expected to reach it, at two numbers of steps: the slope is the time
-of a step, the rest occurs once per generation. Nothing here changes the search itself.
+of one step, the rest is spent once per generation. The search itself is not affected.
 """
 
 import dataclasses
@@ -37,12 +37,12 @@ from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
 
-_STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
-"""Fewest and most steps of a probe: CUDA captures a step after a few, and a step on a CPU may take seconds."""
+_PROBE_STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
+"""Fewest and most steps of a probe. On CUDA, a step is captured after a few; on a CPU, one may take seconds."""
 _PROBE_SECONDS = 1.5
-_DRAWS = 500
+_MOST_DRAWS = 500  # of trees until any tree will do
 _STACKED_CANDIDATES = 10
-_LOOPED_CANDIDATES = 2  # one after the other, the rest takes as long as these
+_LOOPED_CANDIDATES = 2  # trained one after the other, all take the same time
 _STEPS_OF = {
     "optimise": "meta_steps",
     "optimise_networks": "meta_steps",
@@ -79,11 +79,11 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
     seed = seed_number(seed)
     with thread_count(settings.threads):
         begin = time.perf_counter()
-        # It refuses what a search would refuse.
+        # This refuses what a search would refuse.
         engine, strategy, ladder = prepared_locally(tasks, chosen, settings, seed)
         probe = _Probe(engine, chosen, seed)
         del engine  # its data would count as memory beside the probe's own
-        fewest, most = _STEPS.get(probe.device.type, _STEPS["cpu"])
+        fewest, most = _PROBE_STEPS.get(probe.device.type, _PROBE_STEPS["cpu"])
         short = probe.seconds(fewest)
         setup = time.perf_counter() - begin - sum(short.values())
         slowest = max(short.values()) / fewest
@@ -105,7 +105,7 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
             name = TIMED_AS[stage]
             stages[name] = stages.get(name, 0.0) + strategy.generations * seconds[stage]
         finalists = min(settings.finalists, strategy.population * strategy.generations)
-        if finalists and chosen is not BASELINE:  # whose one loss is a rival
+        if finalists and chosen is not BASELINE:  # its only loss is a rival already
             stages["final"] = settings.final_seeds * (rivals + finalists * probe.seconds_of_one(seconds))
         return Estimate(
             stages, probe.memory, strategy.generations, strategy.population, str(probe.device), probe.plan
@@ -143,7 +143,7 @@ class _Probe:
         found: dict[Stage, float] = {}
         for stage, columns in self._columns.items():
             taken: list[float] = []
-            # The first time also compiles and captures; of the others one may have been disturbed, if they are short.
+            # The first call also compiles and captures; short calls are repeated, as one may have been disturbed.
             while len(taken) < 2 or (len(taken) < 3 and sum(taken) < _PROBE_SECONDS):
                 begin = time.perf_counter()
                 getattr(engine, stage)(*columns)
@@ -164,7 +164,7 @@ class _Probe:
     ) -> Estimate:
         """The estimate where candidates are trained on rungs: from the time of a step of one trial."""
         population, generations = strategy.population, strategy.generations
-        # Also the rivals and the final of a small population are stacks of some size.
+        # Rivals and finals are trained in stacks of this size even if the population is smaller.
         step = self._seconds_of_trial_step(ladder, self._trees(max(population, _STACKED_CANDIDATES)))
         own_step = own_step_in_final = step
         rivals, finalists = strong_rivals(*self._tasks), min(settings.finalists, population * generations)
@@ -195,14 +195,14 @@ class _Probe:
         return [network_loss(weights_of(layers).tolist(), self.kind) for _ in range(count)]
 
     def _seconds_of_trial_step(self, ladder: Ladder, losses: list[TrialLoss]) -> float:
-        """Seconds of one training step of one trial, among as many as a first rung with these losses has."""
+        """Seconds of one training step of one trial, when the first rung is trained with these losses."""
         engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(1))
         if engine.plans[0].mode == "looped":
             losses = losses[:_LOOPED_CANDIDATES]
         count = len(losses)
         rates = [ladder.rates_of(0)] * count
         taken = []
-        fewest, most = _STEPS.get(self.device.type, _STEPS["cpu"])
+        fewest, most = _PROBE_STEPS.get(self.device.type, _PROBE_STEPS["cpu"])
         for steps in (fewest, fewest + most // 2):
             rung = dataclasses.replace(ladder.rungs[0], steps=steps, is_matched=False)
             engine.try_rates(losses, [rung] * count, rates)  # compiles and captures
@@ -230,7 +230,7 @@ class _Probe:
         """Trees whose gradient is not zero everywhere; after many draws, any tree."""
         for index in itertools.count():
             tree = draw_tree(SearchSettings(), generator(self._seed, "trial", index))
-            if index >= _DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
+            if index >= _MOST_DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
                 yield tree
 
 

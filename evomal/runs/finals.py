@@ -45,7 +45,7 @@ class Scores:
 class Final:
     """Candidates and rivals under one protocol: the same fresh seeds, the same number of steps.
 
-    Those that were left behind when learning rates were chosen are not among them.
+    Losses that were dropped when learning rates were chosen are not included.
     """
 
     candidates: tuple[tuple[Candidate, Scores], ...]
@@ -112,9 +112,9 @@ class Final:
 
     @property
     def advised(self) -> str:
-        """The known loss to use where the winner does not lead: the best rival if it leads the baseline, else that.
+        """The known loss to use if the winner does not lead: the best rival if it leads the baseline, else the latter.
 
-        Without further seeds that tell, it is the best rival.
+        Without further seeds to measure that lead, it is the best rival.
         """
         if self.last is None:
             return self.best_rival[0]
@@ -154,7 +154,7 @@ def rate_text(rate: float, lr: float | None) -> str:
 
 
 def _lead(own: Scores, other: Scores) -> tuple[float, float]:
-    """By how much the first costs less, over paired seeds, and half the width of Student's interval at 95 %."""
+    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval at 95 %."""
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
     if not all(map(math.isfinite, differences)):
         return other.mean - own.mean, math.inf

@@ -26,10 +26,10 @@ from evomal.tasks.metric_display import ShownMetric
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 
-_RATE_SEEDS = 2
-_RIVALS = 4  # that enter the final beside the baseline: the best ones before the search
+_RATE_SEEDS = 2  # by which learning rates are chosen
+_FINAL_RIVALS = 4  # that enter the final besides the baseline: the best ones before the search
 _FEWEST_KEPT = 3
-_KEPT_SHARE = 1 / 3  # of those whose learning rates were chosen
+_KEPT_SHARE = 1 / 3  # of the losses whose learning rates were chosen
 
 
 class FinalsTrainer:
@@ -44,14 +44,14 @@ class FinalsTrainer:
         self._ladder = context.ladder
         rule = context.settings.across_tasks
         self._rule = rule if len(tasks) > 1 and rule != "mean" else None
-        """How fitness is made of the costs on several tasks; None: there is one, or their mean counts."""
+        """How fitness is computed from the costs on several tasks; None for one task, and for the mean of the costs."""
         self._is_resplit = context.settings.resplit and context.is_exchangeable
         self._store, self._listener = store, listener
         self._folder = None if store is None else store.path.parent
         self._report = None if listener is None else listener.on_steps
         self._unrecorded: list[RecordedTrial] = []
-        self._announced: tuple[str, int] | None = None
-        """A phase with its steps, which is announced as soon as something is computed."""
+        self._next_phase: tuple[str, int] | None = None
+        """A phase and its number of steps, announced once something of it is computed: reading takes no time."""
         self._final_steps = tasks[0].recipe.for_steps(context.settings.final_steps).steps
         if self._ladder is not None and context.settings.finalists:
             self._final_rung("final", 1)  # settings that fit no recipe are refused before anything is trained
@@ -68,7 +68,7 @@ class FinalsTrainer:
             EvomalError: Training with the task's own loss raises an error of the user's code.
             InputError: The metric has no finite value for the trained model.
         """
-        scores = self._train_once() if self._ladder is None else self._climb(self._ladder)
+        scores = self._train_once() if self._ladder is None else self._train_on_rungs(self._ladder)
         if self._rule is not None:
             self._evaluator.across = across_tasks(self._rule, self._trials())
         if self._listener is not None:
@@ -91,20 +91,20 @@ class FinalsTrainer:
             self._record("rivals", names, self._seed, results, time.perf_counter() - begin)
         return rivals_of(self._recorded("rivals"))
 
-    def _climb(self, ladder: Ladder) -> dict[str, float]:
-        """Train every rival on every rung: on the longest with more seeds, to tell the noise between them."""
+    def _train_on_rungs(self, ladder: Ladder) -> dict[str, float]:
+        """Train every rival on every rung; on the longest with more seeds, to measure the noise between them."""
         names = strong_rivals(*self._tasks)
         entrants = {name: (self._rival(name), ladder.headroom_rates()) for name in names}
-        self._announced = "rivals", len(names) * ladder.headroom_steps() * len(self._tasks)
+        self._next_phase = "rivals", len(names) * ladder.headroom_steps() * len(self._tasks)
         for rung, count in zip(ladder.rungs, ladder.headroom_seeds(), strict=True):
             further = count - len(rung.seeds)
-            whole = dataclasses.replace(
+            extended = dataclasses.replace(
                 rung,
                 seeds=(*rung.seeds, *fresh_numbers(further, self._seed, "headroom seed")),
                 splits=rung.splits and (*rung.splits, *fresh_numbers(further, self._seed, "headroom split")),
                 is_matched=False,
             )
-            self._scores("rivals", entrants, whole)
+            self._train_or_read("rivals", entrants, extended)
         return rivals_of(self._recorded("rivals"))
 
     def _require_baseline(self, results: Mapping[str, RungScores | Failure]) -> None:
@@ -130,7 +130,7 @@ class FinalsTrainer:
             return self._train_at_own_rate(chosen, names)
         headroom = self.headroom
         assert headroom is not None
-        best = sorted(names, key=lambda name: headroom.last(name).mean)[:_RIVALS]
+        best = sorted(names, key=lambda name: headroom.last(name).mean)[:_FINAL_RIVALS]
         return self._train_in_stages(self._ladder, headroom, chosen, [*dict.fromkeys([names[0], *best])])
 
     def _train_at_own_rate(self, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
@@ -139,7 +139,7 @@ class FinalsTrainer:
         trials = self._recorded("final")
         planned = [(seed, loss) for seed in seeds for loss in losses]
         if [(trial.seed, trial.loss) for trial in trials] != planned[: len(trials)] or len(trials) % len(losses):
-            raise self._foreign()
+            raise self._mismatch()
         missing = seeds[len(trials) // len(losses) :]
         if missing:
             self._announce("final", len(missing) * len(losses) * self._executor.steps(1)["evaluate"])
@@ -161,25 +161,25 @@ class FinalsTrainer:
         """Choose learning rates, then the winner, then measure its lead; every stage has fresh seeds."""
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
-        around = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
+        best_rates = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
         rung, final_count = self._final_rung("rates", _RATE_SEEDS), self._settings.final_seeds
-        tried = {loss: (losses[loss], ladder.final_rates(rate)) for loss, rate in around.items()}
-        self._announced = "final", self._steps_in_stages(ladder, len(chosen), len(names))
-        rates = self._scores("rates", tried, rung)
+        tried = {loss: (losses[loss], ladder.final_rates(rate)) for loss, rate in best_rates.items()}
+        self._next_phase = "final", self._steps_in_stages(ladder, len(chosen), len(names))
+        rates = self._train_or_read("rates", tried, rung)
         baseline = names[0]
         ranked = sorted(rates, key=lambda loss: rates[loss].cost)  # stable: of equal ones the first given
-        best = [loss for loss in ranked if loss not in names][: kept_of(len(chosen))]
-        known = [loss for loss in ranked if loss in names][: kept_of(len(names))]
-        staying = [*dict.fromkeys([baseline, *known]), *best]
-        self._scores(
+        best_candidates = [loss for loss in ranked if loss not in names][: kept_of(len(chosen))]
+        best_rivals = [loss for loss in ranked if loss in names][: kept_of(len(names))]
+        staying = [*dict.fromkeys([baseline, *best_rivals]), *best_candidates]
+        self._train_or_read(
             "final", {loss: (losses[loss], (rates[loss].rate,)) for loss in staying},
             self._final_rung("final", final_count),
         )  # fmt: skip
         decided = Final(*entries_of(chosen, self._recorded("final")))
         compared = {loss: (losses[loss], (rates[loss].rate,)) for loss in decided.compared}
-        self._scores("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
-        trials_now = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
-        return final_of(chosen, trials_now, seeds=final_count, lr=self.lr)
+        self._train_or_read("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
+        trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
+        return final_of(chosen, trials, seeds=final_count, lr=self.lr)
 
     def steps_of_final(self) -> int:
         """About how many steps the final will take; 0 without one."""
@@ -206,10 +206,10 @@ class FinalsTrainer:
             milestones_by_task=tuple(recipe.milestones for recipe in recipes) if len(recipes) > 1 else (),
         )  # fmt: skip
 
-    def _scores(
+    def _train_or_read(
         self, stage: TrialStage, entrants: Mapping[str, tuple[TrialLoss, Sequence[float]]], rung: Rung
     ) -> dict[str, RungScores]:
-        """The scores of each loss at its learning rates; what is trained together is recorded together."""
+        """The scores of each loss at its learning rates: read if they are recorded, else trained and recorded."""
         done = {_key(trial) for trial in self._trials() if trial.stage == stage}
         for part in self._parts(rung):
             planned = [
@@ -218,20 +218,20 @@ class FinalsTrainer:
                 for rate in rates
                 for seed in part.seeds
             ]  # fmt: skip
-            known = [key for key in planned if key in done]
-            if known and len(known) < len(planned):
-                raise self._foreign()
-            if known:
+            recorded_keys = [key for key in planned if key in done]
+            if recorded_keys and len(recorded_keys) < len(planned):
+                raise self._mismatch()
+            if recorded_keys:
                 continue
             stop_if_requested(self._folder)
-            if self._announced is not None:  # only now: all that is recorded takes no time
-                self._announce(*self._announced)
-                self._announced = None
+            if self._next_phase is not None:
+                self._announce(*self._next_phase)
+                self._next_phase = None
             begin = time.perf_counter()
             criteria, tried = zip(*entrants.values(), strict=True)
             run = self._executor.run("try_rates", criteria, [part] * len(criteria), tried, report=self._report)
             results: dict[str, RungScores | Failure] = dict(zip(entrants, run, strict=True))
-            # In the final as well: where every training fails, as without memory, nobody has lost.
+            # Also in the final: if every training fails, as for lack of memory, no loss is worse than another.
             self._require_baseline(results)
             tasks = [None] if self._rule is None else range(len(self._tasks))
             each = (time.perf_counter() - begin) / len(planned) / len(tasks)
@@ -246,7 +246,7 @@ class FinalsTrainer:
         return found
 
     def _parts(self, rung: Rung) -> list[Rung]:
-        """The seeds that are trained and recorded together: all in one stack, or one where models are not stacked."""
+        """The rung in parts that are trained and recorded together: all seeds if models are stacked, else one each."""
         if all(plan["mode"] == "stacked" for plan in self._executor.record()["plans"]):
             return [rung]
         return [
@@ -254,7 +254,7 @@ class FinalsTrainer:
             for index, seed in enumerate(rung.seeds)
         ]
 
-    def _foreign(self) -> InputError:
+    def _mismatch(self) -> InputError:
         place = "" if self._store is None else f"{self._store.path}: "
         return InputError(f"{place}its final does not belong to the recorded candidates, so it cannot be resumed")
 
@@ -263,7 +263,7 @@ class FinalsTrainer:
             self._listener.on_phase(phase, steps)
 
     def _trials(self) -> Sequence[RecordedTrial]:
-        """All trials as they are recorded: where fitness is made of several tasks, one for each of them."""
+        """All trials as they are recorded; where fitness is computed from several tasks, one for each task."""
         return self._unrecorded if self._store is None else self._store.trials()
 
     def _recorded(self, stage: TrialStage) -> list[RecordedTrial]:
@@ -297,13 +297,13 @@ class FinalsTrainer:
 
 
 def kept_of(count: int) -> int:
-    """How many of that many losses stay when learning rates are chosen."""
+    """How many of `count` losses stay in the final once their learning rates are chosen."""
     return min(count, max(_FEWEST_KEPT, math.ceil(_KEPT_SHARE * count)))
 
 
 def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int:
     """The number of trials of a final in stages, for estimates."""
-    rivals = min(rivals, _RIVALS + 1)
+    rivals = min(rivals, _FINAL_RIVALS + 1)
     staying = kept_of(candidates) + kept_of(rivals)
     return (candidates + rivals) * rates * _RATE_SEEDS + staying * seeds + 3 * lead_seeds(seeds)
 

@@ -1,8 +1,8 @@
 """The record of a run, followed while it grows.
 
-A record can be read in one piece by `evomal.runs.reading`. A page that stays open for hours needs something else: only
-what was appended is read, in transactions of a few milliseconds, because a reader of a rollback journal makes the
-writer wait. Of every candidate a few numbers are kept; whole candidates are read again when a page shows them.
+`evomal.runs.reading` reads a whole record at once. For a page that stays open for hours, only what was appended is
+read, in transactions of a few milliseconds, because with a rollback journal a reader makes the writer wait. A few
+numbers are kept of each candidate; whole candidates are read again when a page shows them.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import Carried, State
 from evomal.runs.canonical import checksum, parsed
 from evomal.runs.database import DamageError, check_schema, has_table, rows, transaction
-from evomal.runs.reading import described, state_of
+from evomal.runs.reading import run_without_candidates, state_of
 from evomal.runs.recorded_run import Run, RunState
 from evomal.runs.rows import RecordedTrial, read_trial
 from evomal.runs.store import RECORD_NAME
@@ -43,7 +43,9 @@ class _ReplacedError(Exception):
     """The record is not a longer version of the one that was read."""
 
 
-class _Chunk(NamedTuple):
+class _ChunkRow(NamedTuple):
+    """A row of the table `chunks`."""
+
     number: int
     generation: int
     candidates: int
@@ -63,7 +65,7 @@ class _SmallTables:
 
 
 class FollowedRun:
-    """One run folder; `refresh` reads what was appended since, and `view` is what is known.
+    """One run folder; `refresh` reads what was appended since, and `view` is the run as it was read.
 
     Only one thread may refresh; any thread may use the views, which do not change.
     """
@@ -115,10 +117,10 @@ class FollowedRun:
         self._table, self._count, self._complete = np.zeros(_FIRST_ROWS, COLUMNS), 0, 0
         self._rowid = 0
         self._times: list[tuple[int, str]] = []
-        self._waiting: deque[_Chunk] = deque()
+        self._waiting: deque[_ChunkRow] = deque()
         self._checksums: list[str] = []
         self._stages: defaultdict[str, float] = defaultdict(float)
-        self._last: _Chunk | None = None
+        self._last: _ChunkRow | None = None
         self._small: _SmallTables | None = None
         self._content = ""
         self._trials: tuple[RecordedTrial, ...] = ()
@@ -152,7 +154,7 @@ class FollowedRun:
             raise _ReplacedError
         known = len(self._times) + len(self._waiting)
         found = [
-            _Chunk(*row) for row, _ in rows(connection, "chunks", "WHERE number >= ? ORDER BY number", (known - 1,))
+            _ChunkRow(*row) for row, _ in rows(connection, "chunks", "WHERE number >= ? ORDER BY number", (known - 1,))
         ]
         if self._last is not None and (not found or found.pop(0) != self._last):
             raise _ReplacedError
@@ -167,7 +169,7 @@ class FollowedRun:
             self._last = chunk
 
     def _add(self, found: Sequence[tuple[int, tuple[Any, ...], Any]]) -> None:
-        """Take over rows, and count them in when their chunk is complete."""
+        """Add rows to the table; they become visible when their chunk is complete."""
         for rowid, values, row_checksum in found:
             if not self._waiting:  # the rest was written after the chunks were read
                 return
@@ -181,8 +183,8 @@ class FollowedRun:
                 self._times.append((chunk.generation, chunk.written))
                 self._waiting.popleft()
 
-    def _append(self, rowid: int, values: tuple[Any, ...], row_checksum: Any, chunk: _Chunk) -> None:
-        """Keep the numbers of a row; what else is in it is checked when a page shows the candidate."""
+    def _append(self, rowid: int, values: tuple[Any, ...], row_checksum: Any, chunk: _ChunkRow) -> None:
+        """Add the numbers of a row to the table; the rest of it is checked when a page shows the candidate."""
         require_intact(values, row_checksum)
         generation, index, number, origin, _, genome, state, fitness, _, _, _, seconds, rungs = (*values, "[]")[:13]
         if (generation, number) != (chunk.generation, chunk.number):
@@ -195,7 +197,7 @@ class FollowedRun:
             carried = origin in _CARRIED
             trained = (state == State.EVALUATED or "evaluate" in taken) and not carried
             rung_count = min(max(rungs.count("[") - 1, 0), MOST_RUNGS)
-            row = (rowid, generation, index, code, carried, trained, rung_count, _size(genome), cost)
+            row = (rowid, generation, index, code, carried, trained, rung_count, _genome_size(genome), cost)
             if self._count == len(self._table):  # earlier views keep the smaller table
                 self._table = np.concatenate((self._table, np.zeros(len(self._table), COLUMNS)))
             self._table[self._count] = row
@@ -212,7 +214,7 @@ class FollowedRun:
         settings = self.view.head.settings if small.content == self._content else parsed(small.content)
         try:
             trials = tuple(map(read_trial, small.trials))
-            head = described(
+            head = run_without_candidates(
                 self.folder, settings, trials, created=str(small.created), ending=small.ending, forced=small.forced,
                 written=self._times[-1][1] if self._times else None,
             )  # fmt: skip
@@ -245,7 +247,7 @@ class FollowedRun:
         return True
 
 
-def _size(genome: str) -> int:
+def _genome_size(genome: str) -> int:
     """The size as `Candidate.size` has it, without the time that parsing takes."""
     if genome.startswith("["):
         return genome.count(",") + 1

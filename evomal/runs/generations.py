@@ -29,7 +29,7 @@ class Generation:
     counts: Mapping[State, int]
     """Number of candidates in each state."""
     best: Candidate | None
-    """None if no candidate was trained successfully; of equal ones the smaller."""
+    """The candidate of lowest fitness, the smaller of equal ones; None if none was trained successfully."""
     seconds: Mapping[str, float] = field(compare=False)
     """Time taken by each stage."""
 
@@ -91,5 +91,5 @@ def candidate_columns(run: "Run") -> dict[str, list[Any]]:
         "value": [run.value(value) for value in fitness],
         "rungs": [len(one.rungs) for one in found],
         "rate": [one.rate for one in found],
-        "seconds": [math.fsum(one.seconds.values()) for one in found],  # of any order: a record sorts its stages
+        "seconds": [math.fsum(one.seconds.values()) for one in found],  # a record sorts its stages
     }

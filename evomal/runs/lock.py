@@ -20,6 +20,7 @@ from evomal.files import open_foreign, read_foreign
 
 LOCK_NAME = ".run.lock"
 PROCESS_NAME = ".run.process"
+STOP_NAME = ".run.stop"
 Purpose = Literal["search", "comparison"]
 _WITHOUT_FLOCK = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
 _RETRY_SECONDS = 0.25
@@ -87,12 +88,12 @@ class FolderLock:
 
     def _acquire(self, folder: Path) -> None:
         try:
-            if not _flocked(self._handle, fcntl.LOCK_EX, _RETRY_SECONDS):
+            if not _try_flock(self._handle, fcntl.LOCK_EX, _RETRY_SECONDS):
                 raise _in_use(folder, _holder(folder / LOCK_NAME))
         except OSError as error:
             if error.errno not in _WITHOUT_FLOCK:
                 raise EvomalError(f"{folder}: cannot be locked: {error.strerror}") from None
-            self._process_file = _made_process_file(folder, self._name)
+            self._process_file = _create_process_file(folder, self._name)
             return
         with contextlib.suppress(OSError):  # on a full disk the lock works without the name of its holder
             os.ftruncate(self._handle, 0)
@@ -109,7 +110,7 @@ def is_held(folder: Path) -> bool:
     try:
         with open_foreign(folder / LOCK_NAME) as file:
             try:
-                return not _flocked(file.fileno(), fcntl.LOCK_SH, 0.0)
+                return not _try_flock(file.fileno(), fcntl.LOCK_SH, 0.0)
             except OSError:
                 holder = _holder(folder / PROCESS_NAME)
                 return holder is not None and not holder.is_dead
@@ -125,9 +126,10 @@ def held_for(folder: Path) -> Purpose | None:
     return "search" if holder is None else holder.purpose
 
 
-def _flocked(handle: int, kind: int, patience: float) -> bool:
-    # A writer tries for a moment: `is_held` takes the lock for an instant to see whether it can.
-    deadline = time.monotonic() + patience
+def _try_flock(handle: int, kind: int, seconds: float) -> bool:
+    """Take the lock within that time; returns whether that succeeded."""
+    # A writer retries for a moment, because `is_held` takes the lock for an instant to find out whether it is free.
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)
@@ -139,7 +141,7 @@ def _flocked(handle: int, kind: int, patience: float) -> bool:
             return True
 
 
-def _made_process_file(folder: Path, name: bytes) -> Path:
+def _create_process_file(folder: Path, name: bytes) -> Path:
     path = folder / PROCESS_NAME
     for _ in range(2):
         try:
@@ -147,7 +149,7 @@ def _made_process_file(folder: Path, name: bytes) -> Path:
         except FileExistsError:
             holder = _holder(path)
             if holder is None or not holder.is_dead:
-                raise _in_use(folder, holder, f"; if that is over, delete {path}") from None
+                raise _in_use(folder, holder, f"; if that process has ended, delete {path}") from None
             path.unlink(missing_ok=True)
         except OSError as error:
             raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
@@ -168,16 +170,14 @@ def _holder(path: Path) -> Holder | None:
         process, host = content["process"], content["host"]
     except (ValueError, TypeError, KeyError, RecursionError):  # also an InputError
         return None
-    is_sensible = type(process) is int and process > 0 and isinstance(host, str) and host.isprintable()
+    if type(process) is not int or process <= 0 or not isinstance(host, str) or not host.isprintable():
+        return None
     purpose = content.get("purpose")
-    return Holder(process, host[:100], purpose if purpose in get_args(Purpose) else "search") if is_sensible else None
-
-
-STOP_NAME = ".run.stop"
+    return Holder(process, host[:100], purpose if purpose in get_args(Purpose) else "search")
 
 
 def request_stop(folder: Path) -> None:
-    """Ask the search in the folder to stop when it has recorded what it computes now; may be repeated."""
+    """Ask the search in the folder to stop once it has recorded what it is computing; may be repeated."""
     try:
         handle = os.open(folder / STOP_NAME, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -191,7 +191,7 @@ def is_stop_requested(folder: Path) -> bool:
 
 
 def withdraw_stop(folder: Path | None) -> None:
-    """Remove a request: when it has been obeyed, and when a search begins or ends, as a request is for one process."""
+    """Remove a request to stop: once it is obeyed, and when a search begins or ends, as it is for one process."""
     if folder is None:  # a search that is not recorded
         return
     try:

@@ -1,6 +1,7 @@
-"""What is to be gained on a task: its baseline and the rivals, measured by the protocol of candidates.
+"""The headroom of a task: its baseline and the rivals, trained and measured as candidates are.
 
-Before a search this says what a learned loss must beat; by itself it says whether a known loss is better already.
+Before a search it says what a learned loss must beat; on its own it says whether a known loss already beats the
+baseline.
 """
 
 import math
@@ -68,7 +69,7 @@ class Headroom:
 
     @classmethod
     def of(cls, trials: Iterable[RecordedTrial]) -> "Headroom":
-        """From the trials of rivals; at every rung the learning rate with the lowest mean cost counts."""
+        """The headroom from the trials of rivals; on every rung, the learning rate with the lowest mean cost counts."""
         found: dict[str, dict[int, dict[float, list[float]]]] = {}
         for trial in trials:
             if trial.stage == "rivals":
@@ -97,7 +98,8 @@ class Headroom:
     def noise(self) -> float:
         """Standard deviation of the baseline's cost between seeds, on the longest rung.
 
-        Across several tasks, costs are relative to the baseline's, which then has none; it is that of the best loss.
+        Across several tasks, costs are relative to the baseline's. Its own cost then does not vary, and the standard
+        deviation of the best loss is used instead.
         """
         own = self.last(self.baseline).deviation
         return own if own else self.last(self.best).deviation

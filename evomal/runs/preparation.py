@@ -1,4 +1,4 @@
-"""Everything that takes part in a search but its record, made from its settings."""
+"""Everything that a search needs besides its record, built from its settings."""
 
 import contextlib
 import dataclasses
@@ -21,14 +21,14 @@ from evomal.settings import SearchSettings
 from evomal.tasks.task import Task, task_list, with_final_rows
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
-"""Expressions that a search can begin with by name."""
+"""The expressions that the setting `seed_with` knows by name."""
 
-_SHARED = [field.name for field in dataclasses.fields(EngineSettings) if field.name in SearchSettings.model_fields]
+_SHARED_SETTINGS = {field.name for field in dataclasses.fields(EngineSettings)} & {*SearchSettings.model_fields}
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What takes part in a search."""
+    """The parts of a search, checked and ready to run."""
 
     tasks: Sequence[Task]
     executor: Executor
@@ -43,19 +43,19 @@ def prepared(
     listener: SearchListener | None = None,
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
-    judged = _judged(tasks, settings, seed)
-    settings = with_rule(settings, judged)
+    ready = _prepared_tasks(tasks, settings, seed)
+    settings = with_rule(settings, ready)
     engine = engine_settings(settings, method)
-    with open_executor(judged, settings, seed=seed, engine=engine, listener=listener) as executor:
-        context = _context(judged, settings, seed)
-        yield Prepared(judged, executor, context, _strategy(method, context), method.evaluator(context, executor))
+    with open_executor(ready, settings, seed=seed, engine=engine, listener=listener) as executor:
+        context = _context(ready, settings, seed)
+        yield Prepared(ready, executor, context, _strategy(method, context), method.evaluator(context, executor))
 
 
 def prepared_locally(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int
 ) -> tuple[Engine, Strategy, Ladder | None]:
     """The engine, the strategy and the rungs of a search in this process, for estimates."""
-    engine = Engine(_judged(tasks, settings, seed), seed=seed, settings=engine_settings(settings, method))
+    engine = Engine(_prepared_tasks(tasks, settings, seed), seed=seed, settings=engine_settings(settings, method))
     context = _context(engine.tasks, settings, seed)
     return engine, _strategy(method, context), context.ladder
 
@@ -71,19 +71,19 @@ def _strategy(method: Method, context: SearchContext) -> Strategy:
 
 def engine_settings(settings: SearchSettings, method: Method) -> EngineSettings:
     """The settings of the engine; only expressions have an output activation."""
-    shared = {name: getattr(settings, name) for name in _SHARED}
+    shared = {name: getattr(settings, name) for name in _SHARED_SETTINGS}
     if not method.searches_expressions:
         shared["activation"] = "identity"
     return EngineSettings(**shared, recipe=settings.recipe_changes())
 
 
-def _judged(tasks: Task | Sequence[Task], settings: SearchSettings, seed: int) -> list[Task]:
+def _prepared_tasks(tasks: Task | Sequence[Task], settings: SearchSettings, seed: int) -> list[Task]:
     """The tasks with the metric of the settings, and with rows for a final that does not draw splits of its own."""
     several = task_list("task", tasks)
     if settings.metric is not None:
         several = [task.judged_by(settings.metric) for task in several]
     is_resplit = settings.resplit and all(task.exchangeable for task in several)
-    if not settings.finalists or is_resplit:  # fresh splits of a final are other rows, and vary as new rows would
+    if not settings.finalists or is_resplit:  # no final, or one that draws its own splits
         return several
     return [
         with_final_rows(task, settings.final_share, generator=generator(seed, "final rows", number))
@@ -96,11 +96,11 @@ def _seed_expression(name: str, kind: Kind) -> Expression:
         return Expression.parse(KNOWN_SEEDS[name])
     if not os.path.exists(name):
         raise InputError(
-            f"{name}: a search begins with {', '.join(KNOWN_SEEDS)} or loss files, but there is no such file"
+            f"{name}: seed_with must be {', '.join(KNOWN_SEEDS)} or a loss file, but there is no such file"
         )
     loss = load_loss(name)
     if not isinstance(loss, ExpressionLoss):
-        raise InputError(f"{name}: a search begins with expressions ({', '.join(KNOWN_SEEDS)} or loss files of such)")
+        raise InputError(f"{name}: seed_with must be the file of an expression but got a {type(loss).__name__}")
     if loss.kind != kind:
         raise InputError(f"{name}: the task is {kind}, but the loss is for {loss.kind}")
     return loss.expression

@@ -1,7 +1,7 @@
 """Runs read from their folders: one of them, or all below some folders.
 
-A record may be damaged, or be made by somebody who knows how evomal computes its checksums. Everything that looks at
-runs reads them here, so that a record which makes no sense is one sentence and never an error further on.
+A record may be damaged, or forged by somebody who knows how evomal computes its checksums. All code that needs runs
+reads them here, so that an invalid record is refused in one sentence and causes no error later.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ from evomal.text import one_line
 
 _R = TypeVar("_R", bound=Run)
 _OBJECTS = ("task", "versions", "settings", "budgets", "first_budgets", "workplace")
-_DEEPEST = 20  # objects and lists within each other
+_DEEPEST = 20  # levels of objects and lists
 _LARGEST = 10**100  # beyond every seed and count, and within the range of a float
-_OF_THE_MACHINE = ("settings.device", "settings.threads", "settings.executor")
+_MACHINE_SETTINGS = ("settings.device", "settings.threads", "settings.executor")
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
@@ -57,7 +57,7 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
     path = place / RECORD_NAME
     try:
         return _read(place)
-    except _SenselessError as error:
+    except _InvalidRecordError as error:
         raise InputError(f"{path}: is damaged ({error})") from None
     except EvomalError:
         raise
@@ -74,7 +74,7 @@ def find_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
 
 
 def read_runs(folders: Sequence[str | os.PathLike[str]], *, progress: bool = False) -> Runs:
-    """Every readable run in these folders and below them, each once; an error if none of them can be read."""
+    """Every readable run in these folders and below them, each once; raises an error if all runs are unreadable."""
     places = _run_folders(folders)
     tracked_places = tracked(places, "reading runs", total=len(places), shown=progress and len(places) > 1)
     found = [_read_or_problem(place) for place in tracked_places]
@@ -83,12 +83,14 @@ def read_runs(folders: Sequence[str | os.PathLike[str]], *, progress: bool = Fal
     if problems and not runs.runs:
         raise (InputError if problems[0].state is RunState.DAMAGED else EvomalError)(problems[0].problem)
     notes = [f"left out: {run.problem}" for run in problems]
-    notes += [note for methods in runs.by_method().values() for group in methods.values() for note in _unlike(group)]
+    for methods in runs.by_method().values():
+        for group in methods.values():
+            notes += _notes_on_differences(group)
     sentence = "" if runs.runs else f"there is no run in {', '.join(map(str, folders))}"
     return dataclasses.replace(runs, sentence=sentence, notes=tuple(notes))
 
 
-class _SenselessError(InputError):
+class _InvalidRecordError(InputError):
     """Something that evomal does not write; the text says what, but not yet in which record."""
 
 
@@ -96,18 +98,18 @@ def _read(folder: Path) -> Run:
     with RunStore.read(folder) as store, store.snapshot():
         settings, created, ending, forced = store.settings, store.created, store.ending, store.forced
         candidates, chunks, trials = store.candidates(), store.complete_chunks(), store.trials()
-    run = described(
+    run = run_without_candidates(
         folder, settings, trials, created=created, written=chunks[-1].written if chunks else None, ending=ending,
         forced=tuple(entry.differences for entry in forced),
     )  # fmt: skip
     return with_candidates(run, candidates, trials)
 
 
-def described(
+def run_without_candidates(
     folder: Path, settings: Mapping[str, Any], trials: Sequence[RecordedTrial], *, ending: str | None, **rest: Any
 ) -> Run:
-    """The run without its candidates and its final. Raises InputError if its settings make no sense."""
-    require_sense(settings)
+    """The run without its candidates and its final. Raises InputError if its settings are invalid."""
+    require_valid(settings)
     together = tuple(combined(trials, recorded_rule(settings)))
     return Run(
         folder=folder, state=state_of(folder, ending), settings=settings, ending=ending, rivals=rivals_of(together),
@@ -123,7 +125,7 @@ def with_candidates(run: _R, candidates: Sequence[Candidate], trials: Sequence[R
 
 
 def state_of(folder: Path, ending: str | None) -> RunState:
-    """How far a readable run came; `ending` is why it is complete, or None."""
+    """The state of a readable run; `ending` says why it is complete, and is None if it is not."""
     if ending is not None:
         return RunState.COMPLETE
     return RunState.RUNNING if held_for(folder) == "search" else RunState.INTERRUPTED
@@ -139,22 +141,22 @@ def _task_metrics(settings: Mapping[str, Any]) -> list[tuple[str, ShownMetric]]:
     return found
 
 
-def require_sense(settings: Mapping[str, Any]) -> None:
-    """Raise InputError unless the parts of recorded settings are what everything that reads them expects."""
+def require_valid(settings: Mapping[str, Any]) -> None:
+    """Raise InputError unless recorded settings have the structure that their readers rely on."""
     for key in _OBJECTS:
         value = settings.get(key, {})
         if not isinstance(value, Mapping):
-            raise _SenselessError(f"its {key} must be an object but is of type {type(value).__name__}")
+            raise _InvalidRecordError(f"its {key} must be an object but is of type {type(value).__name__}")
     waiting: list[tuple[Any, int]] = [(settings, 1)]
     while waiting:
         value, depth = waiting.pop()
         if isinstance(value, Mapping | list):
             if depth > _DEEPEST:
-                raise _SenselessError(f"its settings are nested more than {_DEEPEST} levels deep")
+                raise _InvalidRecordError(f"its settings are nested more than {_DEEPEST} levels deep")
             inner = value.values() if isinstance(value, Mapping) else value
             waiting += [(item, depth + 1) for item in inner]
         elif isinstance(value, int) and abs(value) > _LARGEST:
-            raise _SenselessError("its settings hold a number of more than 100 digits")
+            raise _InvalidRecordError("its settings hold a number of more than 100 digits")
 
 
 def _read_or_problem(folder: Path) -> Run:
@@ -196,8 +198,8 @@ def folders_with(wanted: Set[str], top: Path) -> Iterator[tuple[Path, set[str]]]
             yield place, names
 
 
-def _unlike(group: Sequence[Run]) -> list[str]:
-    """In what the searches of one method differ, although they will be averaged."""
+def _notes_on_differences(group: Sequence[Run]) -> list[str]:
+    """Sentences on settings and seeds that should not be as they are in searches that will be averaged."""
     first = group[0]
     keys = sorted({key for run in group[1:] for key in _differing(first.settings, run.settings)})
     notes = []
@@ -212,5 +214,5 @@ def _unlike(group: Sequence[Run]) -> list[str]:
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    keys = {entry.key for entry in differences(one, other)} - {*_OF_THE_MACHINE}
+    keys = {entry.key for entry in differences(one, other)} - {*_MACHINE_SETTINGS}
     return {key.split(".", 1)[1] for key in keys if key.startswith(("settings.", "task."))}

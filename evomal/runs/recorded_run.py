@@ -1,4 +1,4 @@
-"""A recorded search as data: what a run folder says of its task, its candidates and its end.
+"""A recorded search as data: its task, its candidates and its ending, as read from a run folder.
 
 Generations are counted from 0, as in the record; figures and texts for people count from 1.
 """
@@ -37,11 +37,11 @@ UNKNOWN = "unknown"
 """The task, method or metric of a run that does not record it as `search` does."""
 
 _ACTIVATIONS = ("identity", "softplus")
-_USUAL_CLASSES = 10
+_DEFAULT_CLASSES = 10
 
 
 class RunState(StrEnum):
-    """How far a run came, or why it cannot be read."""
+    """How far a run got, or why it cannot be read."""
 
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
@@ -57,8 +57,8 @@ class Run:
     folder: Path
     state: RunState
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Everything that the run records of its task, method, settings and versions; these parts are objects, if they are
-    there."""
+    """Everything that the run records about its task, method, settings and versions; each of these parts is a mapping
+    or missing."""
     candidates: tuple[Candidate, ...] = ()
     created: str = ""
     written: str | None = None
@@ -66,7 +66,7 @@ class Run:
     ending: str | None = None
     """Why the run is complete; None if it is not."""
     forced: tuple[str, ...] = ()
-    """Differences that the run was resumed in spite of."""
+    """Differences in settings or versions despite which the run was resumed."""
     rivals: Mapping[str, float] = field(default_factory=dict)
     """Fitness of the known losses before the first generation, the baseline first; infinite if one diverged."""
     headroom: Headroom | None = None
@@ -78,7 +78,7 @@ class Run:
     problem: str = ""
     """Why the run is damaged or unreadable."""
     own_kind: Kind | None = None
-    """The kind of task of a search that was not recorded; None if the run has a folder, which tells it."""
+    """The kind of task of a search without a folder; None if the run was recorded, because `kind` then looks it up."""
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.state}, {self.generations} generations, best={self.best!r})"
@@ -95,7 +95,7 @@ class Run:
 
     @cached_property
     def comparable(self) -> tuple[Candidate, ...]:
-        """Trained candidates on the longest rung: fitness on shorter ones is of trainings of another length."""
+        """Trained candidates that reached the longest rung; fitness on shorter rungs cannot be compared."""
         longest = max((len(candidate.rungs) for candidate in self.trained), default=0)
         return tuple(candidate for candidate in self.trained if len(candidate.rungs) == longest)
 
@@ -120,7 +120,7 @@ class Run:
         return summarised(self.candidates)
 
     def to_dataframe(self) -> "DataFrame":
-        """Return the candidates as a data frame of pandas, in the order of the record.
+        """Return the candidates as a pandas DataFrame, in the order of the record.
 
         Returns:
             One row per candidate: task, method and seed of the search; generation and index, from 0; origin, state and
@@ -129,7 +129,7 @@ class Run:
             the seconds it took.
 
         Raises:
-            InputError: Pandas is not installed.
+            InputError: pandas is not installed.
 
         Example:
             >>> frame = load_run("runs/diabetes-evomal-0").to_dataframe()  # doctest: +SKIP
@@ -165,13 +165,17 @@ class Run:
 
     @property
     def metric(self) -> str:
-        """The name of the metric that fitness is made of, or of what it is across several tasks."""
+        """The name of the metric behind fitness; across several tasks, the name of what `across_tasks` computes."""
         rule = recorded_rule(self.settings)
         return known_text(self._first_task.get("metric")) if rule is None else ACROSS[rule].name
 
     @cached_property
     def higher_is_better(self) -> bool:
-        """As recorded; in older records by the name of the metric, or for a user's own metric by its loss file."""
+        """Whether higher values of the metric are better.
+
+        Older records do not say. For them it follows from the name of the metric, or for a user's own metric from the
+        sign of the value in the loss file.
+        """
         if recorded_rule(self.settings) is not None:
             return False
         recorded = self._first_task.get("higher_is_better", recorded_direction(self.metric))
@@ -190,7 +194,7 @@ class Run:
 
     @cached_property
     def kind(self) -> Kind | None:
-        """The kind of task: by its dataset, by the run's loss file, or by a metric that only one kind has."""
+        """The kind of task, from its dataset, the run's loss file or a metric that only one kind has; else None."""
         if self.own_kind is not None or self._dataset in DATASETS:
             return self.own_kind or DATASETS[self._dataset].kind
         if (loss := self._best_loss()) is not None:
@@ -200,14 +204,14 @@ class Run:
 
     @cached_property
     def units(self) -> Units | None:
-        """The units of the task's targets by the run's loss file; None if they are raw, or there is no such file."""
+        """The units of the targets, from the run's loss file; None if targets are raw or there is no such file."""
         loss = self._best_loss()
         return None if loss is None else loss.units
 
     @property
     def classes(self) -> int:
-        """The number of classes if the dataset is known, else ten."""
-        return (DATASETS[self._dataset].classes if self._dataset in DATASETS else 0) or _USUAL_CLASSES
+        """The number of classes of the dataset; ten if the dataset is unknown."""
+        return (DATASETS[self._dataset].classes if self._dataset in DATASETS else 0) or _DEFAULT_CLASSES
 
     def value(self, fitness: float) -> float:
         """The value of the metric for a fitness."""
@@ -235,7 +239,7 @@ class Run:
 
     @cached_property
     def _tasks(self) -> list[Mapping[str, Any]]:
-        """The tasks as `search` records them; other programs may have written something else."""
+        """The tasks as `search` records them; what other programs wrote instead is left out."""
         found = self.settings.get("task", {}).values()
         return [task for task in found if isinstance(task, Mapping) and "name" in task]
 
@@ -266,7 +270,7 @@ class Runs:
     sentence: str = ""
     """Why there is no run."""
     notes: tuple[str, ...] = ()
-    """What could not be read, and in what runs differ that are averaged."""
+    """Which runs could not be read, and in which settings runs of one method differ."""
 
     def by_method(self) -> dict[tuple[str, str], dict[str, list[Run]]]:
         """The runs by task and metric, then by method, in the order of `evomal methods`."""
@@ -300,5 +304,5 @@ def _task_label(task: Mapping[str, Any]) -> str:
 
 
 def known_text(value: Any) -> str:
-    """The value if it is a text, and else that it is unknown."""
+    """The value if it is a string that is not empty, else `UNKNOWN`."""
     return value if isinstance(value, str) and value else UNKNOWN

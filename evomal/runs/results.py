@@ -1,4 +1,4 @@
-"""What a search returns: its generations, its best loss, and both in words."""
+"""What a search returns: its generations and its best loss, as data and as text."""
 
 import math
 from collections import Counter
@@ -43,7 +43,7 @@ class Best(Displayed):
     fitness: float
     """The result of its training in the search, lower is better: the metric, or its negative."""
     value: float
-    """The metric itself; for several tasks what the setting `across_tasks` makes of their metrics."""
+    """The metric itself; for several tasks, what the setting `across_tasks` computes from their metrics."""
     generation: int
     kind: Kind
     activation: str
@@ -54,7 +54,7 @@ class Best(Displayed):
     units: Units | None = None
     """The units in which the tasks standardise their targets, if they share them."""
     priors: tuple[float, ...] | None = None
-    """The shares of the classes in the training rows, if all tasks have the same and the loss depends on them."""
+    """The shares of the classes in the training rows, if the loss depends on them and all tasks have the same."""
     scores: tuple[float, ...] = ()
     """The results of its trainings in the final as costs, one per fresh seed; empty without a final."""
     provenance: Provenance = field(default_factory=dict)
@@ -150,7 +150,7 @@ class SearchResult(Displayed):
     """The folder of the run; None when it was not recorded."""
     seconds: float
     forced: tuple[str, ...] = ()
-    """Differences in settings or versions that the run was resumed in spite of; the result need not be repeatable."""
+    """Differences in settings or versions despite which the run was resumed; the result may not be reproducible."""
     rivals: Mapping[str, float] = field(default_factory=dict)
     """Fitness of the baseline (the first entry) and of the other known losses that fit the task, by name. Each is
     trained once, as candidates are; infinite if the training diverged."""
@@ -165,8 +165,8 @@ class SearchResult(Displayed):
     by_task: tuple[TaskValues, ...] = ()
     """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
     final_rows: Mapping[str, int] = field(default_factory=dict)
-    """How many validation rows of a task, by its name, only the final was judged on; tasks without such are left
-    out."""
+    """By the name of a task, the number of its validation rows that only the final used; tasks without such rows are
+    left out."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
     run: Run | None = field(default=None, repr=False, compare=False)
@@ -184,8 +184,8 @@ class SearchResult(Displayed):
     def recommended(self) -> Recommended | None:
         """The loss to use; None without a final, which alone can tell.
 
-        It is the best learned loss if that leads the best rival in the final, else that rival if it leads the baseline,
-        else the baseline: a search never leaves its user worse off than with a known loss, as far as validation tells.
+        It is the best learned loss if it leads the best rival in the final, else that rival if it leads the baseline,
+        else the baseline: as far as validation can tell, a search never recommends a loss worse than a known one.
         """
         if self.final is None or self.best is None:
             return None
@@ -210,13 +210,13 @@ class SearchResult(Displayed):
         return ShownMetric(self.metric, self.higher_is_better)
 
     def to_dataframe(self) -> "DataFrame":
-        """Returns all candidates of the search as a data frame of pandas: see `Run.to_dataframe`.
+        """Return all candidates of the search as a pandas DataFrame: see `Run.to_dataframe`.
 
         Returns:
             One row per candidate.
 
         Raises:
-            InputError: Pandas is not installed, or the result was not returned by a search.
+            InputError: pandas is not installed, or the result was not returned by a search.
 
         Example:
             >>> frame = evomal.search(task).to_dataframe()  # doctest: +SKIP
@@ -230,7 +230,7 @@ class SearchResult(Displayed):
         """The best loss, its rivals, the verdict of the final and what became of the candidates.
 
         Returns:
-            One fact after the other, in lines of 80 columns: the text that `evomal search` prints at the end.
+            Labelled lines of at most 80 columns: the text that `evomal search` prints at the end.
 
         Example:
             >>> print(result.summary())  # doctest: +SKIP
@@ -248,7 +248,7 @@ class SearchResult(Displayed):
         if self.best is not None:
             facts.append(("candidates", counts))
         facts += [("failed", f"{plural(count, 'time')}: {sentence}") for sentence, count in self.failures.items()]
-        facts += [("forced", f"resumed although {text}: the result need not repeat") for text in self.forced]
+        facts += [("forced", f"resumed although {text}: the result may differ") for text in self.forced]
         facts.append(("ended", f"{self.ending}, after {self.seconds:.1f} s"))
         return facts
 
@@ -295,7 +295,7 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         return rivals
     lines = [("best loss", best.formula())]
     if best.expression is not None:
-        lines.append(("expression", f"{best.expression} ({best.expression.size} nodes)"))
+        lines.append(("expression", f"{best.expression} ({plural(best.expression.size, 'node')})"))
     found = f"found in generation {best.generation + 1}"
     if final is None:
         lines.append(

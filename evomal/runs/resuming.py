@@ -1,4 +1,4 @@
-"""What a record says of its search, and when a search may resume it."""
+"""How a search is described in its record, and when a search may resume a record."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from evomal.runs.store import RECORD_NAME, RunStore
 from evomal.settings import WORKPLACE, SearchSettings
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
-"""Settings that end a search sooner or later but change nothing that is computed; they may be changed on resuming."""
-_LATER = ("space", "schedule", "warmup", "clip", "final_share")
-"""Settings that are not recorded while they mean what they meant when records did not have them."""
+"""Settings that only decide when a search ends; they may be changed on resuming."""
+_ADDED_LATER = ("space", "schedule", "warmup", "clip", "final_share")
+"""Settings that the first records did not have: at their defaults they are left out, so that those records match."""
 _FREE = {"budgets", "first_budgets", "source", "workplace"}
 """Parts of the description that may differ when a search is resumed."""
 _RESOLVED = {"settings.threads"}
@@ -23,7 +23,7 @@ _RESOLVED = {"settings.threads"}
 
 
 def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
-    """The settings with what the folder's record, if there is one, decides about those that are not given."""
+    """The settings, in which the folder's record decides those that are not given; unchanged if there is no record."""
     if not os.path.exists(folder / RECORD_NAME):  # also false for a name that no file can have
         return settings
     with RunStore.read(folder) as store:
@@ -33,20 +33,20 @@ def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
     if settings.threads is None and isinstance(threads, int) and threads <= torch.get_num_threads():
         changes["threads"] = threads
     if isinstance(recorded, Mapping):
-        # Records of several tasks that name no rule are of the mean of the costs, as all were before.
+        # Records of several tasks without a rule are from the time when the mean of the costs was the only one.
         is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
         if settings.across_tasks is None and is_of_several and "across_tasks" not in recorded:
             changes["across_tasks"] = "mean"
-        # Earlier records keep no rows for the final.
+        # Earlier versions kept no rows for the final.
         if settings.final_share and "final_share" not in recorded:
             changes["final_share"] = 0.0
     return settings.with_changes(**changes)
 
 
 def recorded_settings(settings: SearchSettings) -> dict[str, Any]:
-    """The settings as a record has them: those that can change a float, the budgets, and where it is computed."""
+    """The settings in the parts of a record: those that can change a number, the budgets, and the workplace."""
     paper = SearchSettings()
-    left_out = {name for name in _LATER if getattr(settings, name) == getattr(paper, name)}
+    left_out = {name for name in _ADDED_LATER if getattr(settings, name) == getattr(paper, name)}
     if settings.across_tasks in (None, "mean"):
         left_out.add("across_tasks")
     return {
@@ -72,7 +72,7 @@ def opened_record(folder: Path, description: dict[str, Any], *, force: bool) -> 
 
 
 def note_changes(store: RunStore, description: dict[str, Any], *, is_finished: bool) -> None:
-    """Record the budgets of a run that is continued, and what it was forced over.
+    """Record the budgets of a run that is continued, and the differences that `force` has overruled.
 
     A complete run is continued if it is given another number of generations and some are left to compute.
     """

@@ -49,7 +49,7 @@ class RecordedTrial:
     steps: int = 0
     """The number of training steps; 0: those of the settings."""
     task: int | None = None
-    """The number of the task where fitness is made of the costs on several; None: the only one, or their mean."""
+    """The number of the task if costs on several tasks are recorded apart; None for one task, and for their mean."""
     seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ def read_candidate(row: Sequence[Any]) -> tuple[Candidate, int]:
     rungs, factor = row[_OLDER_COLUMNS:]
     texts = (origin, parents, genome, state, sentence, weights, seconds, rungs, factor)
     if not all(isinstance(text, str) for text in texts) or not isinstance(fitness, str | None):
-        raise InputError("holds something else where a text was expected")
+        raise InputError("holds another type where a string was expected")
     try:
         candidate = Candidate(
             generation=generation,
@@ -166,9 +166,10 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
     row = (*row, *_AT_ONE_RATE) if len(row) == _OLDER_TRIAL_COLUMNS else tuple(row)
     number, stage, loss, seed, score, sentence, seconds, written, rate, steps = row
     try:
-        loss, on_task, task = (
-            loss.rpartition(_ON_TASK) if isinstance(loss, str) and _ON_TASK in loss else (loss, "", "")
-        )
+        task = None
+        if isinstance(loss, str) and _ON_TASK in loss:
+            loss, _, number_of_task = loss.rpartition(_ON_TASK)
+            task = int(number_of_task)
         trial = RecordedTrial(
             stage=stage,
             loss=loss,
@@ -177,7 +178,7 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
             sentence=sentence,
             rate=float(rate),
             steps=steps,
-            task=int(task) if on_task else None,
+            task=task,
             seconds=float(seconds),
         )
         is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == row
@@ -197,16 +198,16 @@ def trial_content(trial: RecordedTrial) -> dict[str, Any]:
 
 
 def checked_text(name: str, value: Any, longest: int) -> str:
-    """The text itself, or an error if SQLite cannot hold it or it is too long."""
+    """The string itself; raises InputError if it is empty, too long, or SQLite cannot hold it."""
     if not isinstance(value, str) or not value or len(value) > longest:
         raise InputError(f"{name} must be a text of 1 to {longest} characters but got {short_repr(value)}")
     if _storable(value, longest) != value:
         raise InputError(f"{name} must be proper Unicode but got {short_repr(value)}")
-    return str(value)  # a plain text: enumerations are texts, too
+    return str(value)  # a plain string, as an enumeration is one, too
 
 
 def _storable(value: str, longest: int) -> str:
-    """A text that SQLite can hold: a sentence may quote an exception, with any characters and of any length."""
+    """A string that SQLite can hold: a sentence may quote an exception, with any characters and of any length."""
     return shorten(str(value).encode("utf-8", "backslashreplace").decode(), longest)
 
 

@@ -119,14 +119,14 @@ def search(
         thread_count(resolved.threads),
         prepared(task, chosen, resolved, seed, shown) as parts,
     ):
-        run = _Run(parts, chosen, source)
+        running = _Search(parts, chosen, source)
         if place is None:
-            return run.followed(None, callbacks, shown)
-        with opened_record(place, run.description(), force=force) as store:
-            return run.followed(store, callbacks, shown)
+            return running.run(None, callbacks, shown)
+        with opened_record(place, running.description(), force=force) as store:
+            return running.run(store, callbacks, shown)
 
 
-class _Run:
+class _Search:
     """One search: its strategy and evaluator take turns, and every turn is recorded."""
 
     def __init__(self, parts: Prepared, method: Method, source: Mapping[str, Any] | None) -> None:
@@ -141,7 +141,7 @@ class _Run:
         self._final: Final | None = None
 
     def description(self) -> dict[str, Any]:
-        """Everything that can change a float, for the record."""
+        """Everything that can change a computed number, for the record."""
         engine = self._executor.record()
         recorded = recorded_settings(self._settings)
         return {
@@ -155,11 +155,11 @@ class _Run:
             "versions": versions(),
         }
 
-    def followed(self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
+    def run(self, store: RunStore | None, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
         """Run the search to its end, and call `on_end` of the callbacks however it ends."""
         self._store, self._folder = store, None if store is None else store.path.parent
         try:
-            result = self._to_the_end(callbacks, listener)
+            result = self._replay_and_compute(callbacks, listener)
         except BaseException as failure:
             try:
                 callbacks.on_end(None)
@@ -169,7 +169,7 @@ class _Run:
         callbacks.on_end(result)
         return result
 
-    def _to_the_end(self, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
+    def _replay_and_compute(self, callbacks: Callbacks, listener: SearchListener | None) -> SearchResult:
         """Replay what is recorded, then compute the rest."""
         begin = time.perf_counter()
         withdraw_stop(self._folder)
@@ -177,21 +177,21 @@ class _Run:
             self._replay(self._store)
             note_changes(self._store, self.description(), is_finished=self._strategy.finished)
         callbacks.on_start(self._as_run())
-        trials = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, self._store, listener)
+        trainer = FinalsTrainer(self._tasks, self._executor, self._evaluator, self._context, self._store, listener)
         if listener is not None:
             listener.on_start(
                 generations=self._strategy.generations,
                 steps=self._steps_of_generation(),
-                final_steps=0 if self._method is BASELINE else trials.steps_of_final(),
+                final_steps=0 if self._method is BASELINE else trainer.steps_of_final(),
                 recorded=self._history(),
                 metric=self._shown,
             )
-        rivals = trials.train_rivals()
+        rivals = trainer.train_rivals()
         ending = complete = None if self._store is None else self._store.ending
         if complete is None:
-            ending = self._generations(begin, callbacks, listener)
+            ending = self._compute_generations(begin, callbacks, listener)
             stop_if_requested(self._folder)
-        self._final = trials.train_finalists(self._candidates, rivals)
+        self._final = trainer.train_finalists(self._candidates, rivals)
         if self._final is not None:
             self._save_best()
             if listener is not None:
@@ -201,9 +201,9 @@ class _Run:
             if self._store is not None:
                 self._store.finish(ending)
         elif complete is None and self._final is not None:
-            ending = f"{ending}; the final was run all the same"
-        withdraw_stop(self._folder)  # it came too late
-        by_task, headroom = trials.by_task(self._final), trials.headroom
+            ending = f"{ending}; the final was run nevertheless"
+        withdraw_stop(self._folder)  # a request after the last generation came too late
+        by_task, headroom = trainer.by_task(self._final), trainer.headroom
         is_complete = self._strategy.finished
         run = self._as_run(
             state=RunState.COMPLETE if is_complete else RunState.INTERRUPTED,
@@ -229,13 +229,13 @@ class _Run:
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
         )
 
-    def _generations(self, begin: float, callbacks: Callbacks, listener: SearchListener | None) -> str | None:
-        """Compute generations until the strategy is finished; returns why they end sooner, if they do."""
+    def _compute_generations(self, begin: float, callbacks: Callbacks, listener: SearchListener | None) -> str | None:
+        """Compute generations until the strategy is finished; returns why they ended early, if they did."""
         while not self._strategy.finished:
-            if (ending := self._used_up(time.perf_counter() - begin)) is not None:
+            if (ending := self._exhausted_budget(time.perf_counter() - begin)) is not None:
                 return ending
             stop_if_requested(self._folder)
-            self._generation(None if listener is None else listener.on_steps)
+            self._compute_generation(None if listener is None else listener.on_steps)
             generation = self._history()[-1]
             is_ended = callbacks.on_generation(generation)
             if listener is not None:
@@ -245,7 +245,7 @@ class _Run:
         return None
 
     def _as_run(self, **more: Any) -> Run:
-        """The search as far as it has come."""
+        """The search so far, as a `Run`."""
         store = self._store
         found = {
             "folder": self._folder or Path(),
@@ -264,7 +264,7 @@ class _Run:
             steps["evaluate"] = ladder.steps(self._strategy.population) * len(self._tasks)
         return sum(steps.values())
 
-    def _generation(self, report: StageStepsDone | None) -> None:
+    def _compute_generation(self, report: StageStepsDone | None) -> None:
         """Evaluate and record one generation."""
         archive = self._evaluator.archive
         # The final of a search that a budget had ended is outdated by the next generation.
@@ -285,8 +285,8 @@ class _Run:
             recorded.setdefault(candidate.generation, []).append(candidate)
         if len(recorded) > self._strategy.generations:
             raise InputError(
-                f"{store.path}: holds {len(recorded)} generations, so that generations must be at least as many, "
-                f"but got {self._strategy.generations}"
+                f"{store.path}: generations must be at least {len(recorded)}, the number already recorded, but got "
+                f"{self._strategy.generations}"
             )
         for generation, candidates in sorted(recorded.items()):
             asked = self._strategy.ask()
@@ -304,13 +304,13 @@ class _Run:
         if recorded:
             self._save_best()  # the process may have been killed between record and file
 
-    def _used_up(self, seconds: float) -> str | None:
-        """Why no further generation is begun, if a budget is used up."""
+    def _exhausted_budget(self, seconds: float) -> str | None:
+        """The sentence for the budget that is used up; None if there is none."""
         settings = self._settings
         if settings.max_time is not None and seconds >= settings.max_time:
             return f"the time of {settings.max_time:g} s is used up"
         # Trainings that diverged count, too: they were paid for.
-        evaluated = sum("evaluate" in row.seconds and not row.is_carried for row in self._candidates)
+        evaluated = sum("evaluate" in one.seconds and not one.is_carried for one in self._candidates)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
             return f"{evaluated} candidates were evaluated, and {settings.max_evaluations} are allowed"
         if settings.patience is not None:

@@ -45,8 +45,8 @@ from evomal.runs.rows import (
 from evomal.runs.verification import damaged, verify
 
 
-def write_first(path: Path, settings: str) -> None:
-    """Write the file with its first transaction under a temporary name, then rename it: a run exists or it does not.
+def _write_new_record(path: Path, settings: str) -> None:
+    """Write the file with its first transaction under a temporary name, then rename it, so that no record is partial.
 
     The caller holds the folder's lock, so a file that is already there under the temporary name was left by a process
     that died.
@@ -54,7 +54,7 @@ def write_first(path: Path, settings: str) -> None:
     unfinished = path.with_name(f".{path.name}.new")
     try:
         _remove(unfinished)
-        connection = connect(unfinished, writable=True, make=True)
+        connection = connect(unfinished, writable=True, create=True)
         try:
             with transaction(connection, writing=True):
                 create_tables(connection)
@@ -67,9 +67,9 @@ def write_first(path: Path, settings: str) -> None:
         with contextlib.suppress(OSError):
             _remove(unfinished)
         if isinstance(error, sqlite3.Error):
-            raise EvomalError(f"{path}: cannot be made: {error}") from None
+            raise EvomalError(f"{path}: cannot be created: {error}") from None
         if isinstance(error, OSError):
-            raise EvomalError(f"{path}: cannot be made: {error.strerror}") from None
+            raise EvomalError(f"{path}: cannot be created: {error.strerror}") from None
         raise
 
 
@@ -81,7 +81,7 @@ def _remove(unfinished: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # not every file system can
+        with contextlib.suppress(OSError):  # not every file system supports it
             os.fsync(handle)
     finally:
         os.close(handle)
@@ -108,7 +108,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Forced:
-    """The run was resumed after `chunks` chunks although these settings differed."""
+    """The run was resumed after `chunks` chunks despite these differences in settings."""
 
     chunks: int
     differences: str
@@ -145,7 +145,7 @@ class RunStore:
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> Self:
-        """Begin a run in a folder, which is made where it is missing and must not hold a run yet."""
+        """Create the record of a new run in a folder, which is created if missing and must not hold a run yet."""
         text = settings_text(settings)
         place = Path(folder)
         try:
@@ -153,19 +153,19 @@ class RunStore:
         except FileExistsError:
             raise InputError(f"{place}: is a file, but a folder for the run was expected") from None
         except OSError as error:
-            raise EvomalError(f"{place}: cannot be made: {error.strerror}") from None
+            raise EvomalError(f"{place}: cannot be created: {error.strerror}") from None
         except ValueError as error:  # a name that no file can have
-            raise InputError(f"{str(place)!r}: is no name for a folder: {error}") from None
+            raise InputError(f"{str(place)!r}: is not a valid folder name: {error}") from None
         with _locked(place) as lock:
             path = place / RECORD_NAME
             if os.path.lexists(path):
-                raise InputError(f"{path}: is there already, and a new run needs a folder without one")
-            write_first(path, text)
+                raise InputError(f"{path}: exists already, but a new run needs a folder without one")
+            _write_new_record(path, text)
             return cls(path, lock)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """The record of a folder, to continue it; refused while another process does."""
+        """Open the record of a folder to continue it; raises InputError while another process holds it."""
         path = Path(folder) / RECORD_NAME
         require_record(path)
         require_writable(path)
@@ -174,7 +174,7 @@ class RunStore:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Self:
-        """The record of a folder, to read it, also while another process writes: every call sees the latest chunk."""
+        """Open the record of a folder to read it, even while another process writes: calls see the latest chunk."""
         return cls(Path(folder) / RECORD_NAME, None)
 
     def __enter__(self) -> Self:
@@ -191,13 +191,13 @@ class RunStore:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the run: those it was begun with, and the budgets of when it was last resumed."""
+        """The settings with which the run was started, but with the budgets with which it was last resumed."""
         result: dict[str, Any] = parsed(self._first("settings")[1])
         return result
 
     @property
     def created(self) -> str:
-        """When the run was begun, in UTC."""
+        """When the run was started, in UTC."""
         return str(self._first("settings")[2])
 
     @property
@@ -207,18 +207,18 @@ class RunStore:
         return str(found[0][1]) if found else None
 
     def differences(self, settings: Mapping[str, Any]) -> tuple[Difference, ...]:
-        """Where these settings are not the recorded ones."""
+        """The keys in which these settings differ from the recorded ones."""
         return differences(self.settings, settings)
 
     @property
     def forced(self) -> tuple[Forced, ...]:
-        """When the run was resumed although something differed, in order."""
+        """Each time the run was resumed despite differences, in order."""
         return tuple(
             Forced(chunks, differences) for _, chunks, differences, _ in self._rows("forced", "ORDER BY number")
         )
 
     def force(self, differing: Sequence[Difference]) -> None:
-        """Record that the run is resumed although these differ."""
+        """Record that the run is resumed despite these differences."""
         text = checked_text("differences", "; ".join(map(str, differing)), MAX_SENTENCE)
         with self._writing():
             chunks = self._connection.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
@@ -250,7 +250,7 @@ class RunStore:
                 known.add(candidate.index)
                 prepared.append(candidate_row(candidate, number))
             digest = checksum([checksum(["candidates", *row]) for row in prepared])
-            # A final that was run when a budget ended the search is run again when the search is over.
+            # A final that was run when a budget ended the search is outdated, and is run again at the end.
             self._connection.execute("DELETE FROM trials WHERE stage <> 'rivals'")
             insert(self._connection, "chunks", (number, generation, len(prepared), digest, now()))
             for row in prepared:
@@ -309,7 +309,7 @@ class RunStore:
         with self.snapshot():
             settings, chunks, candidates, ending = self.settings, self.complete_chunks(), self.candidates(), self.ending
             trials = self.trials()
-        if isinstance(source := settings.get("source"), dict):  # equal runs need not have been begun by equal commands
+        if isinstance(source := settings.get("source"), dict):  # equal runs may have been started by different commands
             settings = {**settings, "source": {key: value for key, value in source.items() if key != "command"}}
         lines: list[dict[str, Any]] = [{"kind": "settings", "settings": settings}]
         for chunk in chunks:
@@ -352,7 +352,7 @@ class RunStore:
     @contextlib.contextmanager
     def _writing(self, *, although_complete: bool = False) -> Iterator[None]:
         if self._lock is None:
-            raise InputError(f"{self.path}: was opened to be read, and cannot be written")
+            raise InputError(f"{self.path}: was opened for reading only")
         with self._explaining(), transaction(self._connection, writing=True):
             if (reason := self.ending) is not None and not although_complete:
                 raise InputError(f"{self.path}: the run is complete ({reason}), and nothing can be added to it")

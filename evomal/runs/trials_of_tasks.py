@@ -1,4 +1,4 @@
-"""Trials on several tasks: each is recorded with the cost on its task; fitness is made of them when they are read."""
+"""Trials on several tasks: each is recorded with the cost on its task; fitness is computed when they are read."""
 
 import dataclasses
 import math
@@ -14,8 +14,8 @@ from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.tasks.metric_display import ShownMetric, metric_text
 
 _PLACE = re.compile(r"[0-9]+:[0-9]+")  # of a candidate; anything else is the name of a known loss
-_WITH_REFERENCES: tuple[TrialStage, ...] = ("rivals", "rates")
-"""The stages in which known losses are tried at several learning rates; the first that a number of steps has counts."""
+_REFERENCE_STAGES: tuple[TrialStage, ...] = ("rivals", "rates")
+"""The stages in which known losses are tried at several learning rates; the first with the wanted steps counts."""
 
 _Setting = tuple[str, str, int, float, int]
 """Stage, loss, seed, learning rate and steps: what the trials on several tasks have in common."""
@@ -24,7 +24,7 @@ _ByTask = dict[int, dict[float, dict[int, float]]]
 
 
 def across_tasks(rule: str, trials: Iterable[RecordedTrial]) -> AcrossTasks:
-    """The rule with what these trials of known losses tell: the scale of every task, and how hard every seed is."""
+    """The rule with what the known losses in these trials tell: the scale of each task, and how hard each seed is."""
     scores: dict[int, dict[str, dict[str, _ByTask]]] = {}
     for trial in trials:
         if trial.task is not None and not _PLACE.fullmatch(trial.loss):
@@ -33,24 +33,27 @@ def across_tasks(rule: str, trials: Iterable[RecordedTrial]) -> AcrossTasks:
     references: dict[int, list[dict[str, float]]] = {}
     shifts: dict[tuple[int, int], list[float]] = {}
     for steps, by_stage in scores.items():
-        by_loss = next((by_stage[stage] for stage in _WITH_REFERENCES if stage in by_stage), {})
+        by_loss = next((by_stage[stage] for stage in _REFERENCE_STAGES if stage in by_stage), {})
         tasks: list[dict[str, float]] = []
         for loss, by_task in by_loss.items():
-            own = [{rate: fmean(seeds.values()) for rate, seeds in rates.items()} for rates in _in_order(by_task)]
-            rate, tasks = _best_rate(own), tasks or [{} for _ in own]
-            for known, costs in zip(tasks, own, strict=False):
-                known[loss] = costs.get(rate, math.inf)
+            means = _mean_costs(by_task)
+            rate = _best_rate(means)
+            tasks = tasks or [{} for _ in means]
+            for costs_of_losses, costs in zip(tasks, means, strict=False):
+                costs_of_losses[loss] = costs.get(rate, math.inf)
         references[steps] = tasks
-        for found in by_stage.values():
-            if tasks and (by_task := found.get(next(iter(by_loss)), {})):
-                shifts |= {(steps, seed): shift for seed, shift in _shifts(by_task, tasks).items()}
+        baseline = next(iter(by_loss), None)
+        for scores_of_losses in by_stage.values():
+            if tasks and baseline in scores_of_losses:
+                found = _shifts(scores_of_losses[baseline], tasks)
+                shifts |= {(steps, seed): shift for seed, shift in found.items()}
     return AcrossTasks(rule, references, shifts)
 
 
 def _shifts(by_task: _ByTask, references: References) -> dict[int, list[float]]:
     """For each seed how much the baseline's cost is above its reference, on every task; 0 where it diverged."""
-    means = [{rate: fmean(seeds.values()) for rate, seeds in rates.items()} for rates in _in_order(by_task)]
-    rate, found = _best_rate(means), dict[int, list[float]]()
+    rate = _best_rate(_mean_costs(by_task))
+    found: dict[int, list[float]] = {}
     for rates, known in zip(_in_order(by_task), references, strict=False):
         for seed, score in rates.get(rate, {}).items():
             shift = score - next(iter(known.values()))
@@ -58,12 +61,17 @@ def _shifts(by_task: _ByTask, references: References) -> dict[int, list[float]]:
     return {seed: shifts for seed, shifts in found.items() if len(shifts) == len(references)}
 
 
+def _mean_costs(by_task: _ByTask) -> list[dict[float, float]]:
+    """For each task, the mean cost at each learning rate."""
+    return [{rate: fmean(seeds.values()) for rate, seeds in rates.items()} for rates in _in_order(by_task)]
+
+
 def _in_order(by_task: _ByTask) -> list[dict[float, dict[int, float]]]:
     return [by_task[task] for task in sorted(by_task)]
 
 
 def _best_rate(costs: Sequence[Mapping[float, float]]) -> float:
-    """The learning rate that is best across tasks, among those that all of them have; any if there is none."""
+    """The best learning rate across tasks, among those that all tasks have; if there is none, any."""
     common = [rate for rate in costs[0] if all(rate in own for own in costs)]
     return best_rate([{rate: own[rate] for rate in common} for own in costs]) if common else next(iter(costs[0]))
 
@@ -72,7 +80,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
     """Trials on several tasks as one for each loss, learning rate and seed, with the fitness as its score.
 
     Args:
-        trials: Any trials; those that are not of one of several tasks are returned as they are.
+        trials: Any trials; if none of them has the number of a task, all are returned as they are.
         rule: The rule of the search, as recorded.
     """
     if all(trial.task is None for trial in trials):
@@ -83,7 +91,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
         groups.setdefault((trial.stage, trial.loss, trial.seed, trial.rate, trial.steps), []).append(trial)
     found = []
     for (*_, seed, _, steps), group in groups.items():
-        if len(across.references.get(steps, ())) != len(group):  # not all is recorded yet, or by evomal
+        if len(across.references.get(steps, ())) != len(group):  # incomplete, or not written by evomal
             continue
         group.sort(key=lambda trial: trial.task or 0)
         score = across.fitness([trial.score for trial in group], steps, seed)
@@ -94,7 +102,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
 
 
 def recorded_rule(settings: Mapping[str, Any]) -> str | None:
-    """How a recorded search makes its fitness of several tasks; None for one task, and for the mean of the costs."""
+    """How a recorded search computes fitness across tasks; None for one task, and for the mean of the costs."""
     rule = settings.get("settings", {}).get("across_tasks")
     return rule if rule in ("rank", "worst") else None
 
@@ -122,7 +130,7 @@ def values_by_task(
 ) -> tuple[TaskValues, ...]:
     """The results of the winner of a final, its best rival and the baseline on each of several tasks.
 
-    Nothing is returned where there is no final, or where tasks are not recorded apart.
+    Empty if there is no final, or if the tasks are not recorded apart.
     """
     found: dict[int, dict[str, list[float]]] = {}
     losses = () if final is None else tuple(dict.fromkeys(final.compared))

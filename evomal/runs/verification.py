@@ -1,4 +1,4 @@
-"""Whether a record is as it was written, and how much of a damaged one still is."""
+"""Checks that a record is as it was written, and how much of a damaged one is still intact."""
 
 import contextlib
 import itertools
@@ -106,15 +106,15 @@ def _verify_forced(connection: sqlite3.Connection) -> None:
     for expected, (values, _) in enumerate(rows(connection, "forced", "ORDER BY number")):
         number, chunks, differences, written = values
         if number != expected or type(chunks) is not int or not isinstance(differences, str):
-            raise DamageError("what it was forced over is not written in canonical form")
+            raise DamageError("its list of forced differences is not written in canonical form")
         if not isinstance(written, str):
-            raise DamageError("what it was forced over has no time")
+            raise DamageError("its list of forced differences has no time")
 
 
 def _verify_ending(connection: sqlite3.Connection) -> None:
     found = [values for values, _ in rows(connection, "ending", "LIMIT 2")]
     if not all(isinstance(text, str) for _, *texts in found for text in texts):
-        raise DamageError("its ending is not a text")
+        raise DamageError("its ending is not a string")
 
 
 def _verified_places(path: Path) -> set[tuple[int, int]]:

@@ -46,7 +46,7 @@ class RunSample(Run):
 
     @property
     def generations(self) -> int:
-        """The number of recorded generations, with those of which no candidate is in memory."""
+        """The number of recorded generations, including those without a candidate in memory."""
         return self.recorded_generations
 
 
@@ -93,7 +93,7 @@ class RunView:
 
     @property
     def planned_generations(self) -> int | None:
-        """The number of generations that the search is to have; None if the record does not say."""
+        """The number of generations that the search will have; None if the record does not say."""
         planned = self.head.settings.get("budgets", {}).get("generations")
         return planned if isinstance(planned, int) and 0 < planned < 10**9 else None
 
@@ -105,7 +105,7 @@ class RunView:
 
     @cached_property
     def comparable(self) -> Table:
-        """Evaluated candidates on the longest rung: fitness on shorter ones is of trainings of another length."""
+        """Evaluated candidates that reached the longest rung; fitness on shorter rungs cannot be compared."""
         found: Table = self.evaluated[self.evaluated["rungs"] == self.evaluated["rungs"].max(initial=0)]
         return found
 
@@ -202,6 +202,7 @@ class RunView:
 
 @contextlib.contextmanager
 def reading_record(path: Path) -> Iterator[sqlite3.Connection]:
+    """A context with a connection that reads the record; errors of SQLite become those of evomal."""
     try:
         with contextlib.closing(connect(path, writable=False)) as connection:
             check_identity(connection, path)
@@ -215,12 +216,14 @@ def reading_record(path: Path) -> Iterator[sqlite3.Connection]:
 def raw_rows(
     connection: sqlite3.Connection, clause: str, parameters: Sequence[int]
 ) -> list[tuple[int, tuple[Any, ...], Any]]:
+    """Row id, values and checksum of the candidates that a clause selects, unchecked."""
     names = ", ".join(column_names("candidates", version_of(connection)))
     found = connection.execute(f"SELECT rowid, {names}, checksum FROM candidates {clause}", tuple(parameters))
     return [(rowid, tuple(values), row_checksum) for rowid, *values, row_checksum in found.fetchall()]
 
 
 def require_intact(values: tuple[Any, ...], row_checksum: Any) -> None:
+    """Raise `DamageError` if a candidate's row does not match its checksum."""
     if not is_intact("candidates", values, row_checksum):
         raise DamageError("a row of its table candidates does not match its checksum")
 

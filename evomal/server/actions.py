@@ -1,4 +1,4 @@
-"""What the buttons do: stop a search, resume it, compare its best loss."""
+"""The actions of the buttons: stop a search, resume it, compare its best loss."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from evomal.server.library import OUTPUT_NAME
 
 
 class Actions:
-    """Starts and stops work on runs. What it starts continues when the server ends."""
+    """Starts and stops work on runs. The processes that it starts outlive the server."""
 
     def __init__(self, *, trust: bool = False) -> None:
         self._trust = trust
@@ -32,7 +32,7 @@ class Actions:
         return "The search stops after its current generation or after the current trainings of its final."
 
     def resume(self, view: RunView) -> str:
-        """Begin a process that resumes an interrupted search."""
+        """Start a process that resumes an interrupted search."""
         if view.head.state is RunState.COMPLETE:
             raise InputError("the search is complete")
         self._require_idle(view.folder)
@@ -42,7 +42,7 @@ class Actions:
         return "The search is being resumed."
 
     def compare(self, view: RunView) -> str:
-        """Begin a process that compares the best loss with the baseline."""
+        """Start a process that compares the best loss with the baseline."""
         self._require_idle(view.folder)
         self._require_trust(view)
         words = compare_words(view.sample(()))
@@ -58,14 +58,14 @@ class Actions:
     def _require_idle(self, folder: Path) -> None:
         self.reap()
         if folder in self._started or is_held(folder):
-            raise InputError("a process works on this run already")
+            raise InputError("another process is working on this run")
 
     def _require_trust(self, view: RunView) -> None:
-        """Refuse to run what only a record names: it may be a stranger's."""
+        """Refuse to run code or join a cluster that only the record names: the record may come from a stranger."""
         source = view.head.settings.get("source")
         tasks = source.get("tasks") if isinstance(source, Mapping) else None
         if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
-            raise InputError("the record does not say which tasks it is about: the search was begun from Python")
+            raise InputError("the record does not say which tasks it is about: the search was started from Python")
         address = view.head.settings.get("workplace", {}).get("address")
         if not self._trust and (any(":" in task for task in tasks) or address is not None):
             raise InputError(
@@ -74,7 +74,7 @@ class Actions:
             )
 
     def _start(self, folder: Path, words: Sequence[str]) -> None:
-        """Begin an evomal command of its own session, with its output in the folder."""
+        """Start an evomal command in a session of its own, with its output in the folder."""
         command = [sys.executable, "-m", "evomal", *words]
         with open_foreign(folder / OUTPUT_NAME, writable=True, create=True) as output:
             output.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} evomal {words[0]}\n".encode())

@@ -1,4 +1,4 @@
-"""The web application: what is at which address, and what the buttons may do."""
+"""The web application: which page is at which address, and the requests of the buttons."""
 
 import asyncio
 import time
@@ -32,12 +32,12 @@ from evomal.server.kept_pages import Content, KeptPages
 from evomal.server.library import FollowedFolder, Library, comparison_of, key_of
 from evomal.server.list_page import LONGEST_FILTER, comparison_page, comparison_summary, list_page
 from evomal.server.run_page import pair_page, run_page, warm_up
-from evomal.text import file_name
+from evomal.text import as_sentence, file_name
 
 EVERYTHING = "*"
 _COMPARISON = "comparison:"
 _STATIC = Path(__file__).with_name("static")
-_SECONDS_TO_BEGIN = 60.0  # until a process that a button began holds its folder
+_SECONDS_TO_START = 60.0  # until a process that a button started holds its folder
 _MOST_DIGITS = 9  # of a number in an address
 _LARGEST_BODY = 10_000  # bytes
 _KINDS = {".js": "text/javascript", ".svg": "image/svg+xml", ".css": "text/css"}
@@ -49,9 +49,9 @@ class LivePages:
     def __init__(self, folder: Path, *, token: str, trust: bool = False, names: tuple[str, ...] = ()) -> None:
         self.library = Library(folder, self._on_change)
         self._token, self._actions = token, Actions(trust=trust)
-        # Started now, with the usual priority, which its processes inherit: the server may lower its own.
-        self._acting = ThreadPoolExecutor(1, thread_name_prefix="evomal-actions")
-        self._acting.submit(self._actions.reap).result()
+        # Its thread is started now, with normal priority, which its processes inherit: `serve` lowers its own later.
+        self._action_thread = ThreadPoolExecutor(1, thread_name_prefix="evomal-actions")
+        self._action_thread.submit(self._actions.reap).result()
         self._pages, self._events = KeptPages(), Events(self._version_of)
         self._static = _static_files()
         routes = [
@@ -84,18 +84,18 @@ class LivePages:
             self._events.close()
             await asyncio.to_thread(self.library.stop)
             self._pages.close()
-            self._acting.shutdown()
+            self._action_thread.shutdown()
 
     def _on_change(self) -> None:
         """Called by the thread that watches."""
-        self._acting.submit(self._actions.reap)
-        self._events.tell()
+        self._action_thread.submit(self._actions.reap)
+        self._events.notify()
 
     async def show_list(self, request: Request) -> Response:
         """The list of all runs and comparisons."""
         number, text = _page_number(request), request.query_params.get("text", "")[:LONGEST_FILTER]
 
-        def made() -> str:
+        def make() -> str:
             library = self.library
             runs = [folder.summary for folder in library.runs.values()]
             comparisons = [
@@ -105,7 +105,7 @@ class LivePages:
             ]
             return list_page(str(library.top), runs, comparisons, number=number, text=text)
 
-        return await self._pages.answer(request, ("list", number, text), (self.library.version,), made)
+        return await self._pages.answer(request, ("list", number, text), (self.library.version,), make)
 
     async def show_run(self, request: Request) -> Response:
         """The page of a run."""
@@ -123,7 +123,7 @@ class LivePages:
         key, library = request.path_params["key"], self.library
         found = library.comparisons.get(key)
         if found is None or found.view is None:
-            raise HTTPException(404, "There is no such comparison, or no longer.")
+            raise HTTPException(404, "There is no such comparison, or it was removed.")
         view, searches = found.view, library.searches.get(key, [])
         latest = max((run.version for run in searches), default=0)
         summary = comparison_summary(view, key, library.name_of(found.folder))
@@ -166,7 +166,7 @@ class LivePages:
         folder, place, form = self._run(request), self._place(request), request.path_params["form"]
         if form not in EXPORTS:
             raise HTTPException(404, "There is no such format.")
-        content = await self._pages.made(exported, folder.view, place, form)
+        content = await self._pages.run(exported, folder.view, place, form)
         name = file_name(f"{folder.name}-{place[0] + 1}-{place[1]}{EXPORTS[form][0]}")
         headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-cache"}
         return Response(content, media_type=EXPORTS[form][1], headers=headers)
@@ -178,7 +178,7 @@ class LivePages:
         return generation, index
 
     async def act(self, request: Request) -> Response:
-        """What a button asks for; only with the token."""
+        """Do what a button asks for, if the request has the token."""
         folder, action = self._run(request), request.path_params["action"]
         known = {"stop": self._actions.stop, "resume": self._actions.resume, "compare": self._actions.compare}
         if action not in known:
@@ -188,8 +188,8 @@ class LivePages:
         given = header if header is not None else parse_qs(body).get("token", [""])[0]
         if not is_same_token(given, self._token):
             raise HTTPException(403, "The token is not the one that the server printed when it was started.")
-        sentence = await asyncio.get_running_loop().run_in_executor(self._acting, known[action], folder.view)
-        folder.expected_until = time.monotonic() + _SECONDS_TO_BEGIN
+        sentence = await asyncio.get_running_loop().run_in_executor(self._action_thread, known[action], folder.view)
+        folder.expected_until = time.monotonic() + _SECONDS_TO_START
         if header is not None:
             return JSONResponse({"sentence": sentence})
         return RedirectResponse(f"/runs/{folder.key}", 303)
@@ -221,7 +221,7 @@ class LivePages:
     def _run(self, request: Request) -> FollowedFolder:
         folder = self.library.runs.get(request.path_params["key"])
         if folder is None:
-            raise HTTPException(404, "There is no such run, or no longer.")
+            raise HTTPException(404, "There is no such run, or it was removed.")
         return folder
 
 
@@ -233,7 +233,7 @@ def _static_files() -> dict[str, Content]:
 
 
 def _number(text: str) -> int | None:
-    """A whole number of an address; None for anything else, and for one so long that nothing can have it."""
+    """A whole number in an address; None for anything else, and for more digits than any place has."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
@@ -250,7 +250,7 @@ async def _body(request: Request) -> str:
             if len(content) > _LARGEST_BODY:
                 raise HTTPException(413, "The request is too large.")
     except ClientDisconnect:
-        raise HTTPException(400, "The request has no end.") from None
+        raise HTTPException(400, "The request is incomplete.") from None
     return content.decode("utf-8", "replace")
 
 
@@ -270,5 +270,4 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    sentence = str(error)
-    return _answer(request, f"{sentence[:1].upper()}{sentence[1:]}.", 409 if isinstance(error, InputError) else 500)
+    return _answer(request, as_sentence(str(error)), 409 if isinstance(error, InputError) else 500)

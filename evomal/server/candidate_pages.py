@@ -86,6 +86,7 @@ def candidate_page(view: RunView, summary: RunSummary, place: tuple[int, int]) -
     formula = formula_of(candidate) if loss is None else loss.formula()
     found = ancestry_of(run, candidate)
     parents = [one for one in ancestors if one.generation == candidate.generation - 1][:_MOST_PARENTS]
+    lr = None if run.final is None else run.final.lr
     return render(
         "live_candidate.html",
         summary=summary,
@@ -97,8 +98,10 @@ def candidate_page(view: RunView, summary: RunSummary, place: tuple[int, int]) -
         value=run.shown_metric.text(candidate.fitness) if candidate.has_fitness else "none",
         shapes=[] if loss is None else shapes_of(loss, run.classes),
         parents=[(address_of(one, summary.key), one, formula_of(one)) for one in parents],
-        rungs=[(number, rate_text(rate, None if run.final is None else run.final.lr), run.shown_metric.text(cost))
-               for number, (rate, cost) in enumerate(candidate.rungs, 1)],
+        rungs=[
+            (number, rate_text(rate, lr), run.shown_metric.text(cost))
+            for number, (rate, cost) in enumerate(candidate.rungs, 1)
+        ],
         scores=scores_of(view, run, candidate),
         ancestry=ancestry_chart(found, f"/runs/{summary.key}"),
         changes=[
@@ -117,7 +120,7 @@ def _candidate(view: RunView, place: tuple[int, int]) -> Candidate:
     rowid = view.rowid_of(*place)
     found = [] if rowid is None else view.read([rowid])
     if not found:
-        raise InputError("there is no such candidate any more")
+        raise InputError("this candidate is no longer recorded")
     return found[0]
 
 
@@ -134,7 +137,7 @@ def candidate_loss(run: Run, candidate: Candidate) -> Loss | None:
 
 
 def scores_of(view: RunView, run: Run, candidate: Candidate) -> list[tuple[str, str, str, str]]:
-    """Stage, learning rate, scores per seed and their mean, of the final."""
+    """For each stage of the final and learning rate: the stage, the rate, the score of each seed, and their mean."""
     found: dict[tuple[str, float], list[tuple[int, float]]] = {}
     for trial in view.trials:
         if trial.loss == candidate.place and trial.stage in _STAGES and trial.task is None:

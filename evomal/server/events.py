@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from starlette.exceptions import HTTPException
 
 MOST_FOLLOWERS = 500
-_SECONDS_BETWEEN_SIGNS = 15.0
-_SIGN = ": still here\n\n"
+_KEEP_ALIVE_SECONDS = 15.0
+_KEEP_ALIVE = ": still here\n\n"  # a comment, which browsers ignore
 
 
 class Events:
@@ -21,23 +21,23 @@ class Events:
         self._version_of = version_of
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
-        self._signs = 0
-        self._ticking: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Begin to tell, on the running loop."""
+        """Start to send events, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._tick()
 
     def close(self) -> None:
         """End all streams."""
         self._loop = None
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._wake()
 
-    def tell(self) -> None:
-        """Have every stream look for a new version; may be called by any thread."""
+    def notify(self) -> None:
+        """Let every stream look for a new version; may be called by any thread."""
         if (loop := self._loop) is not None:
             loop.call_soon_threadsafe(self._wake)
 
@@ -45,19 +45,19 @@ class Events:
         """The events for one follower of that run or comparison.
 
         Raises:
-            HTTPException: There is nothing of that name, or too many follow.
+            HTTPException: There is no such run or comparison, or there are too many followers.
         """
         if self._version_of(of) is None:
-            raise HTTPException(404, "There is nothing of that name.")
+            raise HTTPException(404, "There is no such run or comparison.")
         if self.followers >= MOST_FOLLOWERS:
-            raise HTTPException(503, f"The server has its limit of {MOST_FOLLOWERS} followers.")
+            raise HTTPException(503, f"The server has reached its limit of {MOST_FOLLOWERS} open pages.")
         return self._stream(of)
 
     async def _stream(self, of: str) -> AsyncIterator[str]:
         self.followers += 1
         try:
             yield "retry: 2000\n\n"
-            sent, signs = None, self._signs
+            sent, ticks = None, self._ticks
             while self._loop is not None:
                 changed, version = self._changed, self._version_of(of)
                 if version is None:
@@ -65,9 +65,9 @@ class Events:
                 if version != sent:
                     sent = version
                     yield f"data: {version}\n\n"
-                elif signs != self._signs:
-                    signs = self._signs
-                    yield _SIGN
+                elif ticks != self._ticks:
+                    ticks = self._ticks
+                    yield _KEEP_ALIVE
                 else:
                     await changed.wait()
         finally:
@@ -78,8 +78,8 @@ class Events:
         event.set()
 
     def _tick(self) -> None:
-        """One timer for all, so that a connection that is gone is noticed."""
+        """Let every stream send a comment, so that a closed connection is noticed; one timer serves all."""
         assert self._loop is not None
-        self._signs += 1
+        self._ticks += 1
         self._wake()
-        self._ticking = self._loop.call_later(_SECONDS_BETWEEN_SIGNS, self._tick)
+        self._timer = self._loop.call_later(_KEEP_ALIVE_SECONDS, self._tick)

@@ -1,4 +1,4 @@
-"""Who may ask the server for what: hosts, origins, the token, and the headers that tell browsers what pages may do."""
+"""Which requests the server accepts (hosts, origins, token), and the headers that restrict what its pages may do."""
 
 import hmac
 import ipaddress
@@ -23,15 +23,15 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Nothing but the server's own files; no page of another site may show or read these pages."""
+"""Pages may load only the server's own files, and no page of another site may embed or read them."""
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:/@\s]+)(:[0-9]{1,5})?")
 
 
 def is_allowed_host(value: str, names: Iterable[str]) -> bool:
-    """Whether a Host header is an address in numbers, `localhost` or one of the names.
+    """Whether a Host header is an IP address, `localhost` or one of the names.
 
-    Another site can make its own name lead to this machine, and its page could then read ours; it cannot do so with an
-    address in numbers.
+    Another site can let its own name resolve to this machine, and its pages could then read ours (DNS rebinding); with
+    an IP address it cannot.
     """
     found = _HOST.fullmatch(value)
     if found is None:
@@ -82,10 +82,8 @@ class Guard:
             return "This host name is not served; allow it with --name.\n", 421
         if method in ("GET", "HEAD"):
             return None
-        if _is_foreign(headers.get("origin"), host) or headers.get("sec-fetch-site", "same-origin") not in (
-            "same-origin",
-            "none",
-        ):
+        is_same_site = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+        if not is_same_site or _is_foreign(headers.get("origin"), host):
             return "Requests from other sites are refused.\n", 403
         return None
 

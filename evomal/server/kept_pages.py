@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 STALE_HEADER = "x-evomal-stale"
-"""On a page that is older than what is known: it is worth asking again in a while."""
+"""Set on a page that is out of date: the client should ask again in a while."""
 _SHARE_OF_PAGES = 0.1  # of a core, for each page that is made again and again
 _MOST_PAGES = 128  # kept in memory
 _MOST_THREADS = 2  # that make pages, so that a search on the same machine keeps its cores
@@ -26,7 +26,7 @@ Version = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Content:
-    """The body of an answer, also as compressed once for all."""
+    """The body of an answer, plain and compressed, so that it is compressed only once."""
 
     plain: bytes
     compressed: bytes
@@ -59,11 +59,11 @@ class KeptPages:
         # Versions are counted anew by every server, so its tags must differ from those of the one before.
         self._boot = secrets.token_hex(4)
 
-    async def answer(self, request: Request, name: Name, version: Version, made: Callable[[], str]) -> Response:
-        """The page of that name, which is made once for all requests, and not for every version of a fast search."""
+    async def answer(self, request: Request, name: Name, version: Version, make: Callable[[], str]) -> Response:
+        """The page of that name, made once for all requests; pages of a fast search are not made for every version."""
         kept = self._pages.get(name)
-        if kept is None or (kept.version != version and kept.may_be_made_anew()):
-            kept = _KeptPage(version, made, self._threads)
+        if kept is None or (kept.version != version and kept.may_be_remade()):
+            kept = _KeptPage(version, make, self._threads)
             self._pages[name] = kept
             while len(self._pages) > _MOST_PAGES:
                 self._pages.popitem(last=False)
@@ -81,12 +81,12 @@ class KeptPages:
         """The tag of a version, which no other server has given to anything."""
         return "-".join(map(str, (self._boot, *version)))
 
-    async def made(self, make: Callable[..., bytes], *given: object) -> bytes:
-        """What a function returns, called by one of the threads that make pages."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, make, *given)
+    async def run(self, function: Callable[..., bytes], *arguments: object) -> bytes:
+        """Call a function in one of the threads that make pages, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     def warm_up(self, make: Callable[[], None]) -> None:
-        """Have a thread do what the first page would wait for."""
+        """Call a function in a thread, ahead of the first page that would wait for it."""
         self._threads.submit(make)
 
     def close(self) -> None:
@@ -97,18 +97,18 @@ class KeptPages:
 class _KeptPage:
     """A page that was made, or is being made, by a thread."""
 
-    def __init__(self, version: Version, made: Callable[[], str], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, version: Version, make: Callable[[], str], threads: ThreadPoolExecutor) -> None:
         self.version = version
-        self.content = asyncio.get_running_loop().run_in_executor(threads, self._timed, made)
+        self.content = asyncio.get_running_loop().run_in_executor(threads, self._timed, make)
         self._not_before = math.inf
 
-    def may_be_made_anew(self) -> bool:
+    def may_be_remade(self) -> bool:
         """Whether enough time has passed: pages of fast searches must not take more than a small share of a core."""
         return self.content.done() and time.monotonic() >= self._not_before
 
-    def _timed(self, made: Callable[[], str]) -> Content:
+    def _timed(self, make: Callable[[], str]) -> Content:
         begin = time.thread_time()
         try:
-            return Content.of(made().encode(), "text/html; charset=utf-8")
+            return Content.of(make().encode(), "text/html; charset=utf-8")
         finally:
             self._not_before = time.monotonic() + (time.thread_time() - begin) / _SHARE_OF_PAGES

@@ -28,14 +28,14 @@ from evomal.verdict.plan import SEARCHES
 
 RESULT_NAMES = tuple(f"{kind.file_name}.json" for kind in (Comparison, Transfer, RateCurve))
 OUTPUT_NAME = "serve.log"
-"""What a search or a comparison that was begun by a button prints."""
+"""The file with the output of a search or a comparison that a button started."""
 _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_SCANS = 1.0, 5.0
 _SECONDS_PER_RUN = 0.3  # of reading at once, so that a large record does not keep the others waiting
-_SHARE_OF_SCANS = 0.05  # of the time: scans of a large tree are made less often
+_SHARE_OF_SCANS = 0.05  # of the time, at most: a large tree is scanned less often
 _READ_AT_ONCE = 1_000_000  # bytes of a log
 _TRAINING = b'"training":'
 _VERSIONS = itertools.count(1)
-"""For everything that changes: a folder that is removed and made again never has a version that it had before."""
+"""Shared by everything that changes, so that a folder that is removed and created again gets no earlier version."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ComparisonView:
 
     @property
     def state(self) -> str:
-        """How far it came, in a word."""
+        """Its state, in a word."""
         if self.is_running:
             return str(RunState.RUNNING)
         return str(RunState.COMPLETE if self.verdicts.verdicts else RunState.INTERRUPTED)
@@ -112,7 +112,7 @@ class FollowedFolder:
         self.folder, self.key, self.name = folder, key, name
         self.version = self.first_version = next(_VERSIONS)
         self.expected_until = 0.0
-        """Until when a change is expected, on the clock of `time.monotonic`: a button has begun something."""
+        """Until when a change is expected because of a button, by the clock of `time.monotonic`."""
         self._run = FollowedRun(folder)
         self._beside: tuple[object, ...] = ()
         self.summary = summary_of(self.view, key, name)
@@ -155,7 +155,7 @@ def _not_understood(error: Exception) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """What changes when a file does; zeros if there is none."""
+    """Inode, size and time of change of a file; zeros if there is none."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -164,12 +164,12 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def key_of(folder: Path, top: Path) -> str:
-    """The name of a folder in addresses: no character of a path reaches an address, and no address reaches a path."""
+    """The key of a folder in addresses, a hash, so that paths never appear in addresses nor addresses in paths."""
     return hashlib.sha256(os.fsencode(os.path.relpath(folder, top))).hexdigest()[:16]
 
 
 def comparison_of(folder: Path) -> Path | None:
-    """The folder of the comparison that a run is a search of; None if it is not in such a place."""
+    """The folder of the comparison that a run belongs to; None if it belongs to none."""
     return folder.parent.parent if folder.parent.name == SEARCHES else None
 
 
@@ -193,39 +193,39 @@ class Library:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread that watches the folder."""
         self._thread = threading.Thread(target=self._watch, name="evomal-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End watching."""
+        """Stop that thread, and wait for its end."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
 
     def refresh(self, *, everything: bool = True) -> bool:
-        """Look once; with `everything` also for new folders and at runs that are not running."""
+        """Read what is new; with `everything`, also look for new folders, and at runs that are not running."""
         changed = self._scan() if everything else False
         reported = time.monotonic()
         every: list[FollowedFolder | FollowedComparison] = [*self.runs.values(), *self.comparisons.values()]
         for followed in every:
             if self._end.is_set():
                 break
-            if not everything and not _is_lively(followed):
+            if not everything and not _may_change_soon(followed):
                 continue
             changed = followed.refresh() or changed
             if changed and time.monotonic() - reported > _SECONDS_BETWEEN_LOOKS:  # while many runs are read at first
-                self._tell()
+                self._report_change()
                 changed, reported = False, time.monotonic()
         if changed:
-            self._tell()
+            self._report_change()
         return changed
 
     def name_of(self, folder: Path) -> str:
         """The path of a folder below the top, for people."""
         return os.path.relpath(folder, self.top)
 
-    def _tell(self) -> None:
+    def _report_change(self) -> None:
         self.version += 1
         self.on_change()
 
@@ -241,7 +241,7 @@ class Library:
             self._end.wait(0.0 if is_reading else _SECONDS_BETWEEN_LOOKS)
 
     def _scan(self) -> bool:
-        """Find folders that came, and forget those that went."""
+        """Find new folders and forget removed ones; returns whether there are any."""
         runs, comparisons, searches = {}, {}, collections.defaultdict(list)
         results = {*RESULT_NAMES, LOG_NAME}
         for folder, names in folders_with({RECORD_NAME, *results}, self.top):
@@ -257,7 +257,7 @@ class Library:
         return changed
 
 
-def _is_lively(followed: FollowedFolder | FollowedComparison) -> bool:
+def _may_change_soon(followed: FollowedFolder | FollowedComparison) -> bool:
     """Whether it may change within a second."""
     if isinstance(followed, FollowedComparison):
         return followed.view is not None and followed.view.is_running

@@ -27,7 +27,7 @@ class Pages:
 
     @classmethod
     def of(cls, number: int, total: int, per_page: int) -> "Pages":
-        """The page of that number, or the nearest that there is."""
+        """The page of that number, or the nearest existing one."""
         last = max(1, -(-total // per_page))
         return cls(min(max(number, 1), last), last, total, per_page)
 
@@ -80,7 +80,7 @@ def list_page(
     number: int,
     text: str,
 ) -> str:
-    """The page; `text` leaves those runs whose folder, task or method contain it, `number` is the page of the list."""
+    """The page `number` of the list; with `text`, of the runs whose folder, task, method or state contains it."""
     wanted = [run for run in runs if text.lower() in f"{run.name} {run.task} {run.method} {run.state}".lower()]
     wanted.sort(key=lambda run: (run.written or run.created, run.name), reverse=True)
     wanted.sort(key=lambda run: not run.is_running)
@@ -99,7 +99,7 @@ def list_page(
 
 
 def comparison_page(view: ComparisonView, summary: ComparisonSummary, searches: Sequence[RunSummary]) -> str:
-    """The page of a comparison; `searches` are the runs that it began."""
+    """The page of a comparison; `searches` are the runs that belong to it."""
     commands = repeat_comparisons(view.verdicts, view.folder)
     return render(
         "live_comparison.html",

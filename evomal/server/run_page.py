@@ -1,4 +1,4 @@
-"""The page of a run, with the sections of its report and charts that are links, and that of two runs side by side."""
+"""The page of a run, with the sections of its report and linked charts, and the page of two runs side by side."""
 
 import dataclasses
 import importlib
@@ -33,11 +33,11 @@ from evomal.server.summaries import RunSummary
 from evomal.text import plural, shorten, value_text
 from evomal.verdict.folder import recorded_verdicts
 
-_MOST_RANKED = 60  # candidates among which the best distinct ones are looked for
-_TAIL = 4_000  # bytes of the log
+_MOST_RANKED = 60  # candidates among which the best distinct losses are found
+_TAIL_BYTES = 4_000
 _COLOURS = ("blue", "vermillion")
 _MOST_DIFFERENCES, _LONGEST_VALUE = 200, 120
-_MACHINERY = ("source.", "first_budgets.")
+_NOT_SETTINGS = ("source.", "first_budgets.")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LiveReport(RunReport):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know, with counts of all candidates."""
+        """What a reader must know; counts are of all candidates, not of those in memory."""
         view, found = self.view, []
         if view.head.state is not RunState.RUNNING:
             found += state_sentences(self.runs.runs[0])
@@ -119,12 +119,12 @@ def worker_entries(view: RunView) -> list[tuple[str, str]]:
 
 
 def log_tail(folder: Path) -> str:
-    """The end of what a button's process has printed; empty if there is nothing."""
+    """The end of the output of the process that a button started; empty if there is none."""
     try:
         with open_foreign(folder / OUTPUT_NAME) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            return file.read(_TAIL).decode("utf-8", "replace")
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
     except EvomalError:
         return ""
 
@@ -186,5 +186,5 @@ def _differences(one: Any, other: Any) -> list[tuple[str, ...]]:
     return [
         tuple(shorten(text or "not set", _LONGEST_VALUE) for text in (entry.key, entry.recorded, entry.given))
         for entry in differences(one, other)
-        if not entry.key.startswith(_MACHINERY)
+        if not entry.key.startswith(_NOT_SETTINGS)
     ][:_MOST_DIFFERENCES]  # fmt: skip

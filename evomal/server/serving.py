@@ -1,4 +1,4 @@
-"""`serve`: the server from its first to its last moment."""
+"""`serve`: starts the server of the live page and runs it until it is interrupted."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 from evomal.checks import whole_number
 from evomal.errors import InputError
 
-_SECONDS_TO_END = 1
-_NICENESS = 5  # a third of the time of others where all cores are busy: enough to stay usable
+_SHUTDOWN_SECONDS = 1
+_NICENESS = 5  # where all cores are busy, a third of the time that others get: enough to stay usable
 
 
 def serve(
@@ -30,16 +30,16 @@ def serve(
 
     Args:
         folder: The folder whose runs and comparisons are shown, at any depth.
-        host: The address to listen at; anything but an address of this machine alone lets others read.
+        host: The address to listen on; any but a loopback address lets other machines read the pages.
         port: The port; 0 takes any free one.
-        names: Host names under which the page may be asked for, besides localhost, this machine's name and addresses
-            in numbers.
+        names: Host names under which browsers may reach the page, besides localhost, this machine's name and IP
+            addresses.
         trust: Whether the buttons may run Python files and join Ray clusters that records name.
         open_browser: Whether to open the page in a browser, with the token.
-        say: Called with each sentence for the person who started it, among them the token.
+        say: Called with each sentence for the person who started the server; one of them has the token.
 
     Raises:
-        InputError: The folder is not one, the packages of the extra `server` are missing, or the port is in use.
+        InputError: `folder` is not a folder, the packages of the extra `server` are missing, or the port is in use.
 
     Example:
         >>> serve(Path("runs"), say=print)  # doctest: +SKIP
@@ -57,23 +57,23 @@ def serve(
         ) from None
     import torch
 
-    sys.setswitchinterval(0.001)  # answers do not wait long for pages that are being made
-    torch.set_num_threads(1)  # shapes are small, and a search may need the cores
+    sys.setswitchinterval(0.001)  # so that answers do not wait long for pages that are being made
+    torch.set_num_threads(1)  # drawing a loss is little work, and a search may need the cores
     token = secrets.token_urlsafe(12)
-    with _listening(host, port) as listener:
+    with _listening_socket(host, port) as listener:
         own_names = (*names, host, socket.gethostname())
         pages = LivePages(folder, token=token, trust=trust, names=own_names)
-        _give_way()
-        address = f"http://{_shown(host)}:{listener.getsockname()[1]}/"
+        _lower_priority()
+        address = f"http://{_host_in_address(host)}:{listener.getsockname()[1]}/"
         say(f"serving {folder} at {address}")
-        say(f"the buttons need the token {token}; {address}#token={token} brings it along")
-        if not _is_own(host):
-            say("everybody who can reach this address can read these runs; the token is needed for the buttons only")
+        say(f"the buttons need the token {token}; the address {address}#token={token} contains it")
+        if not _is_loopback(host):
+            say("everyone who can reach this address can read these runs; only the buttons need the token")
         if open_browser:
             webbrowser.open(f"{address}#token={token}")
         config = uvicorn.Config(
             pages.app, log_level="error", access_log=False, server_header=False, lifespan="on", ws="none",
-            timeout_graceful_shutdown=_SECONDS_TO_END,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )  # fmt: skip
         try:
             uvicorn.Server(config).run(sockets=[listener])
@@ -81,21 +81,21 @@ def serve(
             say("stopped; searches are not affected")
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     """Let a search on the same machine go first.
 
-    On Linux, priority is that of a thread, and threads begun later have it; so the processes that the buttons begin,
-    from a thread that is older, have the usual one. Elsewhere they could not get it back.
+    On Linux each thread has a priority, which threads that are started later inherit. The buttons start their processes
+    from an older thread, so these keep the normal priority. On other systems they would inherit the lower one.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a supervisor may forbid it
             os.setpriority(os.PRIO_PROCESS, 0, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening_socket(host: str, port: int) -> socket.socket:
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With the protocol, asyncio sends at once; without, every second answer of a connection waits for 40 ms.
+        # asyncio disables Nagle's algorithm only if the protocol is given; otherwise every second answer waits 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise InputError(f"host must be an address of this machine but got {host!r}: {error}") from None
@@ -110,9 +110,11 @@ def _listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else socket.gethostname() if host in ("0.0.0.0", "") else host
+def _host_in_address(host: str) -> str:
+    if ":" in host:  # an IPv6 address
+        return f"[{host}]"
+    return socket.gethostname() if host in ("0.0.0.0", "") else host
 
 
-def _is_own(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,4 +1,4 @@
-"""A run or a comparison in one line: state, progress, the best value beside the known losses."""
+"""A run in one line: its state, its progress, and its best value beside the known losses."""
 
 import itertools
 import math
@@ -45,7 +45,7 @@ class RunSummary:
     created: str
     written: str
     end: str
-    """When a running search will have its last generation, by the pace of the recent ones; empty if not known."""
+    """When a running search will record its last generation, at the pace of the recent ones; empty if not known."""
     is_whole: bool
 
     @property
@@ -95,6 +95,7 @@ def summary_of(view: RunView, key: str, name: str) -> RunSummary:
         best = shown.text(cost)
     baseline = next(iter(costs), "")
     finite = {name: cost for name, cost in costs.items() if math.isfinite(cost)}
+    baseline_value = shown.text(finite[baseline]) if baseline in finite else "diverged"
     rival = min((name for name in finite if name != baseline), key=lambda name: costs[name], default="")
     return RunSummary(
         key=key,
@@ -109,9 +110,7 @@ def summary_of(view: RunView, key: str, name: str) -> RunSummary:
         planned=view.planned_generations,
         candidates=len(view.table),
         best=best,
-        baseline=f"{shorten(baseline, 30)} {shown.text(costs[baseline]) if baseline in finite else 'diverged'}"
-        if baseline
-        else "",
+        baseline=baseline and f"{shorten(baseline, 30)} {baseline_value}",
         rival=f"{shorten(rival, 30)} {shown.text(costs[rival])}" if rival else "",
         verdict="" if run.final is None else shorten(run.final.verdict(run.metric), 200),
         is_ahead=None if not finite or not math.isfinite(cost) else cost < min(finite.values()),
@@ -171,7 +170,7 @@ def _utc_text(time: datetime) -> str:
 
 
 def count_sentence(summaries: Sequence[RunSummary]) -> str:
-    """How many runs there are in which states."""
+    """The number of runs, in all and in each state."""
     states = Counter(summary.label for summary in summaries)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     return f"{plural(len(summaries), 'run')}: {counts}" if summaries else "no runs yet"

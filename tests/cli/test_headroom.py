@@ -82,11 +82,11 @@ def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, mon
     assert (code, len(json.loads(out)["history"])) == (0, 2)
     assert err.splitlines()[0] == "evomal: about 2 generations of 4 candidates fit into 2.1s"
     code, out, err = run("search", *TASK, *changes, "--time", "1s", "--dry-run")
-    assert (code, "1 generations of 4" in out) == (0, True)
+    assert (code, "1 generation of 4" in out) == (0, True)
     short = "fit into 1s, which is too short for a search: it will take about 1.5 s\n"
     assert err == f"evomal: about 1 generation of 4 candidates {short}"
     code, _, err = run("search", *TASK, *CHANGES, "--time", "8s", "--out", tmp_path / "other")
     assert code == 2
-    assert err == "evomal: --time chooses the number of generations, which --set generations chooses already\n"
+    assert err == "evomal: --time chooses the number of generations, so it cannot be combined with --set generations\n"
     code, _, err = run("search", *TASK, "--time", "soon", "--out", tmp_path / "other")
     assert (code, err.count("\n")) == (2, 1)

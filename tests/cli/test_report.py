@@ -94,7 +94,7 @@ def test_losses_from_files_transfers_and_rates_are_repeated_exactly(run, tmp_pat
     assert (code, err) == (0, "")
     again = repeated(json.loads(out))
     assert without_command(tmp_path / again / name) == without_command(tmp_path / "here" / name)
-    assert f"Given in the folder {tmp_path}." in (tmp_path / "here" / "report.html").read_text()
+    assert f"Run it from the folder {tmp_path}." in (tmp_path / "here" / "report.html").read_text()
 
 
 def test_a_page_can_be_written_elsewhere(run, tmp_path):  # noqa: F811
@@ -120,7 +120,7 @@ def test_a_stranger_s_run_has_a_report(run, tmp_path):  # noqa: F811
 
 
 def test_bad_input_is_one_sentence(run, tmp_path):  # noqa: F811
-    assert run("report", tmp_path) == (2, "", f"evomal: {tmp_path}: holds neither a run nor a comparison\n")
+    assert run("report", tmp_path) == (2, "", f"evomal: {tmp_path}: contains neither a run nor a comparison\n")
     assert run("report", tmp_path / "x") == (2, "", f"evomal: {tmp_path / 'x'}: is not a folder\n")
     written_run(tmp_path / "a")
     code, _, err = run("report", tmp_path / "a", "--out", tmp_path / "none" / "x.html")

@@ -27,7 +27,7 @@ from evomal.cli import streams
 def test_symbols_are_spelled(tmp_path, monkeypatch, text, shown):
     with open(tmp_path / "terminal", "w", encoding="ascii") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        streams.spell_what_cannot_be_shown()
+        streams.replace_unencodable()
         print(text, flush=True)  # noqa: T201
     assert (tmp_path / "terminal").read_bytes().decode("ascii") == f"{shown}\n"
 
@@ -36,7 +36,7 @@ def test_symbols_are_spelled(tmp_path, monkeypatch, text, shown):
 def test_an_encoding_keeps_what_it_has(monkeypatch, encoding, shown):
     terminal = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", terminal)
-    streams.spell_what_cannot_be_shown()
+    streams.replace_unencodable()
     print("± — \udcff", end="", flush=True)  # noqa: T201
     assert terminal.buffer.getvalue().decode(encoding) == shown
 
@@ -44,7 +44,7 @@ def test_an_encoding_keeps_what_it_has(monkeypatch, encoding, shown):
 def test_a_stream_of_another_program_is_left_alone(monkeypatch):
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", terminal)
-    streams.spell_what_cannot_be_shown()
+    streams.replace_unencodable()
     assert sys.stdout is terminal
 
 

@@ -294,7 +294,7 @@ def _served_to_nobody() -> Iterator[None]:
         patched.enter_context(mock.patch.object(webbrowser, "open"))
         if importlib.util.find_spec("uvicorn") is not None:
             patched.enter_context(mock.patch("uvicorn.Server.run"))
-            patched.enter_context(mock.patch("evomal.server.serving._give_way"))  # cases to come go first, too
+            patched.enter_context(mock.patch("evomal.server.serving._lower_priority"))  # cases to come go first, too
         yield
 
 

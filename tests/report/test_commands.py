@@ -36,7 +36,7 @@ def command_of(folder, *arguments, **described):
 def test_a_command_is_given_again_with_another_folder(tmp_path):
     command = command_of(tmp_path, SearchSettings.preset("quick", threads=1, device="cpu"))
     assert shlex.split(command.text) == [*WORDS, "--out", str(tmp_path / "mine-again")]
-    assert command.sentence == "given in the folder /somewhere"
+    assert command.sentence == "run it from the folder /somewhere"
     assert (command.preset, command.changes) == ("quick", {"device": "cpu", "threads": "1"})
 
 
@@ -70,7 +70,7 @@ def test_the_optimizer_of_the_task_is_no_change(tmp_path, recipe, recorded, chan
 
 def test_what_the_machine_decided_is_said(tmp_path):
     added = "on a machine with other cores or devices, add --set threads=1 --device cpu"
-    assert command_of(tmp_path).sentence == f"given in the folder /somewhere; {added}"
+    assert command_of(tmp_path).sentence == f"run it from the folder /somewhere; {added}"
 
 
 def test_more_generations_than_planned_were_asked_for_on_resuming(tmp_path):

@@ -22,7 +22,7 @@ def test_a_command_is_given_again_with_another_folder(tmp_path):
     write_result(Transfer(comparison(), None, {}, Command(("evomal", "transfer", "--to", "boston"), "/a")), tmp_path)
     first, second = repeat_comparisons(recorded_verdicts(tmp_path), tmp_path)
     assert shlex.split(first.text) == [*WORDS, "--out", f"{tmp_path}-again"]
-    assert first.sentence == "given in the folder /somewhere"
+    assert first.sentence == "run it from the folder /somewhere"
     assert second.text == f"evomal transfer --to boston --out {tmp_path}-again"
 
 

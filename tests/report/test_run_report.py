@@ -1,5 +1,7 @@
 """What a report says of whole runs, and of runs with something missing."""
 
+from dataclasses import replace
+
 import pytest
 
 from evomal.errors import InputError
@@ -100,17 +102,25 @@ def test_several_runs_are_told_together(tmp_path):
         ("c", "random", "0", "interrupted", "1", "1", "mse 0.5"),
     ]
     assert report.warnings == (
-        f"The search random, seed 0 was interrupted: 1 of 8 generations are recorded; "
+        f"The search random, seed 0 was interrupted: it has recorded 1 of 8 generations; "
         f"evomal resume {tmp_path / 'c'} resumes it.",
         "The search random, seed 0 has only one generation, so no candidate has parents.",
     )
+
+
+def test_the_best_value_of_a_run_is_of_its_longest_rung(tmp_path):
+    short = replace(row(0, 0, 0.1, genome=SQUARE, weights=(1.0, 1.0, 1.0)), rungs=((1.0, 0.1),))
+    long = replace(row(0, 1, 0.3, genome=ABSOLUTE, weights=(1.0, 1.0, 1.0)), rungs=((1.0, 0.2), (1.0, 0.3)))
+    for name in ("a", "b"):
+        written_run(tmp_path / name, [short, long])
+    assert [cells[-1] for cells in run_report(tmp_path).run_rows()] == ["mse 0.3", "mse 0.3"]
 
 
 @pytest.mark.parametrize(
     ("rows", "complete", "sentences"),
     [
         (ROWS[:2], True, ["has only one generation, so no candidate has parents."]),
-        (ROWS, False, ["was interrupted: 2 of 8 generations are recorded; evomal resume {folder} resumes it."]),
+        (ROWS, False, ["was interrupted: it has recorded 2 of 8 generations; evomal resume {folder} resumes it."]),
         (
             [row(0, 0), row(0, 1), row(0, 2, state="dead gradient")], True,
             ["did not train any loss: no candidate passed the filters (2 rejected, 1 dead gradient)."],
@@ -118,7 +128,7 @@ def test_several_runs_are_told_together(tmp_path):
         (
             [], False,
             [
-                "was interrupted: 0 of 8 generations are recorded; evomal resume {folder} resumes it.",
+                "was interrupted: it has recorded 0 of 8 generations; evomal resume {folder} resumes it.",
                 "has not recorded any candidate yet.",
             ],
         ),
@@ -147,7 +157,7 @@ def test_a_running_search_is_told_as_running(tmp_path):
     written_run(tmp_path / "a", complete=False)
     with RunStore.open(tmp_path / "a"):
         assert run_report(tmp_path / "a").warnings == (
-            "This search is still running: 2 of 8 generations are recorded.",
+            "This search is still running: it has recorded 2 of 8 generations.",
         )
 
 
@@ -184,7 +194,7 @@ def test_a_comparison_of_given_losses_needs_no_runs(tmp_path):
 
 
 def test_a_folder_without_either_is_bad_input(tmp_path):
-    with pytest.raises(InputError, match="holds neither a run nor a comparison"):
+    with pytest.raises(InputError, match="contains neither a run nor a comparison"):
         run_report(tmp_path)
     with pytest.raises(InputError, match="is not a folder"):
         run_report(tmp_path / "none")

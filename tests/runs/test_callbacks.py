@@ -45,7 +45,7 @@ def test_a_search_is_followed_from_its_beginning_to_its_end():
 def test_a_callback_ends_a_search_which_can_be_resumed(tmp_path, ending):
     others = Notes()
     result = run(tmp_path / "parts", callback=[ending, others])
-    assert result.ending == "a callback ended it; the final was run all the same"
+    assert result.ending == "a callback ended it; the final was run nevertheless"
     assert (len(result.history), result.best is not None, result.run.state) == (2, True, "interrupted")
     assert others.told[-2:] == [("generation", 1), ("end", result.ending)]
     resumed = Notes()

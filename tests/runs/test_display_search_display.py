@@ -4,6 +4,7 @@ import io
 import math
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -66,6 +67,15 @@ def bar(display):
 
 def times(display):
     return drawn(display)[0].split("  ", 1)[1].strip(" ━╸").split("  ", 1)
+
+
+def test_a_candidate_on_a_shorter_rung_does_not_replace_the_best_one(clock):
+    long = replace(candidate(fitness=0.5), rungs=((1.0, 0.6), (1.0, 0.5)))
+    short = replace(candidate(fitness=0.4, generation=1), rungs=((1.0, 0.4),))
+    with SearchDisplay(4, steps_per_generation=100, console=terminal()) as display:
+        display.on_generation(generation(0, long))
+        display.on_generation(generation(1, short))
+        assert drawn(display)[1] == "best          0.5"
 
 
 def test_the_region_before_anything_is_known(clock):

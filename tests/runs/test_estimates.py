@@ -116,7 +116,7 @@ def test_what_a_search_would_refuse_is_refused():
 @pytest.mark.usefixtures("rough_estimates")
 def test_a_task_on_which_every_tree_is_dead_has_an_estimate_all_the_same(monkeypatch):
     monkeypatch.setattr("evomal.runs.estimates.is_dead", lambda norms: True)
-    monkeypatch.setattr("evomal.runs.estimates._DRAWS", 5)
+    monkeypatch.setattr("evomal.runs.estimates._MOST_DRAWS", 5)
     assert estimate(regression(), method="gp-lfl", settings=SHORT).seconds > 0
 
 

@@ -89,7 +89,7 @@ class Failing:
     [
         (sqlite3.SQLITE_IOERR_FSYNC, "reading or writing failed"),
         (sqlite3.SQLITE_READONLY, "cannot be written"),
-        (sqlite3.SQLITE_READONLY_ROLLBACK, "was interrupted in the middle of a write"),
+        (sqlite3.SQLITE_READONLY_ROLLBACK, "was interrupted during a write"),
         (sqlite3.SQLITE_CANTOPEN, "cannot be opened, or its journal"),
         (sqlite3.SQLITE_BUSY, "another program kept it locked for 60 seconds"),
     ],
@@ -149,7 +149,7 @@ def test_a_folder_without_permission(tmp_path):
             assert len(opened.candidates()) == 10
         with pytest.raises(EvomalError, match=r"run\.sqlite: it or its folder cannot be written"):
             RunStore.open(tmp_path)
-        with pytest.raises(EvomalError, match="cannot be made"):
+        with pytest.raises(EvomalError, match="cannot be created"):
             RunStore.create(tmp_path / "new", SETTINGS)
     finally:
         tmp_path.chmod(0o700)
@@ -161,7 +161,7 @@ def test_half_a_commit_in_a_folder_without_permission(tmp_path):
     tmp_path.chmod(0o500)
     (tmp_path / "run.sqlite").chmod(0o400)
     try:
-        with pytest.raises(EvomalError, match="was interrupted in the middle of a write"):
+        with pytest.raises(EvomalError, match="was interrupted during a write"):
             RunStore.read(tmp_path)
     finally:
         tmp_path.chmod(0o700)
@@ -181,7 +181,7 @@ def test_a_run_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch, failin
 
     with monkeypatch.context() as patched:
         patched.setattr(creation, failing, broken)
-        with pytest.raises(EvomalError, match=r"run\.sqlite: cannot be made: database or disk is full"):
+        with pytest.raises(EvomalError, match=r"run\.sqlite: cannot be created: database or disk is full"):
             RunStore.create(tmp_path, SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
     written(tmp_path, 1)

@@ -121,7 +121,9 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
 def test_without_flock_a_file_names_the_holder(tmp_path, without_flock):
     lock = FolderLock(tmp_path)
     assert is_held(tmp_path)
-    with pytest.raises(InputError, match=f"in use by process {os.getpid()} on .*; if that is over, delete .*process"):
+    with pytest.raises(
+        InputError, match=f"in use by process {os.getpid()} on .*; if that process has ended, delete .*process"
+    ):
         FolderLock(tmp_path)
     lock.release()
     assert not is_held(tmp_path)

@@ -106,10 +106,10 @@ def test_a_run_that_is_being_written_is_read_at_one_moment(tmp_path, monkeypatch
     written(tmp_path, 1)
     candidates = RunStore.candidates
 
-    def ended_meanwhile(self, generation=None):
+    def ended_meanwhile(self):
         with pytest.raises(EvomalError, match="another program kept it locked"):  # the writer waits for the reader
             written(tmp_path, 2, begin=1)
-        return candidates(self, generation)
+        return candidates(self)
 
     monkeypatch.setattr("evomal.runs.database.PATIENCE_SECONDS", 0.1)
     with monkeypatch.context() as patch:

@@ -99,7 +99,7 @@ def test_a_printed_result_is_its_summary():
         "rivals       mse 0.668, mae diverged (one training each)",
         "candidates   2 evaluated, 1 failed",
         "failed       1 time: evaluate failed: ValueError",
-        "forced       resumed although threads was 1 but is 2: the result need not repeat",
+        "forced       resumed although threads was 1 but is 2: the result may differ",
         "ended        done, after 1.0 s",
         "files        runs/mine",
     ]

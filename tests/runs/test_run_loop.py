@@ -353,9 +353,7 @@ def test_patience_does_not_wait_for_ever_for_a_first_one():
 def test_fewer_generations_than_are_recorded_are_refused(tmp_path):
     run(tmp_path, max_evaluations=1, generations=3)
     run(tmp_path, generations=3)
-    with pytest.raises(
-        InputError, match="holds 3 generations, so that generations must be at least as many, but got 2"
-    ):
+    with pytest.raises(InputError, match="generations must be at least 3, the number already recorded, but got 2"):
         run(tmp_path, generations=2)
 
 

@@ -162,7 +162,7 @@ def test_a_record_without_a_rule_has_the_mean_of_the_costs(tmp_path, monkeypatch
     with RunStore.read(tmp_path) as store:
         assert "across_tasks" not in store.settings["settings"]  # as in records before there were rules
         assert {trial.task for trial in store.trials()} == {None}
-    monkeypatch.setattr(run_loop._Run, "_generation", None)  # nothing is left to compute
+    monkeypatch.setattr(run_loop._Search, "_compute_generation", None)  # nothing is left to compute
     assert search(several, seed=1, folder=tmp_path, **tiny).best == result.best
 
 

@@ -216,7 +216,7 @@ def test_a_complete_run_with_other_settings_can_be_continued(tmp_path):
     with RunStore.read(tmp_path) as store:
         assert (store.ending, store.created, len(store.complete_chunks())) == (None, created, 2)
         assert store.settings == {**SETTINGS, "budgets": {"generations": 2}}
-        with pytest.raises(InputError, match="was opened to be read"):
+        with pytest.raises(InputError, match="was opened for reading only"):
             store.change_settings(SETTINGS)
 
 
@@ -225,7 +225,7 @@ def test_a_reader_follows_a_writer_and_changes_nothing(tmp_path):
         for number in range(4):
             writer.write_chunk(number // 2, chunk_of(number))
             assert len(reader.candidates()) == 5 * (number + 1)
-        with pytest.raises(InputError, match="was opened to be read"):
+        with pytest.raises(InputError, match="was opened for reading only"):
             reader.write_chunk(2, chunk_of(4))
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader._connection.execute("DELETE FROM candidates")
@@ -276,14 +276,14 @@ def test_the_folder_is_checked(tmp_path):
         RunStore.read(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
     written(tmp_path / "run", 1)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         RunStore.create(tmp_path / "run", SETTINGS)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is a file, but a folder"):
         RunStore.create(tmp_path / "file", SETTINGS)
-    with pytest.raises(EvomalError, match="cannot be made: Not a directory"):
+    with pytest.raises(EvomalError, match="cannot be created: Not a directory"):
         RunStore.create(tmp_path / "file" / "run", SETTINGS)
-    with pytest.raises(InputError, match="is no name for a folder: embedded null byte"):
+    with pytest.raises(InputError, match="is not a valid folder name: embedded null byte"):
         RunStore.create(tmp_path / "a\0b", SETTINGS)
     store = RunStore.read(tmp_path / "run")
     store.close()

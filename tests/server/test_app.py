@@ -20,6 +20,7 @@ from evomal.runs.lock import FolderLock, is_stop_requested
 from evomal.server import actions, run_page
 from evomal.server.guard import HEADERS
 from evomal.server.library import OUTPUT_NAME, FollowedFolder
+from evomal.verdict.comparison import Command
 from evomal.verdict.folder import TrainingLog, write_result
 from evomal.verdict.statistics import Paired
 from tests.figures.records import record, row
@@ -210,7 +211,7 @@ def test_a_comparison_in_the_folder_of_a_run_is_no_search(half):
         assert str(followed.summary.state) == str(load_run(folder).state) == "interrupted"
         assert client.library.comparisons[key].view.is_running
         again = client.post(f"{place}/resume", headers={"x-evomal-token": TOKEN})
-        assert again.json()["sentence"] == "A process works on this run already."
+        assert again.json()["sentence"] == "Another process is working on this run."
 
 
 def test_the_buttons_begin_processes_of_their_own(half, monkeypatch):
@@ -231,7 +232,7 @@ def test_the_buttons_begin_processes_of_their_own(half, monkeypatch):
     assert begun == [([sys.executable, "-m", "evomal", "resume", str(folder)], True)]
     assert (folder / OUTPUT_NAME).read_text().endswith("evomal resume\n")
     again = client.post(f"{place}/compare", headers=token)
-    assert (again.status_code, again.json()["sentence"]) == (409, "A process works on this run already.")
+    assert (again.status_code, again.json()["sentence"]) == (409, "Another process is working on this run.")
 
 
 def test_a_comparison_is_begun_with_the_words_of_the_report(half, monkeypatch):
@@ -297,6 +298,15 @@ def test_a_comparison_has_its_intervals_verdicts_and_table(tmp_path):
     search = client.get(address(tmp_path, tmp_path / "compared" / "searches" / "evomal-0")).text
     assert f'<a href="{address(tmp_path, tmp_path / "compared", "comparisons")}">Part of a comparison.</a>' in search
     assert client.get("/comparisons/nothing").status_code == 404
+
+
+def test_the_folder_of_a_comparison_s_command_keeps_its_capital_letters(tmp_path):
+    command = Command(("evomal", "compare", "diabetes"), "/home/Ada/Runs")
+    (tmp_path / "compared").mkdir()
+    write_result(comparison(command=command), tmp_path / "compared")
+    client = TestClient(application(tmp_path).app, base_url="http://localhost")
+    page = client.get(address(tmp_path, tmp_path / "compared", "comparisons")).text
+    assert "Run it from the folder /home/Ada/Runs." in page
 
 
 @pytest.mark.parametrize(("metric", "label"), [("mse", "in mse<"), ("r2", "in cost, −r2<")])

@@ -49,7 +49,7 @@ def test_events_tell_versions(tmp_path):
 
 def test_other_runs_wake_but_do_not_tell(tmp_path, monkeypatch):
     folder = run(tmp_path / "run")
-    monkeypatch.setattr(events, "_SECONDS_BETWEEN_SIGNS", 0.2)
+    monkeypatch.setattr(events, "_KEEP_ALIVE_SECONDS", 0.2)
     pages = application(tmp_path)
 
     def other():

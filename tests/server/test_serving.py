@@ -64,7 +64,7 @@ def test_the_folder_and_the_port_are_checked(tmp_path):
 
 
 def test_answers_are_sent_at_once():
-    with serving._listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with serving._listening_socket("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.proto == socket.IPPROTO_TCP  # by which asyncio decides about TCP_NODELAY
@@ -81,13 +81,13 @@ def test_others_are_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: (_ for _ in ()).throw(KeyboardInterrupt))
     monkeypatch.setattr("webbrowser.open", said.append)
     serve(tmp_path, host="0.0.0.0", port=0, open_browser=True, say=said.append)
-    assert any("everybody who can reach this address" in sentence for sentence in said)
+    assert any("everyone who can reach this address" in sentence for sentence in said)
     assert said[-1] == "stopped; searches are not affected"
     (token,) = {sentence.partition("#token=")[2].split()[0] for sentence in said if "#token=" in sentence}
     assert len(token) == 16
     said.clear()
     serve(tmp_path, port=0, say=said.append)
-    assert not any("everybody" in sentence for sentence in said)
+    assert not any("everyone" in sentence for sentence in said)
 
 
 def test_the_package_holds_its_files():

@@ -24,15 +24,15 @@ from evomal.settings import WORKPLACE, SearchSettings
 from evomal.text import one_line, plural
 from evomal.threads import processors
 
-_CONNECTING = 10.0  # seconds
+_CONNECT_SECONDS = 10.0
 # Bytes in the path of a Unix socket, less those that Ray adds.
 _LONGEST_FOLDER = (103 if sys.platform == "darwin" else 107) - len(
     "/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store.1"
 )
-_REMOVING = 10.0  # seconds in which Ray's processes write their last lines
+_REMOVAL_SECONDS = 10.0  # in which Ray's last processes may still add files
 
-# Ray prints these on standard output, which is for results, even if its log is off. The pool reports them.
-_SAID_BY_THE_POOL = (
+# Ray prints these on standard output, which is for results, even if its log is off. The pool reports them itself.
+_REPORTED_BY_THE_POOL = (
     "A worker died or was killed|has been marked dead|due to memory pressure|running low on memory|"
     "cannot be scheduled|worker processes have been started|[Rr]aylet"
 )
@@ -77,13 +77,13 @@ class _Connection:
         self._users = 0
         self._address: str | None = None
         self._opened_here = contextlib.ExitStack()
-        """What ends with the last user; nothing if the program had connected itself."""
+        """What is closed with the last user; empty if the program was connected before."""
 
     @contextlib.contextmanager
     def used(self, settings: SearchSettings) -> Iterator[Any]:
         """A context in which the program is connected to the cluster of the settings; gives the module `ray`."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SAID_BY_THE_POOL)
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_THE_POOL)
         ray = optional_library("ray", "executor ray", "'evomal[ray]'")
         with self._lock:
             if ray.is_initialized():
@@ -148,12 +148,14 @@ def _one_attempt() -> Iterator[None]:
 
 
 def _require_listener(address: str) -> None:
-    """Raise an error at once if the address cannot be reached; Ray itself would try for minutes."""
+    """Raise InputError at once if the address cannot be reached; Ray itself would try for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=_CONNECTING).close()
+        socket.create_connection(
+            (host.removeprefix("[").removesuffix("]"), int(port)), timeout=_CONNECT_SECONDS
+        ).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray cluster answers at {address}: {error}") from None
 
@@ -177,8 +179,8 @@ def _temporary_folder() -> Iterator[Path]:
             )
         yield folder
     finally:
-        deadline = time.monotonic() + _REMOVING
-        while folder.exists() and time.monotonic() < deadline:  # Ray's last processes may still add files
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while folder.exists() and time.monotonic() < deadline:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
                 time.sleep(0.05)
@@ -190,7 +192,7 @@ def _wanted(settings: SearchSettings, nodes: Sequence[dict[str, float]]) -> tupl
     if gpus is None:
         gpus = 1.0 if settings.device != "cpu" and any(node.get("GPU") for node in nodes) else 0.0
     wanted = {"CPU": float(threads)} | ({"GPU": gpus} if gpus else {})
-    # Ten tenths of a GPU are one.
+    # The margin lets ten workers with 0.1 GPU each fill one GPU despite rounding.
     room = sum(math.floor(min(node.get(kind, 0.0) / each for kind, each in wanted.items()) + 1e-9) for node in nodes)
     if room == 0:
         needs = plural(threads, "processor") + (f" and {plural(gpus, 'GPU')}" if gpus else "")

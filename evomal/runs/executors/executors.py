@@ -27,9 +27,9 @@ _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError,
 _REPORTED_AS: dict[str, str] = {
     "optimise_networks": "optimise", "evaluate_losses": "evaluate", "try_rates": "evaluate",
 }  # fmt: skip
-_STAGES_OF_EXPRESSIONS: tuple[Stage, ...] = ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate")
-_TRIED_TOGETHER = 16  # candidates of a stack on CUDA, so that every worker gets some
-_SIMPLE = Expression.parse("square(sub(y, f))")
+_EXPRESSION_STAGES: tuple[Stage, ...] = ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate")
+_TRIED_TOGETHER = 16  # candidates per chunk on CUDA: few enough that every worker gets some
+_WARM_UP_TREE = Expression.parse("square(sub(y, f))")
 
 
 @contextlib.contextmanager
@@ -48,9 +48,10 @@ def open_executor(
 def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
     """How many candidates of a stage must be computed together, counted from the first; 0: all.
 
-    Stacked, the last bits may depend on how many candidates are in a chunk, so a worker gets whole chunks, cut where
-    one engine alone would cut them. The filters' kernels treat each candidate by itself on a CPU, which is tested;
-    elsewhere one worker gets all, which takes milliseconds. So it does for admissibility: sending takes longer.
+    In a stack, the last bits may depend on how many candidates are in a chunk, so a worker gets whole chunks, cut where
+    one engine alone would cut them. On a CPU, the filters' kernels treat each candidate by itself (a test checks this);
+    on other devices one worker filters all candidates, which takes milliseconds. One worker also checks admissibility,
+    which takes less time than sending.
     """
     optimised = min(plan.meta_chunk for plan in plans) if all(plan.mode == "stacked" for plan in plans) else 1
     trained = math.lcm(*(plan.training_chunk if plan.mode == "stacked" else 1 for plan in plans))
@@ -77,7 +78,7 @@ class LocalExecutor:
     def run(
         self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Any]:
-        options = {"seed": seed, "report": None if report is None else _stopping(report)}
+        options = {"seed": seed, "report": None if report is None else _passing_errors(report)}
         given = {name: value for name, value in options.items() if value is not None}
         try:
             return self._compute(stage, columns, given, sizes=[self._chunk_sizes[stage] or len(columns[0]), 1])
@@ -87,11 +88,11 @@ class LocalExecutor:
     def _compute(
         self, stage: Stage, columns: Sequence[Sequence[Any]], options: dict[str, Any], *, sizes: Sequence[int]
     ) -> list[Any]:
-        """The results of all candidates; if that raises an error, in parts of the first of the sizes, and so on."""
+        """The results of all candidates; if that raises an error, again in parts of the next smaller of the sizes."""
         try:
             results: list[Any] = getattr(self._engine, stage)(*columns, **options)
         except Exception as raised:
-            # A candidate may cause what the user's code raises; other errors in a sentence are due to the settings.
+            # A candidate may cause an error of the user's code; any other EvomalError is due to the settings.
             error = raised.__cause__ if isinstance(raised, UserCodeError) and raised.__cause__ else raised
             if isinstance(error, EvomalError):
                 raise
@@ -127,7 +128,9 @@ class _StoppedError(BaseException):
         self.error = error
 
 
-def _stopping(report: StageStepsDone) -> StageStepsDone:
+def _passing_errors(report: StageStepsDone) -> StageStepsDone:
+    """The report, whose errors stop the work instead of counting as a candidate's."""
+
     def reported(stage: str, steps: int) -> None:
         try:
             report(stage, steps)
@@ -143,11 +146,11 @@ class EngineRunner:
     def __init__(self, *tasks: Task, seed: int, settings: EngineSettings) -> None:
         self._engine = Engine(tasks, seed=seed, settings=settings)
         self._executor = LocalExecutor(self._engine, raises_memory_errors=True)
-        # Kernels are loaded now, so that this does not count for the time limit of a candidate.
+        # Load the kernels now, so that loading does not count towards the time limit of a candidate.
         short = dataclasses.replace(settings, meta_steps=1, training_steps=1, filter_steps=1)
         executor = LocalExecutor(Engine(tasks, seed=seed, settings=short))
-        for stage in _STAGES_OF_EXPRESSIONS:
-            executor.run(stage, [_SIMPLE], [[1.0] * _SIMPLE.edges])
+        for stage in _EXPRESSION_STAGES:
+            executor.run(stage, [_WARM_UP_TREE], [[1.0] * _WARM_UP_TREE.edges])
 
     def describe(self) -> dict[str, Any]:
         engine = self._engine
@@ -202,13 +205,14 @@ class PoolExecutor:
         return self._pool.prepare(EngineRunner, *self._tasks, **self._options)
 
     def _warn_of_idle_workers(self, population: int) -> None:
-        """Say so if the model is stacked in fewer chunks than there are workers."""
+        """Tell the user if candidates are stacked in fewer chunks than there are workers."""
         size = self._description["chunk_sizes"]["evaluate"]
         chunks, useful = math.ceil(population / size), min(self._pool.size, population)
         if chunks >= useful:
             return
         noun, verb = ("chunk", "has") if chunks == 1 else ("chunks", "have")
         self._pool.say_once(
-            f"the model is stacked in {chunks} {noun} of {min(size, population)}, so {chunks} of {self._pool.size} "
-            f"workers {verb} work: --set chunk={population // useful} or --set population_mode=looped uses more"
+            f"candidates are stacked in {chunks} {noun} of {min(size, population)}, so only {chunks} of "
+            f"{self._pool.size} workers {verb} work: --set chunk={population // useful} or "
+            "--set population_mode=looped uses more"
         )

@@ -13,7 +13,7 @@ class JobRunner(Protocol):
     """Runs jobs in a worker, with what it was built from."""
 
     def describe(self) -> dict[str, Any]:
-        """Facts in which all workers must agree."""
+        """Facts on which all workers must agree."""
 
     def run(self, jobs: Sequence[Any]) -> list[Any]:
         """A result for each job."""
@@ -34,7 +34,7 @@ class WorkerPool(Protocol):
     """Number of workers."""
 
     def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
-        """Build `build(*data, **options)` in every worker, unless that is what they have.
+        """Build `build(*data, **options)` in every worker, unless they have built the same already.
 
         Data is sent to each machine once, and stays there while the same objects are used again.
 
@@ -78,15 +78,15 @@ class SpeakingPool:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Jobs that a worker must run together, as their results could depend on it."""
+class JobChunk:
+    """Jobs that one worker must run together, because their results could depend on it."""
 
     jobs: range
     times_lost: int = 0
     """How often it was lost with its worker."""
 
 
-def jobs_in(chunks: Sequence[Chunk]) -> list[int]:
+def jobs_in(chunks: Sequence[JobChunk]) -> list[int]:
     """The jobs of several chunks, in order."""
     return [job for chunk in chunks for job in chunk.jobs]
 
@@ -101,29 +101,29 @@ class JobQueue:
 
     def __init__(self, count: int, *, chunk: int, retries: int) -> None:
         starts = range(0, count, max(1, chunk))
-        self._new = deque(Chunk(range(start, min(start + chunk, count))) for start in starts)
-        self._lost: deque[Chunk] = deque()
+        self._new = deque(JobChunk(range(start, min(start + chunk, count))) for start in starts)
+        self._lost: deque[JobChunk] = deque()
         self._retries = retries
 
     def __bool__(self) -> bool:
         """Whether any jobs are waiting."""
         return bool(self._new or self._lost)
 
-    def take(self, workers: int) -> list[Chunk]:
+    def take(self, workers: int) -> list[JobChunk]:
         """The next chunks for one of the workers: half of its fair share, so that all end at about the same time."""
         if self._lost:
             return [self._lost.popleft()]
         return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]
 
-    def put_back(self, chunks: Sequence[Chunk], reason: str) -> dict[int, Failure]:
+    def put_back(self, chunks: Sequence[JobChunk], reason: str) -> dict[int, Failure]:
         """Take chunks back that were lost with their worker; returns the jobs that are given up."""
         given_up = {}
         for chunk in chunks:
             times_lost = chunk.times_lost + 1
             if times_lost <= self._retries or len(chunks) > 1:  # any of several may be the cause
-                self._lost.append(Chunk(chunk.jobs, times_lost))
+                self._lost.append(JobChunk(chunk.jobs, times_lost))
             elif len(chunk.jobs) > 1:
-                self._lost.extend(Chunk(range(job, job + 1), self._retries) for job in chunk.jobs)
+                self._lost.extend(JobChunk(range(job, job + 1), self._retries) for job in chunk.jobs)
             else:
                 times = "once" if times_lost == 1 else f"{times_lost} times"
                 given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})")

@@ -1,4 +1,4 @@
-"""Pickling for other processes: the user's own code is included, and what cannot be pickled is named."""
+"""Pickling for other processes: the user's own code is included, and errors name the part that cannot be pickled."""
 
 import functools
 import inspect

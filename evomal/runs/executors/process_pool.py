@@ -16,14 +16,14 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor, Terminat
 from evomal.errors import EvomalError
 from evomal.methods import Failure
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
+from evomal.runs.executors.jobs import JobChunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker
 from evomal.worker_start import begin_worker
 
 _RETRIES = 1  # of a job whose process died
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
-_REGISTERING = 5_000  # milliseconds until loky has registered a call, at most
+_REGISTRATION_MILLISECONDS = 5_000  # until loky has registered a call, at most
 
 Results = list[tuple[int, Any]]
 
@@ -55,8 +55,8 @@ class ProcessPool(SpeakingPool):
         self._executors: list[Any] = [None] * size
         self._numbers = itertools.count()
         self._data: dict[int, tuple[int, Any]] = {}
-        """The key of each object that the processes have, by its id; and the object, so that the id stays its own."""
-        self._calls: dict[Future[Any], tuple[int, list[Chunk]]] = {}
+        """Key and object by the id of each object that the processes have; holding the object keeps its id unique."""
+        self._calls: dict[Future[Any], tuple[int, list[JobChunk]]] = {}
         """The calls that are running: the place of the process, and its chunks."""
         self._setup: _Setup | None = None
         self._description: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class ProcessPool(SpeakingPool):
         if self._setup is None or (self._setup.build, self._setup.files) != (content, files):
             self._setup = _Setup(next(self._numbers), content, files, self._threads, folders_of_users_code())
             # One process describes it; the others build it for their first job.
-            ((_, description),) = self._shared(1, lambda _: None)
+            ((_, description),) = self._run_jobs(1, lambda _: None)
             if isinstance(description, Failure):
                 self._setup = None
                 raise EvomalError(f"no worker process could be started: {description.sentence}")
@@ -81,7 +81,7 @@ class ProcessPool(SpeakingPool):
         return self._description
 
     def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:
-        return self._shared(
+        return self._run_jobs(
             len(jobs), lambda indices: pickled([jobs[index] for index in indices], "jobs"), chunk=chunk
         )  # fmt: skip
 
@@ -98,17 +98,17 @@ class ProcessPool(SpeakingPool):
         keys = [self._data[id(value)][0] for value in data]
         return {key: str(folder / str(key)) for key in keys}
 
-    def _shared(
+    def _run_jobs(
         self, count: int, content: Callable[[Sequence[int]], bytes | None], *, chunk: int = 1
     ) -> Iterator[tuple[int, Any]]:
-        """The index and the result of each job, whose pickled content a function gives."""
-        if self._calls:  # of results that a caller stopped taking
+        """Yields the index and the result of each job; `content` pickles the jobs of some indices."""
+        if self._calls:  # left over by a caller that stopped taking results
             self._kill_all()
         queue, missing, idle = JobQueue(count, chunk=chunk, retries=_RETRIES), count, list(range(self.size))
         while missing:
             while queue and idle:
                 place, chunks = idle.pop(0), queue.take(count)  # one chunk, as a job may take an hour
-                self._calls[self._submitted(place, content(jobs_in(chunks)))] = place, chunks
+                self._calls[self._submit(place, content(jobs_in(chunks)))] = place, chunks
             if self._listener is not None:
                 self._listener.on_steps("evaluate", 0)  # may stop the work
             for call in wait(self._calls, timeout=_TICK, return_when=FIRST_COMPLETED).done:
@@ -118,18 +118,18 @@ class ProcessPool(SpeakingPool):
                     missing -= 1
                     yield result
 
-    def _submitted(self, place: int, jobs: bytes | None) -> Future[Any]:
-        """The result that the process at a place is going to have; a process is started where there is none."""
+    def _submit(self, place: int, jobs: bytes | None) -> Future[Any]:
+        """Give jobs to the process at a place, which is started if there is none; returns the future result."""
         if self._executors[place] is None:
             self._executors[place] = ProcessPoolExecutor(1, initializer=begin_worker, initargs=(os.getpid(),))
         try:
             call: Future[Any] = self._executors[place].submit(_answer, self._setup, jobs)
         except TerminatedWorkerError:  # it was killed while it had nothing to do
             self._kill(place)
-            return self._submitted(place, jobs)
+            return self._submit(place, jobs)
         return call
 
-    def _results(self, call: Future[Any], place: int, chunks: Sequence[Chunk], queue: JobQueue) -> Results:
+    def _results(self, call: Future[Any], place: int, chunks: Sequence[JobChunk], queue: JobQueue) -> Results:
         """The results of a call; if its process died, the jobs are run again or given up."""
         try:
             return list(zip(jobs_in(chunks), call.result(), strict=True))
@@ -144,14 +144,14 @@ class ProcessPool(SpeakingPool):
         return list(queue.put_back(chunks, reason).items())
 
     def _kill_all(self) -> None:
-        with ThreadPoolExecutor(self.size) as threads:  # where a second Ctrl-C does not reach
+        with ThreadPoolExecutor(self.size) as threads:  # threads, because a second Ctrl-C does not interrupt them
             list(threads.map(self._kill, range(self.size)))
         self._calls.clear()
 
     def _kill(self, place: int) -> None:
         for call in [call for call, (at, _) in self._calls.items() if at == place]:
             # loky's own thread fails if it has not registered a call when its process is killed.
-            for _ in range(_REGISTERING):
+            for _ in range(_REGISTRATION_MILLISECONDS):
                 if call.running() or call.done():
                     break
                 time.sleep(0.001)

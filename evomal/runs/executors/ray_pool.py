@@ -14,13 +14,13 @@ import numpy as np
 from evomal.errors import EvomalError
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import versions
-from evomal.runs.executors.jobs import Chunk, JobQueue, JobRunner, SpeakingPool, jobs_in
+from evomal.runs.executors.jobs import JobChunk, JobQueue, JobRunner, SpeakingPool, jobs_in
 from evomal.runs.executors.pickling import folders_of_users_code, pickled
 from evomal.runs.executors.worker import Worker, difference
 from evomal.text import plural
 
 _TICK = 0.2  # seconds until the listener is asked again whether to stop
-_GRACE = 10.0  # seconds that the first worker of a new pool waits for the others
+_GRACE = 10.0  # seconds that the first ready worker of a new pool waits for the others
 _SILENCE = 20.0  # seconds without a ready worker until the user is informed
 _PATIENCE = 600.0  # seconds without a ready worker until the pool gives up
 _OUT_OF_MEMORY = "its worker ran out of memory"
@@ -52,7 +52,7 @@ class _Worker:
     """The result that is waited for, a reference of Ray's; None if it has nothing to do."""
     since: float = 0.0
     """When the call was made."""
-    chunks: Sequence[Chunk] | None = None
+    chunks: Sequence[JobChunk] | None = None
     """What it runs; None while it is prepared."""
     setup: _Setup | None = None
     """What it has built, or is building."""
@@ -154,9 +154,11 @@ class RayPool(SpeakingPool):
         return _Worker(self._actor.remote(self._threads, folders_of_users_code()))
 
     def _ready(self) -> list[_Worker]:
-        """Workers that have built what is wanted: they run jobs, or have nothing to do."""
+        """Workers that have built the current setup: they run jobs, or have nothing to do."""
+        if self._setup is None:
+            return []
         built = [worker for worker in self._workers if worker.call is None or worker.chunks is not None]
-        return [worker for worker in built if worker.setup is self._setup is not None]
+        return [worker for worker in built if worker.setup is self._setup]
 
     def _are_enough_ready(self) -> bool:
         ready = len(self._ready())
@@ -165,7 +167,7 @@ class RayPool(SpeakingPool):
         return ready == self.size or (ready > 0 and time.monotonic() > (self._all_expected_until or 0.0))
 
     def _step(self, queue: JobQueue | None) -> Results:
-        """Prepare workers that are not, wait a moment, and return the results that have come in."""
+        """Prepare the workers that need it, wait a moment, and return the results that have come in."""
         assert self._setup is not None
         self._check_stop()
         for worker in self._workers:
@@ -177,7 +179,7 @@ class RayPool(SpeakingPool):
         for worker in self._answered():
             results += self._received(worker, queue)
         for worker in list(self._workers):
-            results += self._checked_time(worker, queue)
+            results += self._check_time(worker, queue)
         return results
 
     def _answered(self) -> list[_Worker]:
@@ -213,15 +215,15 @@ class RayPool(SpeakingPool):
         return []
 
     def _admit(self, worker: _Worker, answer: dict[str, Any]) -> None:
-        """A worker is prepared: its results must be those that the others would have."""
+        """Accept a prepared worker; raises EvomalError if its results could differ from those of the others."""
         worker.place = (answer["device"], answer["machine"])
         self._description = self._description or answer["description"]
         differs = difference(answer["versions"], versions()) or difference(answer["description"], self._description)
         if differs is not None:
-            raise EvomalError(f"a worker on {answer['machine']} has {differs}, so its numbers could differ")
+            raise EvomalError(f"a worker on {answer['machine']} has {differs}, so its results could differ")
 
-    def _checked_time(self, worker: _Worker, queue: JobQueue | None) -> Results:
-        """Replace a worker whose time is up."""
+    def _check_time(self, worker: _Worker, queue: JobQueue | None) -> Results:
+        """Replace a worker that took too long."""
         taken = time.monotonic() - worker.since
         if worker.call is None:
             return []
@@ -252,7 +254,7 @@ class RayPool(SpeakingPool):
         self._workers[self._workers.index(worker)] = self._new_worker()
 
     def _kill(self, worker: _Worker) -> None:
-        with contextlib.suppress(Exception):  # it may be gone, or the cluster
+        with contextlib.suppress(Exception):  # the worker or the cluster may be gone
             self._ray.kill(worker.actor)
 
     def _check_stop(self) -> None:

@@ -28,8 +28,8 @@ class Worker:
         self._runner: JobRunner | None = None
 
     def prepare(self, build: bytes, keys: Sequence[int], *data: Any) -> dict[str, Any]:
-        """Build a job runner from pickled data, each with a key by which it is known next time."""
-        self._runner = None  # its memory is needed first
+        """Build a job runner from pickled data; the keys say which data the worker has already."""
+        self._runner = None  # frees its memory for the next one
         self._data = {key: value for key, value in self._data.items() if key in keys}
         try:
             for key, content in zip(keys, data, strict=True):
@@ -76,6 +76,6 @@ def difference(found: Any, expected: Any, path: str = "") -> str | None:
     elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
         pairs = [(str(index), *pair) for index, pair in enumerate(zip(found, expected, strict=True))]
     else:
-        return None if found == expected else f"{path} {short_repr(found)} and not {short_repr(expected)}"
+        return None if found == expected else f"{path} {short_repr(found)} instead of {short_repr(expected)}"
     inner = (difference(theirs, ours, f"{path}.{name}" if path else name) for name, theirs, ours in pairs)
     return next((text for text in inner if text is not None), None)

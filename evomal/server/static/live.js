@@ -1,4 +1,4 @@
-// Follows a run: when the server says that something changed, the page is asked for again, and what differs is replaced.
+// Follows a run: when the server reports a change, the page is fetched again, and the parts that differ are replaced.
 "use strict";
 (() => {
   const LIVE = "[data-live], #warnings, nav[aria-label=contents], main > section[id]";
@@ -7,7 +7,7 @@
   const connection = byId("connection");
   let source = null, retry = 0, last = 0, waiting = 0;
 
-  // As the server sent them: times, hints and what a reader has opened are changed here afterwards.
+  // The parts as the server sent them: this script changes times and hints, and a reader opens details.
   const sent = new Map();
   const liveParts = (root) => [...root.querySelectorAll(LIVE)].filter((part) => part.id || part.matches("nav"));
   const nameOf = (part) => part.id || "contents";
@@ -101,7 +101,7 @@
     connection.dataset.state = name;
   }
 
-  // A browser has six connections to a server, so only a page that is seen holds one.
+  // A browser opens at most six connections to a server, so only a visible page holds one.
   function connect() {
     clearTimeout(retry);
     const of = document.body.dataset.events;
@@ -147,7 +147,7 @@
     }
   }
 
-  // The token: brought along by the address that the server printed, or typed once for this tab.
+  // The token comes with the address that the server printed, or is typed once for this tab.
   const TOKEN = "evomal-token";
   const brought = new URLSearchParams(location.hash.slice(1)).get("token");
   if (brought) {

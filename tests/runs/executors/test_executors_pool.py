@@ -351,9 +351,9 @@ class FakePool:
 @pytest.mark.parametrize(
     ("size", "chunk", "words"),
     [
-        (2, 6, "1 chunk of 6, so 1 of 2 workers has work: --set chunk=3 or"),
-        (9, 25, "1 chunk of 6, so 1 of 9 workers has work: --set chunk=1 or"),
-        (4, 3, "2 chunks of 3, so 2 of 4 workers have work: --set chunk=1 or"),
+        (2, 6, "1 chunk of 6, so only 1 of 2 workers has work: --set chunk=3 or"),
+        (9, 25, "1 chunk of 6, so only 1 of 9 workers has work: --set chunk=1 or"),
+        (4, 3, "2 chunks of 3, so only 2 of 4 workers have work: --set chunk=1 or"),
         (2, 3, None),
         (9, 1, None),
     ],
@@ -361,7 +361,7 @@ class FakePool:
 def test_with_fewer_chunks_than_workers_the_user_is_told_how_to_have_more(size, chunk, words):
     pool = FakePool(size, chunk)
     PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=6))
-    sentence = f"the model is stacked in {words} --set population_mode=looped uses more"
+    sentence = f"candidates are stacked in {words} --set population_mode=looped uses more"
     assert pool.said == ([] if words is None else [sentence])
 
 

@@ -24,7 +24,7 @@ def test_a_run_is_moved_to_a_cluster_only_with_its_own_threads(run, begun):  # n
     code, out, err = run("resume", begun, *place, "--set", f"threads={threads + 1}")
     assert (code, out) == (2, "")
     assert err == (
-        f"evomal: {begun}: threads was {threads} but is {threads + 1}, the number of each worker: resume with "
+        f"evomal: {begun}: threads was {threads} but is {threads + 1}, the number per worker: resume with "
         f"--set threads={threads}\n"
     )
     pytest.importorskip("ray")

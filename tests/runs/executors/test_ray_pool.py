@@ -202,7 +202,10 @@ def test_workers_that_die_before_they_are_ready_are_one_sentence(cluster):
 
 def test_workers_must_agree(cluster):
     settings = SearchSettings(executor="ray", address=cluster.address, workers=2)
-    with worker_pool(settings) as pool, pytest.raises(EvomalError, match=r"^a worker on \S+ has own [0-9]+ and not "):
+    with (
+        worker_pool(settings) as pool,
+        pytest.raises(EvomalError, match=r"^a worker on \S+ has own [0-9]+ instead of "),
+    ):
         pool.prepare(disagreeing, 2)
 
 
