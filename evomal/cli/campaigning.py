@@ -46,7 +46,7 @@ def run_campaign_file(
         str | None, typer.Option(help="Methods of the campaign to search with, comma-separated (default: all).")
     ] = None,
     search_seeds: Annotated[
-        int | None, typer.Option(help="The most searches of each method; the rest can follow later.", min=1)
+        int | None, typer.Option(help="Maximum number of searches of each method; the others can follow later.", min=1)
     ] = None,
     transfer: Annotated[bool, typer.Option(help="Also compare losses that were learned on other tasks.")] = True,
     dry_run: Annotated[

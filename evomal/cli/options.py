@@ -49,7 +49,8 @@ def settings_help() -> str:
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the datasets (default: $EVOMAL_DATA).")]
 Model = Annotated[
-    str | None, typer.Option(help='A model with its options, such as "mlp:hidden=64"; "paper" for the paper\'s.')
+    str | None,
+    typer.Option(help='A model with its options, such as "mlp:hidden=64"; "paper" for the model of the paper.'),
 ]
 
 # Tasks, losses and runs

@@ -98,7 +98,7 @@ def search_losses(
     as_json: AsJson = False,
     hardships: "Hardships",
 ) -> None:
-    """Search for a loss and record everything; `evomal resume` continues an interrupted search."""
+    """Search for one loss for all given tasks and record everything; `evomal resume` resumes an interrupted search."""
     seeds = [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
     settings = options.settings(*workplace, *seeds)
     compile_ahead(settings)
@@ -202,7 +202,7 @@ def resume_search(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Resume even if versions or threads differ; the result may not be reproducible then."
+            "--force", help="Resume even if versions or threads differ; the result may then not be reproducible."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -213,7 +213,7 @@ def resume_search(
     recorded = load_run(folder).settings
     try:
         given = [*(changes or []), *workplace]
-        # The recorded number of workers is of no use to another executor.
+        # The recorded workers and address belong to the recorded executor.
         is_same = _last_named("executor", given) in (None, recorded["workplace"]["executor"])
         before = {**recorded["settings"], **recorded["budgets"], **(recorded["workplace"] if is_same else {})}
         settings = SearchSettings(**before).with_texts(given)

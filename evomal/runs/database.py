@@ -312,7 +312,7 @@ def unchecked_rows(
 
 
 def is_intact(table: str, values: tuple[Any, ...], row_checksum: Any) -> bool:
-    """Whether a row is what its checksum was made of."""
+    """Whether a row matches its checksum."""
     try:
         return bool(checksum([table, *values]) == row_checksum)
     except InputError:  # bytes or an infinity, neither of which evomal writes

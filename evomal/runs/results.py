@@ -157,7 +157,7 @@ class SearchResult(Displayed):
     final: Final | None = None
     """The best candidates and the rivals trained again with fresh seeds; None when `finalists` is 0."""
     metric: str = ""
-    """The metric that fitness is made of."""
+    """The metric that fitness is computed from."""
     higher_is_better: bool = False
     """Whether higher values of the metric are better, in which case fitness is its negative."""
     headroom: Headroom | None = None

@@ -78,7 +78,7 @@ def search(
         settings: All settings at once, instead of a preset with changes.
         callback: A function that is called with each generation when it is complete, a `SearchCallback`, such as the
             loggers in `evomal.integrations.loggers`, or a list of them. If one returns True, no further generation is
-            begun; the search can be resumed.
+            started; the search can be resumed.
         progress: Whether to show the progress and the time left on standard error.
         listener: Called at every step, instead of `progress`.
         source: Recorded as it is: what the caller needs to make the tasks again.

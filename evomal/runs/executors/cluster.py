@@ -46,7 +46,7 @@ def worker_pool(settings: SearchSettings, listener: SearchListener | None = None
 
     A context inside another with the same settings has the same workers. Without an address a cluster is started on
     this machine and shut down afterwards; if the program is connected to a cluster, that one is used and left as it is.
-    The listener hears of workers that start or are lost, and may stop the work by raising an error.
+    The listener is told when workers start or are lost, and may stop the work by raising an error.
     """
     if settings.executor == "local":
         yield None

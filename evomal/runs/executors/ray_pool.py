@@ -93,7 +93,7 @@ class RayPool(SpeakingPool):
 
     @contextlib.contextmanager
     def reporting_to(self, listener: SearchListener | None) -> Iterator[None]:
-        """A context in which a listener hears of workers and may stop the work; None leaves it as it is."""
+        """A context in which a listener is told about workers and may stop the work; None keeps the current one."""
         before = self._listener
         self._listener, self._last_said = listener or before, ""
         try:
