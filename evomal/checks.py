@@ -40,7 +40,7 @@ def named(what: str, name: Any, table: Mapping[str, Entry]) -> Entry:
 
 
 def path_to(name: str, value: Any) -> Path:
-    """Returns the value as a path; it must be a text or a path."""
+    """Returns the value as a path; it must be a string or a path."""
     try:
         return Path(value)
     except TypeError:

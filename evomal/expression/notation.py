@@ -118,7 +118,7 @@ class _Call:
 def read(text: str) -> Tokens:
     """Returns the tokens of one expression, in one pass and with bounded memory for any text."""
     if not isinstance(text, str):
-        raise InputError(f"an expression must be a text but got {type(text).__name__}")
+        raise InputError(f"an expression must be a string but got {type(text).__name__}")
     tokens: list[str] = []
     open_calls: list[_Call] = []
     position = 0

@@ -56,7 +56,7 @@ def text(longest: int) -> Rule:
 
     def rule(place: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise broken(place, "a text", value)
+            raise broken(place, "a string", value)
         if len(value) > longest:
             raise InputError(f"{place} must have at most {longest} characters but has {len(value)}")
         return value
@@ -119,7 +119,7 @@ def provenance(place: str, value: Any) -> dict[str, Any]:
                 raise broken(f"{place}: each entry", "a short text or a finite number", inner)
             if max(len(outer), len(name)) > _MAX_ENTRY:
                 raise broken(
-                    f"{place}: each name", f"a text of at most {_MAX_ENTRY} characters", max(outer, name, key=len)
+                    f"{place}: each name", f"a string of at most {_MAX_ENTRY} characters", max(outer, name, key=len)
                 )
     return entries
 

@@ -200,7 +200,7 @@ def trial_content(trial: RecordedTrial) -> dict[str, Any]:
 def checked_text(name: str, value: Any, longest: int) -> str:
     """The string itself; raises InputError if it is empty, too long, or SQLite cannot hold it."""
     if not isinstance(value, str) or not value or len(value) > longest:
-        raise InputError(f"{name} must be a text of 1 to {longest} characters but got {short_repr(value)}")
+        raise InputError(f"{name} must be a string of 1 to {longest} characters but got {short_repr(value)}")
     if _storable(value, longest) != value:
         raise InputError(f"{name} must be proper Unicode but got {short_repr(value)}")
     return str(value)  # a plain string, as an enumeration is one, too

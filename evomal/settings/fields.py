@@ -45,7 +45,7 @@ def _seconds(value: Any, info: ValidationInfo) -> Any:
     parts = _TIME.fullmatch(value)
     if parts is None or not any(parts.groups()):
         raise InputError(
-            f"{info.field_name} must be seconds, or a text such as 90s, 15m, 2h, but got {short_repr(value)}"
+            f"{info.field_name} must be seconds, or a string such as 90s, 15m, 2h, but got {short_repr(value)}"
         )
     return sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1), strict=True))
 
@@ -267,8 +267,8 @@ class SettingFields(BaseModel):
     )
     worker_timeout: _Time | None = Field(
         None,
-        description="Time that a candidate may take in one stage before its Ray worker is given up: seconds, or a text "
-        "such as 15m.",
+        description="Time that a candidate may take in one stage before its Ray worker is given up: seconds, or a "
+        "string such as 15m.",
     )
     retries: Annotated[int, Field(ge=0, le=100)] = Field(
         2, description="How often a candidate is computed again after its Ray worker was lost."
@@ -276,7 +276,7 @@ class SettingFields(BaseModel):
 
     max_time: _Time | None = Field(
         None,
-        description="Time after which no further generation begins: seconds, or a text such as 90s, 15m or 2h; the "
+        description="Time after which no further generation begins: seconds, or a string such as 90s, 15m or 2h; the "
         "final takes place in any case.",
     )
     max_evaluations: _Count | None = Field(

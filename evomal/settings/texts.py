@@ -26,8 +26,8 @@ _RULES = {
     "less_than_equal": "at most {le:.12g}",
     "missing": "a lowest and a highest height",
     "string_pattern_mismatch": "auto, cpu, cuda, cuda:0, mps",
-    "string_too_short": "a text that is not empty",
-    "string_type": "a text",
+    "string_too_short": "a string that is not empty",
+    "string_type": "a string",
     "too_long": "a lowest and a highest height",
     "tuple_type": "a list",
 }

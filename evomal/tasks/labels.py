@@ -74,7 +74,7 @@ def checked_classes(classes: Any, *, at_least: int = 2) -> Classes:
     found: Classes = tuple(value.item() if isinstance(value, np.generic) else value for value in classes)
     for value in found:
         if not isinstance(value, str | int | float):
-            raise InputError(f"classes must be texts or numbers but one is {short_repr(value)}")
+            raise InputError(f"classes must be strings or numbers but one is {short_repr(value)}")
         if isinstance(value, str) != isinstance(found[0], str):
             raise InputError(f"classes must be all texts or all numbers but got {short_repr(classes)}")
     if repeated := [value for value, times in Counter(found).items() if times > 1]:

@@ -72,7 +72,7 @@ class Metric:
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False but got {short_repr(value)}")
         if not isinstance(self.name, str):
-            raise InputError(f"a metric's name must be a text but got {short_repr(self.name)}")
+            raise InputError(f"a metric's name must be a string but got {short_repr(self.name)}")
         if not self.name:
             object.__setattr__(self, "name", name_of(self.function))
         if is_of_torchmetrics(self.function):

@@ -93,7 +93,7 @@ class Task(TaskBuilders):
         one_of("kind", self.kind, KINDS)
         name: Any = self.name
         if not isinstance(name, str) or not name.strip():
-            raise InputError(f"a task's name must be a text that is not empty but got {short_repr(name)}")
+            raise InputError(f"a task's name must be a string that is not empty but got {short_repr(name)}")
         if isinstance(self.model, nn.Module) or not callable(self.model):
             raise InputError(
                 f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"

@@ -279,7 +279,7 @@ class Comparison(Document, Displayed):
         given: dict[str, Any] = {"name": name, "variant": variant}
         for what, value in given.items():
             if not isinstance(value, str):
-                raise InputError(f"{what} must be a text but got {short_repr(value)}")
+                raise InputError(f"{what} must be a string but got {short_repr(value)}")
         for entry in self.entries:
             if (entry.name, entry.variant) == (name, variant):
                 return entry

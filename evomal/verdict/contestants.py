@@ -200,7 +200,7 @@ def _named(
         if beside is not None and name == beside.name and contestant.is_same(beside):
             continue
         if not str(name).strip() or name in (*taken, beside and beside.name):
-            rule = "must be texts that neither a method nor the baseline has as its name"
+            rule = "must be strings that neither a method nor the baseline has as its name"
             raise InputError(f"names of losses {rule} but got {name!r}")
         found.append(replace(contestant, name=str(name)))
     return found

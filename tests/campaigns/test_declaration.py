@@ -47,7 +47,7 @@ def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("title = 1\n" + TASK, "title must be a text but got 1"),
+        ("title = 1\n" + TASK, "title must be a string but got 1"),
         ('title = "t"', "tasks is missing"),
         ('title = "t"\ntasks = []', "tasks must have at least 1 entry"),
         ('title = "t"\nseds = 3\n' + TASK, "there is no key 'seds': did you mean 'seeds'?"),

@@ -91,7 +91,7 @@ def test_hostile_text_takes_little_time_and_memory(text):
 
 @pytest.mark.parametrize("value", [None, 3, b"add(y, f)", ["y"]])
 def test_other_types_are_refused(value):
-    with pytest.raises(InputError, match="an expression must be a text but got"):
+    with pytest.raises(InputError, match="an expression must be a string but got"):
         Expression.parse(value)
 
 

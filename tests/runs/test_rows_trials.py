@@ -146,7 +146,7 @@ def test_a_record_without_the_table_is_damaged(tmp_path):
         ({"score": -math.inf}, "score must be a finite number, or inf where there is none, but got -inf"),
         ({"seconds": -1.0}, "seconds must be finite and at least 0 but got -1.0"),
         ({"seed": -1}, "seed must be at least 0 but got -1"),
-        ({"loss": ""}, "loss must be a text of 1 to 1000 characters but got ''"),
+        ({"loss": ""}, "loss must be a string of 1 to 1000 characters but got ''"),
     ],
 )
 def test_what_cannot_be_a_trial(changes, sentence):

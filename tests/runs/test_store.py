@@ -194,7 +194,7 @@ def test_a_chunk_is_recorded_whole_or_not_at_all(tmp_path):
 def test_a_complete_run_takes_nothing_more(tmp_path):
     with RunStore.create(tmp_path, SETTINGS) as store:
         assert store.ending is None
-        with pytest.raises(InputError, match="reason must be a text of 1 to 10000 characters but got ''"):
+        with pytest.raises(InputError, match="reason must be a string of 1 to 10000 characters but got ''"):
             store.finish("")
         store.finish("all generations done")
         with pytest.raises(InputError, match=r"the run is complete \(all generations done\)"):
@@ -356,7 +356,7 @@ def test_a_candidate_must_make_sense():
         ({"index": 2**63}, "index must be at most 9223372036854775807 but got 9223372036854775808"),
         ({"generation": 1.5}, "generation must be a whole number but got 1.5"),
         ({"parents": (True,)}, "a parent must be a whole number"),
-        ({"genome": ""}, "genome must be a text of 1 to 1000000 characters but got ''"),
+        ({"genome": ""}, "genome must be a string of 1 to 1000000 characters but got ''"),
         ({"genome": "\ud800"}, "genome must be proper Unicode"),
         ({"state": None, "fitness": math.inf}, "state must be one of evaluated, cached, .* but got None"),
         ({"weights": ("1",)}, "a weight must be a number but got '1'"),

@@ -186,8 +186,8 @@ def test_only_optional_settings_may_be_none(name):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"optimizer": []}, "optimizer must be a text but got []"),
-        ({"schedule": ""}, "schedule must be a text that is not empty but got ''"),
+        ({"optimizer": []}, "optimizer must be a string but got []"),
+        ({"schedule": ""}, "schedule must be a string that is not empty but got ''"),
         ({"warmup": 1.0}, "warmup must be less than 1 but got 1.0"),
         ({"final_share": 1.0}, "final_share must be less than 1 but got 1.0"),
         ({"clip": 0.0}, "clip must be more than 0 but got 0.0"),
@@ -201,7 +201,7 @@ def test_only_optional_settings_may_be_none(name):
         ({"executor": "ray", "retries": -1}, "retries must be at least 0 but got -1"),
         (
             {"executor": "ray", "worker_timeout": "soon"},
-            "worker_timeout must be seconds, or a text such as 90s, 15m, 2h, but got 'soon'",
+            "worker_timeout must be seconds, or a string such as 90s, 15m, 2h, but got 'soon'",
         ),
         ({"islands": 0}, "islands must be at least 1 but got 0"),
         ({"surplus": 0.5}, "surplus must be at least 1 but got 0.5"),
@@ -219,9 +219,9 @@ def test_only_optional_settings_may_be_none(name):
         ({"filters": {"dead"}}, "filters must be a list but got {'dead'}"),
         ({"seed_with": "ce"}, "seed_with must be a list but got 'ce'"),
         ({"space": 3}, "space must be a list but got 3"),
-        ({"seed_with": ["ce", 3]}, "seed_with must be a text but got 3"),
-        ({"seed_with": [""]}, "seed_with must be a text that is not empty but got ''"),
-        ({"metric": 3}, "metric must be a text but got 3"),
+        ({"seed_with": ["ce", 3]}, "seed_with must be a string but got 3"),
+        ({"seed_with": [""]}, "seed_with must be a string that is not empty but got ''"),
+        ({"metric": 3}, "metric must be a string but got 3"),
         ({"max_height": 0}, "max_height must be at least 1 but got 0"),
         ({"max_height": 33}, "max_height must be at most 32 but got 33"),
         ({"max_height": 3}, "initial_height must be at most max_height = 3 but got 4"),
@@ -284,7 +284,7 @@ def test_time_as_a_text(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "soon", "s", "15", "-5s", "5m2h", "1e3s", "2 h", "2d", ".5h"])
 def test_a_text_that_is_no_time(text):
-    rule = "max_time must be seconds, or a text such as 90s, 15m, 2h, but got"
+    rule = "max_time must be seconds, or a string such as 90s, 15m, 2h, but got"
     assert refusal(SearchSettings, max_time=text) == f"{rule} {text!r}"
 
 
@@ -355,7 +355,7 @@ def test_texts_count_together_and_the_last_of_a_key_counts():
         ("initial_height=2", "initial_height must be a lowest and a highest height but got (2,)"),
         ("initial_height=low,high", "initial_height must be a whole number but got 'low'"),
         ("filters=dead,", "filters must be some of symbolic, admissible, dead, rejection, gradient but got ''"),
-        ("max_time=soon", "max_time must be seconds, or a text such as 90s, 15m, 2h, but got 'soon'"),
+        ("max_time=soon", "max_time must be seconds, or a string such as 90s, 15m, 2h, but got 'soon'"),
     ],
 )
 def test_a_text_that_cannot_be_read_says_why(text, sentence):

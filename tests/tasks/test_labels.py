@@ -52,7 +52,7 @@ def test_labels_become_class_numbers(labels, options, numbers, classes):
         (["a"], {"classes": np.ones((2, 2))}, "classes must be a list of at least 2 classes but got array([[1., 1.],"),
         (["a"], {"classes": ["a", "a"]}, "classes must be different but 'a' is among them twice"),
         (["a"], {"classes": ["a", 1]}, "classes must be all texts or all numbers but got ['a', 1]"),
-        (["a"], {"classes": [None, "a"]}, "classes must be texts or numbers but one is None"),
+        (["a"], {"classes": [None, "a"]}, "classes must be strings or numbers but one is None"),
     ],
 )
 def test_labels_that_cannot_be_numbered(labels, options, sentence):

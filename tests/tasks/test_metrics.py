@@ -349,7 +349,7 @@ def test_objects_as_torchmetrics_has_them():
     ("arguments", "sentence"),
     [
         ((3,), "a metric must be a function of outputs and targets but got 3"),
-        ((median, 7), "a metric's name must be a text but got 7"),
+        ((median, 7), "a metric's name must be a string but got 7"),
     ],
 )
 def test_bad_metrics(arguments, sentence):

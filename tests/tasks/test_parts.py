@@ -76,8 +76,8 @@ def test_small_floats_keep_their_values(dtype):
         ({"validation": None}, "validation must be a share of at least 0 and less than 1 but got None"),
         ({"seed": -1}, "seed must be at least 0 but got -1"),
         ({"seed": 2**63}, "seed must be at most 9223372036854775807 but got 9223372036854775808"),
-        ({"name": 5}, "a task's name must be a text that is not empty but got 5"),
-        ({"name": " "}, "a task's name must be a text that is not empty but got ' '"),
+        ({"name": 5}, "a task's name must be a string that is not empty but got 5"),
+        ({"name": " "}, "a task's name must be a string that is not empty but got ' '"),
         ({"hardships": 5}, "hardships must be an evomal.Hardships but got a int"),
     ],
 )
