@@ -123,7 +123,7 @@ def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettin
     if shown and len(trained) < seeds:
         echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
     if shown and (copies := task.record.get("equal_rows_across_splits")):
-        echo(f"{task.name}: {plural(copies, 'row')} of validation and test also occur in an earlier split")
+        echo(f"{task.name}: {plural(copies, 'row')} of validation and test with an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}
     return {**record, "scores": [score.to_dict() for score in scores]}
 

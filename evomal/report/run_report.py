@@ -192,7 +192,7 @@ class RunReport:
         return compare_command(self.run) if self.run is not None and self.formulas else None
 
     def run_rows(self) -> list[tuple[str, ...]]:
-        """Returns folder, task, method, seed, state, generations, trained losses and best score of each run."""
+        """Returns the cells of each run, from its folder to its best value on the longest rung."""
         rows: list[tuple[str, ...]] = []
         for run in self.runs.runs:
             best = min((candidate.fitness for candidate in run.comparable), default=math.inf)

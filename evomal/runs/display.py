@@ -28,7 +28,7 @@ _UNKNOWN = "—"
 _PHASES = {"rivals": "training rivals", "final": "final"}
 _LABEL_WIDTH = 14
 _ONE_LINE_HEAD = 60  # columns; below that the times get a line of their own
-_ROOM_FOR_ECHO = 2  # a terminal writes ^C behind the last line, and where that wraps, a stale line stays
+_ROOM_FOR_ECHO = 2  # a terminal writes ^C after the last line; if that wraps, a stale line stays
 
 # A first estimate waits for this share of a generation's steps: the first steps also compile kernels.
 _SHARE_FOR_ESTIMATE = 0.05

@@ -82,7 +82,7 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
         # This refuses what a search would refuse.
         engine, strategy, ladder = prepared_locally(tasks, chosen, settings, seed)
         probe = _Probe(engine, chosen, seed)
-        del engine  # its data would count as memory beside the probe's own
+        del engine  # its data would count as memory in addition to the probe's
         fewest, most = _PROBE_STEPS.get(probe.device.type, _PROBE_STEPS["cpu"])
         short = probe.seconds(fewest)
         setup = time.perf_counter() - begin - sum(short.values())
@@ -162,7 +162,7 @@ class _Probe:
     def estimate_on_rungs(
         self, ladder: Ladder, settings: SearchSettings, strategy: Strategy, setup: float, seconds: Mapping[Stage, float]
     ) -> Estimate:
-        """The estimate where candidates are trained on rungs: from the time of a step of one trial."""
+        """The estimate for candidates trained on rungs, from the time of one training step of one trial."""
         population, generations = strategy.population, strategy.generations
         # Rivals and finals are trained in stacks of this size even if the population is smaller.
         step = self._seconds_of_trial_step(ladder, self._trees(max(population, _STACKED_CANDIDATES)))

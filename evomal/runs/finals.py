@@ -112,7 +112,7 @@ class Final:
 
     @property
     def advised(self) -> str:
-        """The known loss to use if the winner does not lead: the best rival if it leads the baseline, else the latter.
+        """The known loss to use if the winner does not lead: the best rival, or the baseline if that rival has no lead.
 
         Without further seeds to measure that lead, it is the best rival.
         """
@@ -149,7 +149,7 @@ class Final:
 
 
 def rate_text(rate: float, lr: float | None) -> str:
-    """A learning rate in words: the number, or a multiple where the tasks' own rates differ or are not known."""
+    """A learning rate in words: its value, or a multiple if the tasks' own rates differ or are not known."""
     return f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
 
 
@@ -168,7 +168,7 @@ def _lead(own: Scores, other: Scores) -> tuple[float, float]:
 
 
 def lead_seeds(seeds: int) -> int:
-    """The number of seeds by which the lead of the winner is measured, where a final has that many seeds.
+    """The number of seeds for measuring the lead of the winner, in a final with `seeds` seeds.
 
     Only three losses are left by then, and many seeds are needed to distinguish a small lead from none.
     """
@@ -215,7 +215,7 @@ def final_of(
 def entries_of(
     candidates: Iterable[Candidate], trials: Iterable[RecordedTrial]
 ) -> tuple[tuple[tuple[Candidate, Scores], ...], dict[str, Scores]]:
-    """The candidates and the rivals of the final that these trials belong to, with the scores that there are."""
+    """The candidates and the rivals of the final that these trials belong to, with their scores so far."""
     scores, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
     entries = tuple((places[loss], values) for loss, values in scores.items() if loss in places)
     return entries, {loss: values for loss, values in scores.items() if loss not in places}

@@ -77,7 +77,7 @@ class FinalsTrainer:
 
     @property
     def headroom(self) -> Headroom | None:
-        """The results of the rivals, where candidates are tried at several learning rates."""
+        """The results of the rivals; None if candidates are trained at one learning rate only."""
         return None if self._ladder is None else Headroom.of(self._recorded("rivals"))
 
     def _train_once(self) -> dict[str, float]:

@@ -83,7 +83,7 @@ def _prepared_tasks(tasks: Task | Sequence[Task], settings: SearchSettings, seed
     if settings.metric is not None:
         several = [task.judged_by(settings.metric) for task in several]
     is_resplit = settings.resplit and all(task.exchangeable for task in several)
-    if not settings.finalists or is_resplit:  # no final, or one that draws its own splits
+    if not settings.finalists or is_resplit:  # a final on fresh splits needs no rows of its own
         return several
     return [
         with_final_rows(task, settings.final_share, generator=generator(seed, "final rows", number))

@@ -52,7 +52,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """A search as far as it is recorded; times are in UTC."""
+    """A search, as far as it has been recorded; times are in UTC."""
 
     folder: Path
     state: RunState
@@ -74,7 +74,7 @@ class Run:
     final: Final | None = None
     """The best candidates and the rivals trained with fresh seeds; None if there is no complete final."""
     by_task: tuple[TaskValues, ...] = ()
-    """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
+    """The final on each of several tasks; empty for one task, and if fitness is the mean of their costs."""
     problem: str = ""
     """Why the run is damaged or unreadable."""
     own_kind: Kind | None = None

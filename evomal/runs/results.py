@@ -161,9 +161,9 @@ class SearchResult(Displayed):
     higher_is_better: bool = False
     """Whether higher values of the metric are better, in which case fitness is its negative."""
     headroom: Headroom | None = None
-    """The rivals on every rung, where candidates are tried at several learning rates."""
+    """The rivals on every rung; None if candidates are trained at one learning rate only."""
     by_task: tuple[TaskValues, ...] = ()
-    """The final on each of several tasks; empty for one task, and where the mean of their costs counts."""
+    """The final on each of several tasks; empty for one task, and if fitness is the mean of their costs."""
     final_rows: Mapping[str, int] = field(default_factory=dict)
     """By the name of a task, the number of its validation rows that only the final used; tasks without such rows are
     left out."""

@@ -45,7 +45,7 @@ def verify(connection: sqlite3.Connection) -> None:
 
 
 def damaged(path: Path, damage: DamageError) -> InputError:
-    """The refusal: the file, what is wrong with it, and what can still be read of what was saved."""
+    """The error for a damaged record: the file, what is wrong with it, and how much of it can still be read."""
     places = _verified_places(path)
     generations = len({generation for generation, _ in places})
     saved = f"{plural(generations, 'generation')} and {plural(len(places), 'candidate')}"

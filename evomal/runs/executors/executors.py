@@ -21,7 +21,7 @@ from evomal.tasks.task import Task
 from evomal.text import one_line
 from evomal.users_code import place_of_error
 
-# A candidate can cause these, also by an assertion in the user's model; any other error is a defect of this program,
+# A candidate can cause these, for example by an assertion in the user's model. Any other error is a defect of evomal,
 # unless it was raised in the user's own code.
 _CAUSED_BY_CANDIDATES = (RuntimeError, MemoryError, ArithmeticError, ValueError, TypeError, AssertionError, LookupError)
 _REPORTED_AS: dict[str, str] = {

@@ -10,7 +10,7 @@ from evomal.runs.callbacks import SearchListener
 
 
 class JobRunner(Protocol):
-    """Runs jobs in a worker, with what it was built from."""
+    """Runs jobs in a worker, with the data that it was built from."""
 
     def describe(self) -> dict[str, Any]:
         """Facts on which all workers must agree."""

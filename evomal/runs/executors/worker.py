@@ -38,7 +38,9 @@ class Worker:
             self._runner = unpickle(build)(*(self._data[key] for key in keys))
             assert self._runner is not None
             description = self._runner.describe()
-        except Exception as error:  # the user's code may raise anything, also what only this process could unpickle
+        except (
+            Exception
+        ) as error:  # the user's code may raise anything, even an error that other processes cannot unpickle
             if is_out_of_memory(error):
                 raise MemoryError from None
             if isinstance(error, EvomalError):
