@@ -20,8 +20,8 @@ from evomal.campaigns.record import (
     CampaignResult,
     ComparedRow,
     ComparisonCell,
-    Made,
     MeasuredTask,
+    Provenance,
     SearchCell,
     TrainedLoss,
 )
@@ -52,7 +52,7 @@ def search_of(line: dict[str, Any], commit: str, hardware: dict[str, str]) -> Se
     lead = validation.get("lead")
     return SearchCell(
         method="evomal", preset=preset_of(line), seed=line["seed"], settings=line["changes"],
-        made=Made(commit=line.get("commit", commit), hardware=hardware[line["preset"]], seconds=line["seconds"]),
+        made=Provenance(commit=line.get("commit", commit), hardware=hardware[line["preset"]], seconds=line["seconds"]),
         counts=line.get("counts", {}), formula=line.get("formula"), lr=finite(line.get("best_lr")),
         recommended=LEARNED if recommended == "best" else recommended, rival=line.get("rival"),
         lead=None if lead is None or None in map(finite, lead) else tuple(lead),
@@ -84,7 +84,7 @@ def task_of(
         rows.append(ComparedRow(name=contestant, variant="tuned", losses=losses))
     seconds = sum(float(line.get("test_seconds", 0)) for line in lines)
     comparison = ComparisonCell(
-        made=Made(commit=commit, hardware=known["hardware"], seconds=seconds), steps=STEPS, seeds=TEST_SEEDS,
+        made=Provenance(commit=commit, hardware=known["hardware"], seconds=seconds), steps=STEPS, seeds=TEST_SEEDS,
         tune_lr=_RATES, rates=tuple(rate * lr for rate in spaced_rates(_RATES)), baseline=baseline, rows=tuple(rows),
     )  # fmt: skip
     searches = [search_of(line, commit, hardware) for some in groups.values() for line in some]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evomal.verdict.comparing import compare, transfer
     from evomal.verdict.comparison import Comparison
 
-__version__ = "0.2.0.dev0"  # the build reads it here; metadata of a source tree may be of an earlier one
+__version__ = "0.2.0.dev0"  # read by the build; installed metadata may be older than a source tree
 
 __all__ = [
     "Comparison",

@@ -21,7 +21,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:
     """Returns the value, which must be one of the choices; these are texts, numbers or None."""
-    # An array compares with each choice by itself, and has no truth value.
+    # `value in choices` fails for an array, which is compared element by element.
     if not isinstance(value, str | int | float | None) or value not in tuple(choices):
         raise InputError(f"{name} must be one of {', '.join(map(str, choices))} but got {short_repr(value)}")
     return value
@@ -104,7 +104,7 @@ def whole_number(name: str, value: Any, *, at_least: int | None = None, at_most:
 LARGEST_SEED = 2**63 - 1
 """The largest whole number that a record can hold."""
 
-# The largest arguments that are accepted: more would fill the memory, or is a typing error.
+# The largest arguments that are accepted: larger ones are typing errors, or would fill the memory.
 MOST_STEPS = 10**9
 MOST_SEEDS = 10_000
 MOST_POINTS = 10_001
@@ -130,11 +130,12 @@ def finite_number(
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{name} must be a number but got {short_repr(value)}")
     if isinstance(value, int) and abs(value) > 2**63:
-        raise InputError(f"{name} must be a number of ordinary size but has more than 18 digits")
+        raise InputError(f"{name} must be between -2^63 and 2^63 but got {short_repr(value)}")
     bounds = {"at least": at_least, "more than": above, "less than": below, "at most": at_most}
-    rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound))
     if not (math.isfinite(value) and at_least <= value <= at_most and above < value < below):
-        raise InputError(f"{name} must be a finite number{' of ' * bool(rule)}{rule} but got {value}")
+        rules = [f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound)]
+        rule = f" of {' and '.join(rules)}" if rules else ""
+        raise InputError(f"{name} must be a finite number{rule} but got {value}")
     return float(value)
 
 

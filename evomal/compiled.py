@@ -107,7 +107,7 @@ class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
         super().save(key, (key, data))
 
     def load(self, key: Any) -> Any:
-        """Two processes that begin with an empty cache may give one name to the code of two signatures."""
+        # Two processes that begin with an empty cache may give one file name to the code of two signatures.
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
 
@@ -125,28 +125,25 @@ class _CheckedFile(_IndexDataCacheFile):  # type: ignore[misc]
         content = Path(path).read_bytes()
         size = hashlib.sha256().digest_size
         if hashlib.sha256(content[:-size]).digest() != content[-size:]:
-            raise ValueError(f"{name} has another checksum than when it was written")
+            raise ValueError(f"{name} does not match its checksum")
         return super()._load_data(name)
 
 
 def _sources(folder: Path) -> bytes:
-    """The files, besides its own, with functions that a kernel may be compiled with: this one and the numba_… ones."""
+    """The sources, besides its own file, of what may be compiled into a kernel: this file and `numba_*.py`."""
     return b"".join(path.read_bytes() for path in (Path(__file__), *sorted(folder.glob("numba_*.py"))))
 
 
 def _require_own(path: str) -> None:
-    """Raise if it is no regular file, or another user owns it: reading a cache runs code that its owner chose."""
+    """Raise unless it is a regular file of this user: reading a cache runs code that the owner of the file chose."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{os.path.basename(path)} is not a regular file")
-    if hasattr(os, "getuid") and found.st_uid not in (
-        os.getuid(),
-        0,
-        os.stat(__file__).st_uid,
-    ):  # who owns this module can run code here anyway
+    # Root and the owner of this module can run code here anyway.
+    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0, os.stat(__file__).st_uid):
         raise PermissionError(f"{os.path.basename(path)} belongs to another user")
 
 

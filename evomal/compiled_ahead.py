@@ -16,11 +16,11 @@ _pending: list[Hashable] = []
 
 
 def start(code: str, kernels: Sequence[Hashable]) -> None:
-    """Run code, which finds modules where this process does, and which calls `report` with the kernels in this order.
+    """Run code in the second process, with the module search path of this one, unless it is running already.
 
     Args:
-        code: Statements in one line.
-        kernels: The function and the types of its arguments of each kernel.
+        code: Statements in one line, which call `report` with an iterator that compiles the kernels in this order.
+        kernels: The kernels: of each, the function and the types of its arguments.
     """
     global _process
     if _process is not None or not kernels:
@@ -47,7 +47,7 @@ def end() -> None:
 
 
 def has_compiled(kernel: Hashable) -> bool:
-    """Wait for the process if it has yet to compile this kernel: whether the kernel is in the cache then."""
+    """Wait while the process has yet to compile this kernel; return whether it has compiled it during the wait."""
     is_compiled = False
     while _process is not None and kernel in _pending:
         assert _process.stdout is not None
@@ -69,5 +69,5 @@ def report(compiled: Iterator[object]) -> None:
 
 
 def _end_with_parent() -> None:
-    os.read(sys.stdin.fileno(), 1)  # not by the stream: its lock would still be held when the interpreter ends
+    os.read(sys.stdin.fileno(), 1)  # not through the stream, whose lock would still be held when the interpreter ends
     os._exit(1)

@@ -8,8 +8,8 @@ _LONGEST = 2_000  # characters
 class EvomalError(Exception):
     """Any failure evomal reports on purpose: one sentence, fit to be shown as it is.
 
-    The sentence may quote a file or a user's text. So it is made printable here, once for all: it has one line, and
-    no character that a terminal would obey. A long one loses its middle: the rule is usually at its end.
+    The sentence may quote a file or a user's text. It is made printable here, in one place: one line, without
+    characters that a terminal would obey. A long sentence loses its middle, as the rule is usually at its end.
     """
 
     def __init__(self, sentence: object = "") -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _DISTRIBUTIONS = {"markdown_it": "markdown-it-py", "sklearn": "scikit-learn"}
-"""Those whose name is not that of their module."""
+"""The distributions whose name is not that of their module."""
 
 
 class MissingLibraryError(InputError, ImportError):
@@ -54,14 +54,14 @@ def imports_of(what: str) -> Iterator[None]:
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> "DataFrame":
-    """Returns a table as a data frame of pandas. Raises InputError if pandas is not installed."""
+    """Returns a table as a pandas data frame. Raises InputError if pandas is not installed."""
     return optional_library("pandas", "a data frame", "pandas").DataFrame(dict(columns))
 
 
 def missing_library(
     what: str, error: ModuleNotFoundError, package: str | None = None
 ) -> ModuleNotFoundError | InputError:
-    """Returns the sentence to raise for a module that is not there, or the error itself if no extra would install it.
+    """Returns the error to raise for a missing module, which is the given one if no extra of evomal installs it.
 
     Args:
         what: What needs the module, as the beginning of the sentence.

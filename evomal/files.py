@@ -1,4 +1,4 @@
-"""Files that may be a stranger's, opened safely, and files that are written atomically.
+"""Untrusted files, opened safely, and files that are written atomically.
 
 Every file that evomal reads may come from somebody else, with a run folder or alone. What was meant as a regular file
 can then be a link to another file, a pipe that never ends or a device: opening it must neither block nor leave the
@@ -18,7 +18,7 @@ from pathlib import Path
 from evomal.errors import EvomalError, InputError
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
-# Windows has none of these: there a link is refused by its status, and what has no name in a folder cannot be opened.
+# Windows has none of these flags. There links are refused by their status, and folders hold no pipes or devices.
 _CLOEXEC, _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))
 
 
@@ -85,7 +85,7 @@ def open_foreign(
         raise _explained(path, error, writable=writable) from None
     try:
         with opened as file:
-            _require_regular(path, os.fstat(file.fileno()))  # another file may have taken its place
+            _require_regular(path, os.fstat(file.fileno()))  # it may have been replaced since the first check
             yield file
     except OSError as error:
         raise _explained(path, error, writable=writable) from None

@@ -28,7 +28,7 @@ StageStepsDone = Callable[[str, int], None]
 
 
 def tracked(items: Iterable[Item], description: str, *, total: int, shown: bool = True) -> Iterator[Item]:
-    """The items, with a bar and the time left on standard error while they are worked through."""
+    """Yields the items, and shows a progress bar with the time left on standard error meanwhile."""
     if not shown or not sys.stderr.isatty():
         yield from items
         return

@@ -23,7 +23,7 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 
 def torch_generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """The same for torch, on the device that draws."""
+    """The same for torch; the device is the one that draws."""
     return torch.Generator(device).manual_seed(derived_seed(seed, *purpose))
 
 
@@ -93,18 +93,18 @@ def preserved_globals() -> Iterator[None]:
         states.restore()
 
 
-def reseed_globals(start: int) -> None:
+def reseed_globals(seed: int) -> None:
     """Seed the global generators of torch on the CPU, numpy and `random`: use it in `preserved_globals`."""
-    torch.default_generator.manual_seed(start)
-    _reseed_numpy(start)
+    torch.default_generator.manual_seed(seed)
+    _reseed_numpy(seed)
 
 
-def reseed_torch(start: int, device: torch.device) -> None:
+def reseed_torch(seed: int, device: torch.device) -> None:
     """Seed torch's global generators of the CPU and the device, without restoring them: use it in `isolated_torch`."""
-    # One generator at a time: `torch.manual_seed` would also reseed GPUs that are not meant.
-    torch.default_generator.manual_seed(start)
+    # One generator at a time: `torch.manual_seed` would also reseed the other GPUs.
+    torch.default_generator.manual_seed(seed)
     for gpu in _gpus(device):
-        torch.cuda.default_generators[gpu].manual_seed(start)
+        torch.cuda.default_generators[gpu].manual_seed(seed)
 
 
 def torch_states(device: torch.device) -> list[torch.Tensor]:
@@ -119,15 +119,15 @@ def restore_torch(states: Sequence[torch.Tensor], device: torch.device) -> None:
         torch.cuda.set_rng_state(state, gpu)
 
 
-def _reseed_numpy(start: int) -> None:
-    np.random.seed(start % 2**32)  # noqa: NPY002
-    random.seed(start)
+def _reseed_numpy(seed: int) -> None:
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
 
 
 def _gpus(device: torch.device) -> list[int]:
     if device.type != "cuda":
         return []
-    index: int | None = device.index  # torch's stubs do not know that a device may leave it open
+    index: int | None = device.index  # torch's stubs do not know that it may be None
     return [torch.cuda.current_device() if index is None else index]
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 WIDTH = 80
-"""Columns of the terminal that everything printed is made for."""
+"""The width, in columns, that all printed text is wrapped to."""
 LONGEST_FORMULA = 1_200
 """Characters of a formula on a page or in a card; a longer one is shortened."""
 LABEL_WIDTH = 13
@@ -25,9 +25,9 @@ def plural(number: float, noun: str) -> str:
 
 
 def labelled(label: str, text: str) -> list[str]:
-    """Returns a label and its text as lines of 80 columns, indented below the first; a longer word is not broken."""
+    """Returns a label and its text, wrapped at 80 columns with a hanging indent; words are never broken."""
     lines = textwrap.wrap(
-        text, 80, initial_indent=f"{label:<{LABEL_WIDTH}}", subsequent_indent=" " * LABEL_WIDTH,
+        text, WIDTH, initial_indent=f"{label:<{LABEL_WIDTH}}", subsequent_indent=" " * LABEL_WIDTH,
         break_on_hyphens=False, break_long_words=False,
     )  # fmt: skip
     return lines or [label]
@@ -116,7 +116,7 @@ def printable(text: str) -> str:
     r"""Returns the text on one line, with an escape sequence for each character that a terminal or a page would obey.
 
     These are control characters, line breaks, characters that change the direction of writing, those that are not
-    visible, and halves of characters. All text from files and from users' code goes through here before it is shown.
+    visible, and lone surrogates. All text from files and from users' code goes through here before it is shown.
 
     Example:
         >>> print(printable("red: \x1b[31m"))

@@ -39,9 +39,9 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 _FEWEST_MULTIPLY_ADDS = 2**26
-"""Of a training step that is shared among threads: some milliseconds of one core for a stack of small models. On two
-idle cores such stacks take 0.6 of the time of one thread. Steps of less work gain less, and on cores that other
-programs use the threads wait for each other, which takes several times as long as one thread."""
+"""The fewest multiply-adds of a training step for which several threads are used: some milliseconds of one core for a
+stack of small models. On two idle cores such stacks take 0.6 of the time of one thread. Smaller steps gain less, and
+on cores that other programs use, the threads wait for each other, which takes several times as long as one thread."""
 
 
 def suitable_threads(multiply_adds: int, *, device: str, most: int) -> int:
@@ -67,12 +67,12 @@ def thread_count(count: int | None) -> Iterator[None]:
 
 
 def _set(count: int) -> None:
-    if count != torch.get_num_threads():  # torch tells MKL more than the number
+    if count != torch.get_num_threads():  # torch also changes other settings of MKL
         torch.set_num_threads(count)
 
 
 def hardware(device: torch.device | str | None = None) -> str:
-    """Return the name of the device, or of all devices, with torch's version."""
+    """Returns the name of the device, or of the CPU and the GPU, with torch's version."""
     cpu = f"{_processor()}, {plural(torch.get_num_threads(), 'thread')}"
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     kind = None if device is None else torch.device(device).type
@@ -81,7 +81,7 @@ def hardware(device: torch.device | str | None = None) -> str:
 
 
 def _processor() -> str:
-    """The processor's name if the system gives it, else its kind."""
+    """The name of the processor, or its architecture if the system does not name it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

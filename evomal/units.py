@@ -45,11 +45,11 @@ class Units:
             if value <= 0:
                 raise InputError(f"scale must be more than 0 but got {value:g}")
         outputs = max(len(means), len(scales))
-        if {len(means), len(scales)} - {1, outputs}:
+        if len(means) not in (1, outputs) or len(scales) not in (1, outputs):
             raise InputError(f"scale must have as many numbers as the mean, {len(means)}, but got {len(scales)}")
         for name, values in (("mean", means), ("scale", scales)):
-            whole = values * outputs if len(values) < outputs else values
-            object.__setattr__(self, name, whole[0] if outputs == 1 else whole)
+            repeated = values * outputs if len(values) < outputs else values
+            object.__setattr__(self, name, repeated[0] if outputs == 1 else repeated)
 
     @property
     def outputs(self) -> int | None:
@@ -76,8 +76,8 @@ class Units:
             return self.mean, self.scale
         if tuple(values.shape[-1:]) != (self.outputs,):
             raise InputError(
-                f"the units are of {self.outputs} outputs, so values must have that many in their last dimension "
-                f"but got shape {tuple(values.shape)}"
+                f"the last dimension of values must be {self.outputs}, one for each output of the units, but got shape "
+                f"{tuple(values.shape)}"
             )
         if isinstance(values, Tensor):
             return values.new_tensor(self.mean), values.new_tensor(self.scale)
@@ -89,7 +89,7 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
     found = tuple(values) if isinstance(values, Sequence) and not isinstance(values, str) else (values,)
     for value in found or (values,):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not abs(value) <= sys.float_info.max:  # which NaN is not, either
+        if not is_number or not abs(value) <= sys.float_info.max:  # also refuses NaN
             raise InputError(f"{name} must be a finite number, or one for each output, but got {short_repr(value, 40)}")
     return tuple(map(float, found))
 

@@ -27,7 +27,7 @@ def users_code(what: str, kind: type[EvomalError] = UserCodeError) -> Iterator[N
     try:
         yield
     except EvomalError:
-        raise  # a sentence already, which may have come from an inner context of this kind
+        raise  # a sentence already, perhaps from an inner `users_code`
     except (Exception, SystemExit) as error:
         if getattr(error, _PASSES, False):
             raise
@@ -60,13 +60,13 @@ def described(error: BaseException) -> str:
 
 @functools.cache
 def own_folder(file: str) -> str | None:
-    """The folder of a file that is not installed; None for one that is, and for evomal's own."""
+    """The folder of a file of the user's own; None for the files of installed packages and of evomal."""
     path = os.path.realpath(file)
     return None if path.startswith(_installed()) else os.path.dirname(path)
 
 
 def place_of_error(error: BaseException) -> str:
-    """File and line of the innermost call in the user's own code, or nothing where there is none."""
+    """File and line of the innermost call in the user's own code; an empty text if there is none."""
     if isinstance(error, SyntaxError) and error.filename is not None and own_folder(error.filename) is not None:
         return f"{error.filename}, line {error.lineno}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -78,7 +78,7 @@ def place_of_error(error: BaseException) -> str:
 
 
 def place_of_function(function: Any) -> str:
-    """File and first line of a function of the user's own, or nothing where it is none."""
+    """File and first line of a function of the user's own; an empty text for any other function."""
     code = getattr(function, "__code__", None)
     if code is None or own_folder(code.co_filename) is None:
         return ""

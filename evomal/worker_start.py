@@ -5,11 +5,11 @@ import signal
 import threading
 import time
 
-_SECONDS = 1.0  # between two looks at whether the parent is still there
+_SECONDS = 1.0  # between two checks that the parent is alive
 
 
 def begin_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end with it, whichever way it ends: a worker may hold folders.
+    """Leave Ctrl-C to the parent, and end when it ends, however that happens: a worker may hold locks on folders.
 
     A terminal sends Ctrl-C to all processes, but the parent decides what becomes of its workers. A worker whose parent
     was killed would wait for its next call forever.

@@ -25,7 +25,7 @@ def test_several_outputs_have_units_of_their_own(make):
     assert units.standardised(make([[3.0, 2.0], [1.0, -6.0]])).tolist() == [[1.0, 1.0], [0.0, -1.0]]
     assert units.raw(make([1.0, 1.0])).tolist() == [3.0, 2.0]
     assert Units((1.0, 2.0)).scale == (1.0, 1.0)
-    sentence = r"units are of 2 outputs, so values must have that many in their last dimension but got shape \(3, 1\)"
+    sentence = r"the last dimension of values must be 2, one for each output of the units, but got shape \(3, 1\)"
     with pytest.raises(InputError, match=sentence):
         units.standardised(make([[1.0], [2.0], [3.0]]))
 

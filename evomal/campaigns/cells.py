@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from evomal import __version__
 from evomal.campaigns.declaration import STRONG, CampaignTask
-from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, Made, SearchCell, TrainedLoss
+from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, Provenance, SearchCell, TrainedLoss
 from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, write_atomically
@@ -89,7 +89,8 @@ class CellFolder:
             is_same = canonical(found["planned"]) == canonical(dict(planned))
             return kind.model_validate(found["result"]) if is_same else None
         except (ValueError, TypeError, KeyError):  # also an InputError, or an error of pydantic
-            raise InputError(f"{self.path / CELL_NAME}: is not what evomal writes: remove it to run the cell") from None
+            rule = "is not what evomal writes: remove it to run the cell again"
+            raise InputError(f"{self.path / CELL_NAME}: {rule}") from None
 
     def finish(self, planned: Mapping[str, Any], cell: BaseModel) -> None:
         """Write what came of the cell."""
@@ -99,13 +100,13 @@ class CellFolder:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[list[float]]:
-        """A context whose time is added to that of earlier calls; the list then holds the sum so far."""
-        path, begin, seconds = create_folder(self.path) / TIMES_NAME, time.perf_counter(), [0.0]
+        """A context whose time is added to that of earlier calls; afterwards the list holds the sum."""
+        path, begin, earlier = create_folder(self.path) / TIMES_NAME, time.perf_counter(), 0.0
         content = find_foreign(path, limit=1_000)
-        with contextlib.suppress(ValueError):
-            before = float(content or 0)
-            seconds[0] = before if math.isfinite(before) else 0.0
-        earlier = seconds[0]
+        with contextlib.suppress(ValueError):  # a damaged file counts as no time
+            earlier = float(content or 0)
+        earlier = earlier if math.isfinite(earlier) else 0.0
+        seconds = [earlier]
         try:
             yield seconds
         finally:
@@ -123,7 +124,7 @@ class PlannedSearch:
     seed: int
     settings: SearchSettings
     changes: dict[str, Any]
-    """What the campaign changes of the preset."""
+    """The changes that the campaign makes to the preset."""
     folder: Path
 
     def __str__(self) -> str:
@@ -157,8 +158,8 @@ class PlannedSearch:
         lead = None if final is None or not all(map(math.isfinite, final.lead)) else final.lead
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
-            # A call that was killed left no time, but the times of its stages are recorded.
-            made=made(self.settings, max(seconds, stages)),
+            # A call that was killed recorded no time, but its stages did.
+            made=provenance(self.settings, max(seconds, stages)),
             generations=len(result.history), counts=result.counts,
             formula=None if best is None else best.formula(),
             family=None if best is None else str(family(best.loss())),
@@ -193,9 +194,10 @@ class CellRunner:
 def run_until(
     limit: "TimeLimit", job: PlannedSearch, task: Task, listener: SearchListener | None = None
 ) -> SearchCell | EvomalError | None:
-    """Run one search until the time is used up; InputError is raised, since it concerns every search alike.
+    """Run one search until the time is used up.
 
-    A request to stop is returned as it is, so that it passes from a worker to the campaign that it ends.
+    InputError is raised, since it concerns all searches. Any other error is returned, also a request to stop, so that
+    it passes from a worker to the campaign.
     """
     try:
         limit.check()
@@ -224,7 +226,7 @@ class PlannedComparison:
 
     @property
     def planned(self) -> dict[str, Any]:
-        """Everything that can change the result; losses are known by the searches that found them."""
+        """Everything that can change the result; learned losses are identified by their searches."""
         task = self.task
         searches = [[str(one), canonical(one.planned)] for one in self.searches]
         settings = self.settings.model_dump(mode="json", exclude={*WORKPLACE})
@@ -247,12 +249,12 @@ class PlannedComparison:
             Contestant(name, tuple(_found_loss(one, task) for one in searches))
             for name, searches in self.contestants.items()
         ]
-        given = given_contestants(list(dict.fromkeys(names)), task, beside=base, taken=[one.name for one in learned])
+        given = given_contestants(list(dict.fromkeys(names)), task, baseline=base, taken=[one.name for one in learned])
         with place.timed() as seconds:
             found = compare_contestants(task, base, [*given, *learned], replace(plan, folder=self.folder))
             write_result(found, self.folder)
         cell = ComparisonCell(
-            made=made(self.settings, seconds[0]),
+            made=provenance(self.settings, seconds[0]),
             steps=found.steps, milestones=found.milestones, seeds=found.seeds, tune_lr=found.tune_lr,
             rates=found.rates, baseline=found.baseline, settings=self.changes, rows=_compact(found),
             verdicts={name: (one.kind, one.sentence) for name, one in found.verdicts.items()},
@@ -316,10 +318,10 @@ class _Limited:
         return passed_on
 
 
-def made(settings: SearchSettings, seconds: float) -> Made:
-    """How a cell with these settings was computed here, in that time."""
+def provenance(settings: SearchSettings, seconds: float) -> Provenance:
+    """The provenance of a cell that was computed here with these settings, in that time."""
     with thread_count(settings.threads):
-        return Made(commit=commit(), hardware=hardware(), seconds=seconds)
+        return Provenance(commit=commit(), hardware=hardware(), seconds=seconds)
 
 
 def _finite(value: float) -> float | None:

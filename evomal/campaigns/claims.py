@@ -90,15 +90,15 @@ class PaperItem(_Strict):
     campaign: str | None = None
     """The campaign that measures it."""
     text: str = ""
-    """Where it is besides, or why it is not here; must be given without a campaign."""
+    """Where else it is, or why it is not here; required if there is no campaign."""
 
     def where(self, data: Container[str]) -> str:
-        """Where it is, in Markdown, given the names of the results that are there."""
+        """Where it is, in Markdown, given the names of the results that exist."""
         if self.campaign is None:
             return self.text
-        place = f"[{self.campaign}](results/{self.campaign}.md)" if self.campaign in data else (
-            f"campaign `{self.campaign}`, not measured yet"
-        )  # fmt: skip
+        place = f"campaign `{self.campaign}`, not measured yet"
+        if self.campaign in data:
+            place = f"[{self.campaign}](results/{self.campaign}.md)"
         return f"{place}; {self.text}" if self.text else place
 
 
@@ -131,5 +131,6 @@ def read_claims(path: Path) -> Claims:
             raise InputError(f"{path}: {claim.claim!r:.60} must have evidence unless its verdict is open")
     for item in found.paper:
         if item.campaign is None and not item.text:
-            raise InputError(f"{path}: {item.item} must have a campaign, or a text that says where it is or why not")
+            rule = "must have a campaign, or a text that says where it is or why it is not here"
+            raise InputError(f"{path}: {item.item} {rule}")
     return found

@@ -78,7 +78,7 @@ class FigurePlan(BaseModel):
 
 
 class TaskProtocol(BaseModel):
-    """How the losses of a task are searched for and compared; what a task leaves out is the campaign's."""
+    """How the losses of a task are searched for and compared; a task takes what it leaves out from the campaign."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -152,7 +152,7 @@ class CampaignTask(TaskProtocol):
     @classmethod
     def _is_a_file_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
-            rule = "must be lower-case letters, digits, dots and dashes, at most 60"
+            rule = "must be 1 to 60 lower-case letters, digits, dots, dashes and underscores, a letter or digit first,"
             raise InputError(f"name {rule} but got {short_repr(name)}")
         return name
 
@@ -216,7 +216,7 @@ class Campaign(TaskProtocol):
 
     @model_validator(mode="before")
     @classmethod
-    def _tasks_take_what_they_leave_out(cls, values: Any) -> Any:
+    def _complete_tasks(cls, values: Any) -> Any:
         if not isinstance(values, dict) or not isinstance(values.get("tasks"), list | tuple):
             return values
         common = {name: value for name, value in values.items() if name in TaskProtocol.model_fields}
@@ -224,7 +224,7 @@ class Campaign(TaskProtocol):
         return {**values, "tasks": tasks}
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Self:
+    def _tasks_fit_together(self) -> Self:
         names = [task.name for task in self.tasks]
         for place, name in enumerate(names):
             if name in names[:place]:
@@ -249,13 +249,13 @@ class Campaign(TaskProtocol):
 
     @property
     def python_files(self) -> list[str]:
-        """The tasks that Python files make."""
+        """The tasks that are made by Python files, as `file.py:function`."""
         return [task.task for task in self.tasks if task.names_python_file]
 
     def reduced(
         self, *, methods: Sequence[str] | None = None, search_seeds: int | None = None, transfer: bool = True
     ) -> "Campaign":
-        """The campaign with some of its methods and the first searches of each only, to see something soon.
+        """The campaign with some of its methods, and only the first searches of each, for a first impression.
 
         What it measures is part of the whole campaign, which continues from it in the same folder.
 
@@ -285,6 +285,8 @@ class Campaign(TaskProtocol):
         """The names of some of its tasks and of those that their losses are learned on; None: of all."""
         known = [task.name for task in self.tasks]
         names = known if names is None else names
+        if not names:
+            raise InputError("at least one task must be named but got none")
         for name in names:
             if name not in known:
                 raise unknown_name("task", name, known)
@@ -296,13 +298,13 @@ def _names_loss_file(text: str) -> bool:
 
 
 def _completed(task: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
-    """The task with what the campaign says for all; settings are added up, everything else is replaced."""
-    whole = {**common, **task}
+    """The task with what the campaign says for all tasks; settings are merged, everything else is replaced."""
+    completed = {**common, **task}
     for name in ("settings", "evaluation"):
         first, own = common.get(name, {}), task.get(name, {})
         if isinstance(first, dict) and isinstance(own, dict):
-            whole[name] = {**first, **own}
-    return whole
+            completed[name] = {**first, **own}
+    return completed
 
 
 def read_campaign(path: str | os.PathLike[str]) -> Campaign:
@@ -346,4 +348,6 @@ def _sentence(error: ValidationError) -> str:
         return f"there is no key {place!r}: {suggestion(str(first['loc'][-1]), known.model_fields, 'keys')}"
     if kind in ("too_short", "too_long"):
         return f"{place} must have {'at least 1 entry' if kind == 'too_short' else f'at most {_MOST_TASKS} entries'}"
+    if kind == "string_too_long":
+        return f"{place} must have at most {first['ctx']['max_length']:,} characters but has {len(first['input']):,}"
     return f"{place} must be {rule_of(first)} but got {short_repr(first['input'])}"

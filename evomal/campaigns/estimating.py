@@ -1,4 +1,4 @@
-"""How long the cells of a campaign will take: as long as finished ones like them, or by a few steps of each."""
+"""How long the cells of a campaign will take, from finished cells of the same kind or from a few training steps."""
 
 import statistics
 import time
@@ -68,7 +68,7 @@ def _of_comparison(plan: TaskPlan) -> CellEstimate:
 
 
 def _of_figure(plan: TaskPlan, figure: PlannedFigure) -> CellEstimate:
-    """Figures that share their trainings have the time of all of them, which only the first will take."""
+    """The estimate of a figure; of figures that share their trainings, only the first will take that long."""
 
     def seconds() -> float:
         declared = plan.declared.losses if figure.plan.losses is None else figure.plan.losses
@@ -113,7 +113,7 @@ def _trainings(plan: TaskPlan, task: Task) -> int:
 
 
 def _seconds_of_training(plan: TaskPlan, task: Task, together: int) -> float:
-    """Seconds of one training among that many, from a few steps."""
+    """Seconds per training if that many are trained together, from a few steps."""
     settings = plan.comparison.settings
     (loss,) = baseline_contestant(task).found
     full = TrialTrainer(task, settings=settings)

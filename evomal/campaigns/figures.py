@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evomal.campaigns.cells import CellFolder, PlannedComparison, PlannedSearch, TimeLimit, made
+from evomal.campaigns.cells import CellFolder, PlannedComparison, PlannedSearch, TimeLimit, provenance
 from evomal.campaigns.declaration import STRONG, Campaign, FigurePlan
 from evomal.campaigns.record import FILE_NAME, LONGEST, CampaignResult, FigureCell, MeasuredTask
 from evomal.campaigns.tables import campaign_markdown
@@ -81,7 +81,7 @@ class PlannedFigure:
         with place.timed() as seconds:
             data, drawn, lines = self._drawn(task, limit, listener)
             save_figure(drawn, create_folder(figures) / f"{self.comparison.task.name}-{self.kind}", data.columns())
-        cell = FigureCell(kind=self.kind, made=made(self.comparison.settings, seconds[0]), lines=tuple(lines))
+        cell = FigureCell(kind=self.kind, made=provenance(self.comparison.settings, seconds[0]), lines=tuple(lines))
         place.finish(self.planned, cell)
         return cell
 
@@ -159,7 +159,7 @@ class Gain:
 
     task: str
     contestant: str
-    """Who found it, or `best known loss`."""
+    """The method that found it, or `best known loss`."""
     name: str
     search: int | None
     ratio: float
@@ -179,7 +179,7 @@ class Gains:
 
 
 def gains(tasks: Sequence[MeasuredTask]) -> Gains:
-    """Return the ratios of the tasks whose costs are positive, so that a ratio means something."""
+    """Return the ratios for tasks with positive costs; others have no meaningful ratio."""
     found = []
     for task in tasks:
         assert task.comparison is not None
@@ -207,7 +207,7 @@ def draw_gains(data: Gains) -> Figure:
         axes.axhline(place, color=GREY, alpha=0.15, linewidth=0.6, zorder=1)
         for number, name in enumerate([BEST_KNOWN, *contestants]):
             ratios = [one.ratio for one in data.points if (one.task, one.contestant) == (task, name)]
-            shown = [_LARGEST if not ratio <= _LARGEST else max(ratio, _SMALLEST) for ratio in ratios]
+            shown = [max(ratio, _SMALLEST) if ratio <= _LARGEST else _LARGEST for ratio in ratios]
             is_known = name == BEST_KNOWN
             offset = 0.0 if is_known else (number - (len(contestants) + 1) / 2) * 0.7 / max(1, len(contestants))
             colour = style.INK if is_known else style.line_style(number - 1)[0]
@@ -221,7 +221,7 @@ def draw_gains(data: Gains) -> Figure:
         axes.set_xscale("log")
     axes.set_yticks(range(len(tasks)), [style.figure_text(task, 44) for task in reversed(tasks)])
     axes.set_ylim(-0.6, len(tasks) - 0.4)
-    axes.set_xlabel("test cost divided by that of the tuned baseline (less is better)")
+    axes.set_xlabel("test cost divided by that of the tuned baseline (lower is better)")
     style.add_legend(figure, axes)
     lost = sum(not one.ratio <= _LARGEST for one in data.points)
     edge = f"{lost} beyond {_LARGEST:g} or diverged, drawn at the right edge" if lost else ""
@@ -238,7 +238,7 @@ _OF_SEARCHES: dict[str, tuple[Callable[[Runs], Any], Callable[[Any], Figure]]] =
 
 
 def write_files(result: CampaignResult, out: Path, campaign: Campaign) -> None:
-    """Write what is measured so far, unless it is there; the figures of the searches when the last cell is done."""
+    """Write what is measured so far, unless the files are up to date; the figures of searches after the last cell."""
     if find_foreign(out / FILE_NAME, limit=LONGEST) == result.text().encode():
         return
     compared = gains([task for task in result.tasks if task.comparison is not None])
@@ -255,4 +255,4 @@ def write_files(result: CampaignResult, out: Path, campaign: Campaign) -> None:
                 data = make(runs)
                 save_figure(draw(data), figures / f"{task.name}-{kind}", data.columns())
     write_atomically(out / PAGE_NAME, campaign_markdown(result, figures).encode())
-    result.write(out / FILE_NAME)  # last, as it says that all others are there
+    result.write(out / FILE_NAME)  # last, as it shows that the other files are up to date

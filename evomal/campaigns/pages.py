@@ -42,9 +42,10 @@ def pages(docs: Path) -> dict[str, str]:
     """
     data = {path.stem: read_data(path) for path in sorted((docs / DATA).glob("*.json"))}
     results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
+    claims = read_claims(docs / CLAIMS)
+    waiting = _not_measured(docs.parent / "campaigns", data)
     try:
-        claims = read_claims(docs / CLAIMS)
-        first = "\n".join(_results_page(claims, data, results, docs.parent / "campaigns"))
+        first = "\n".join([*_results_page(claims, data, results), *waiting])
         evidence = "\n".join(_evidence_page(claims, results))
     except InputError as error:
         raise InputError(f"{docs / CLAIMS}: {error}") from None
@@ -60,9 +61,11 @@ def pages(docs: Path) -> dict[str, str]:
 
 
 def shown_tasks(claims: Claims, results: dict[str, CampaignResult]) -> list[MeasuredTask]:
-    """The tasks of the page's table and figure, with the contestants that it names only."""
+    """The tasks of the page's table and figure, with only those contestants that the claims name."""
     tasks = []
     for name in claims.data:
+        if name not in results:
+            raise InputError(f"there is no result of a campaign named {name!r}")
         for task in results[name].tasks:
             if task.comparison is not None:
                 kept = [row for row in task.comparison.rows if row.name in (*task.known_losses, *claims.rows)]
@@ -80,7 +83,7 @@ def figure_data(docs: Path) -> Gains:
 
 
 def _results_page(
-    claims: Claims, data: dict[str, CampaignResult | MeasuredTable], results: dict[str, CampaignResult], declared: Path
+    claims: Claims, data: dict[str, CampaignResult | MeasuredTable], results: dict[str, CampaignResult]
 ) -> Iterator[str]:
     yield from ("# Results", "")
     yield from paragraph(claims.introduction, escaped=False)
@@ -91,8 +94,8 @@ def _results_page(
     )
     yield from ("## Claims of the paper", "")
     yield from paragraph(
-        f"Each with its verdict and the first row for each direction that rows show; [all rows]({EVIDENCE}) are on a "
-        "page of their own. Differences of costs with 95 % intervals: less than 0 is better.",
+        f"Each claim has a verdict, and the first row of data for each direction; [all rows]({EVIDENCE}) are on a page "
+        "of their own. Differences are those of costs, with 95 % intervals: less than 0 is better.",
         escaped=False,
     )
     for claim in claims.claims:
@@ -108,7 +111,6 @@ def _results_page(
     for name, found in data.items():
         yield _row(name, found)
     yield ""
-    yield from _not_measured(declared, data)
 
 
 def _evidence_page(claims: Claims, results: dict[str, CampaignResult]) -> Iterator[str]:
@@ -128,20 +130,21 @@ def _row(name: str, found: CampaignResult | MeasuredTable) -> str:
     return f"| [{name}](results/{name}.md) | {' | '.join(map(escape_markdown, cells))} |"
 
 
-def _not_measured(declared: Path, data: dict[str, CampaignResult | MeasuredTable]) -> Iterator[str]:
+def _not_measured(declared: Path, data: dict[str, CampaignResult | MeasuredTable]) -> list[str]:
     """The campaigns that are declared and have no data yet."""
     waiting = [read_campaign(path) for path in sorted(declared.glob("*.toml")) if path.stem not in data]
     if not waiting:
-        return
-    yield from ("Declared in `campaigns/`, and not measured yet (`evomal campaign campaigns/NAME.toml --out DIR`):", "")
+        return []
+    lines = ["Declared in `campaigns/`, and not measured yet (`evomal campaign campaigns/NAME.toml --out DIR`):", ""]
     for campaign in waiting:
         searches = sum(len(task.presets) * len(task.methods) * task.search_seeds for task in campaign.tasks)
         counts = f"{plural(len(campaign.tasks), 'task')}, {plural(searches, 'search')}, planned for {campaign.hardware}"
-        yield f"- `{campaign.name}`: {campaign.title} ({counts})"
+        lines.append(f"- `{campaign.name}`: {campaign.title} ({counts})")
+    return lines
 
 
 def main(docs: Path) -> None:
-    """Write the pages and the figure; pages of data that is not there any more are removed."""
+    """Write the pages and the figure, and remove the pages of data that no longer exists."""
     found = pages(docs)
     for name, text in found.items():
         write_atomically(docs / name, text.encode())

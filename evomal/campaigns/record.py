@@ -24,7 +24,7 @@ from evomal.verdict.words import Verdict
 
 FILE_NAME = "campaign.json"
 LEARNED = "learned"
-"""What `recommended` of a search is where its own loss leads."""
+"""The value of `recommended` if a search recommends its own loss."""
 LONGEST = 64_000_000
 """Bytes of the file of a result."""
 _DIGITS = 7  # significant, of what is written
@@ -33,23 +33,23 @@ _DIGITS = 7  # significant, of what is written
 Read = TypeVar("Read", bound=BaseModel)
 
 
-class Document(BaseModel):
-    """A part of a file of results: frozen, and with no other keys than its own."""
+class FrozenModel(BaseModel):
+    """A part of a file of results: immutable, and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Made(Document):
-    """Where, when and how long something was computed."""
+class Provenance(FrozenModel):
+    """With which code, on which hardware and in what time something was computed."""
 
     commit: str
     """The commit of evomal's source, with `+` if files were changed; its version outside a repository."""
     hardware: str
     seconds: FiniteFloat | None
-    """Wall-clock time, over all calls that it took; None where it was not kept."""
+    """Wall-clock time of all calls together; None if it was not recorded."""
 
 
-class SearchCell(Document):
+class SearchCell(FrozenModel):
     """One search and what came of it."""
 
     method: str
@@ -57,14 +57,14 @@ class SearchCell(Document):
     seed: int
     settings: dict[str, Any] = {}
     """Settings that differ from the preset."""
-    made: Made
+    made: Provenance
     generations: int | None = None
     counts: dict[str, int] = {}
     """The number of candidates in each state."""
     formula: str | None = None
     """Of the best loss; None if nothing survived."""
     family: str | None = None
-    """The known loss that it is like, in words; None also where it was not kept."""
+    """The known loss that it resembles, in words; None also if it was not recorded."""
     fitness: FiniteFloat | None = None
     """The value of the metric in its training in the search."""
     lr: FiniteFloat | None = None
@@ -85,18 +85,18 @@ class SearchCell(Document):
         return f"{self.method} ({self.preset})"
 
 
-class TrainedLoss(Document):
+class TrainedLoss(FrozenModel):
     """One loss in one variant: its learning rate and its test metric with every seed."""
 
     formula: str = ""
     lr: FiniteFloat | None = None
-    """None where it was not recorded."""
+    """None if it was not recorded."""
     factor: FiniteFloat = 1.0
     test: tuple[FiniteFloat | None, ...]
     """None where the training diverged."""
 
 
-class ComparedRow(Document):
+class ComparedRow(FrozenModel):
     """The losses of one contestant in one variant."""
 
     name: str
@@ -105,10 +105,10 @@ class ComparedRow(Document):
     """One loss that was given, or one for each search; None where a search found none."""
 
 
-class ComparisonCell(Document):
+class ComparisonCell(FrozenModel):
     """The final trainings of a task."""
 
-    made: Made
+    made: Provenance
     steps: int
     milestones: tuple[int, ...] = ()
     seeds: tuple[int, ...]
@@ -126,15 +126,15 @@ class ComparisonCell(Document):
         return sum(len(loss.test) for row in self.rows for loss in row.losses if loss is not None)
 
 
-class FigureCell(Document):
+class FigureCell(FrozenModel):
     """A figure that needed trainings of its own: what it shows, in words."""
 
     kind: str
-    made: Made
+    made: Provenance
     lines: tuple[str, ...]
 
 
-class MeasuredTask(Document):
+class MeasuredTask(FrozenModel):
     """What was measured on one task."""
 
     name: str
@@ -226,9 +226,9 @@ class MeasuredTask(Document):
         own, against = self.costs(name, chosen), self.costs(other, "plain" if chosen == "rescaled" else chosen)
         if len(against) == 1:
             return paired_searches(own, against[0])
-        pairs = list(zip(own, against, strict=False))  # as many as both have
-        found = paired(*([statistics.fmean(pair[place]) for pair in pairs] for place in (0, 1)))
-        return replace(found, noun="search")
+        searches = min(len(own), len(against))
+        own_means, other_means = (list(map(statistics.fmean, costs[:searches])) for costs in (own, against))
+        return replace(paired(own_means, other_means), noun="search")
 
     def as_comparison(self) -> Comparison:
         """The comparison with its differences, as `evomal compare` returns it; scores have no curves."""
@@ -251,7 +251,7 @@ class MeasuredTask(Document):
         )  # fmt: skip
 
 
-class CampaignResult(Document):
+class CampaignResult(FrozenModel):
     """What a campaign measured so far."""
 
     format: Literal["evomal-campaign"] = "evomal-campaign"
@@ -261,7 +261,7 @@ class CampaignResult(Document):
     about: str = ""
     command: str
     note: str = ""
-    """What a reader must know of these numbers, such as that they are of older code."""
+    """What a reader must know about these numbers, such as that older code measured them."""
     tasks: tuple[MeasuredTask, ...]
     left: tuple[str, ...] = ()
     """The cells that are not done yet."""
@@ -334,8 +334,8 @@ def _laid_out(value: dict[str, Any], indent: str = "") -> str:
     parts = []
     for key, entry in value.items():
         if key in _LONG_LISTS and isinstance(entry, list) and entry and isinstance(entry[0], dict):
-            whole = key == "tasks"
-            lines = [_laid_out(one, inner + " ") if whole else json.dumps(one, ensure_ascii=False) for one in entry]
+            is_nested = key == "tasks"
+            lines = [_laid_out(one, inner + " ") if is_nested else json.dumps(one, ensure_ascii=False) for one in entry]
             shown = ("[\n" + ",\n".join(f"{inner} {line}" for line in lines)) + f"\n{inner}]"
         elif key == "comparison" and isinstance(entry, dict):
             shown = _laid_out(entry, inner)

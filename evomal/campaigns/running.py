@@ -111,7 +111,7 @@ def run_campaign(
 
     Args:
         campaign: What to measure, as `read_campaign` returns it.
-        out: The folder for everything.
+        out: The folder for cells, figures and result.
         only: The tasks to run, with those that their losses are learned on; the files cover the whole campaign. None:
             all tasks.
         jobs: The number of processes on this machine that searches and trainings are divided among.
@@ -153,7 +153,7 @@ def run_campaign(
                         _run_searches(plan, pool, limit, listener, failures)
                     with failures.kept(str(plan.comparison)):
                         _compare(plan, pool, limit, listener)
-                for plan in chosen:  # whose losses are learned on tasks that come later
+                for plan in chosen:  # again, for losses that are learned on later tasks
                     if str(plan.comparison) not in failures.found:
                         with failures.kept(str(plan.comparison)):
                             _compare(plan, pool, limit, listener)
@@ -172,7 +172,7 @@ def run_campaign(
 
 
 class _Failures:
-    """The errors that ended cells, or all that is left of a task, while the others are run."""
+    """The errors that ended cells or tasks; they are raised after all others were run."""
 
     def __init__(self) -> None:
         self.found: dict[str, EvomalError] = {}
@@ -180,7 +180,7 @@ class _Failures:
 
     @contextlib.contextmanager
     def kept(self, place: str) -> Iterator[None]:
-        """A context whose error is kept for later, unless it is a request to stop."""
+        """A context that keeps its error for later, unless it is a request to stop."""
         try:
             yield
         except StoppedError:
@@ -189,11 +189,11 @@ class _Failures:
             self.found[place] = error
 
     def raise_any(self) -> None:
-        """Raise all that was kept as one error; InputError if all are."""
+        """Raise all errors that were kept as one: an InputError if each of them is."""
         if self.found:
-            are_inputs = all(isinstance(error, InputError) for error in self.found.values())
+            are_input_errors = all(isinstance(error, InputError) for error in self.found.values())
             sentences = "; ".join(f"{place}: {error}" for place, error in self.found.items())
-            raise (InputError if are_inputs else EvomalError)(f"failed: {sentences}")
+            raise (InputError if are_input_errors else EvomalError)(f"failed: {sentences}")
 
 
 def _run_searches(
@@ -246,7 +246,7 @@ def _searched(
     listener: SearchListener | None,
 ) -> Iterator[tuple[PlannedSearch, SearchCell | EvomalError | None]]:  # fmt: skip
     """Each search with what came of it, in this process or by the workers of a pool."""
-    if pool is None or not searches:
+    if pool is None:
         for number, job in enumerate(searches, 1):
             if listener is not None:
                 listener.announce(f"{job} (search {number} of {len(searches)})")

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Literal
 
 from evomal.campaigns.declaration import SEARCH_FIGURES, TRAINED_FIGURES
-from evomal.campaigns.record import LEARNED, CampaignResult, Document, Made, MeasuredTask
+from evomal.campaigns.record import LEARNED, CampaignResult, FrozenModel, MeasuredTask, Provenance
 from evomal.files import write_atomically
 from evomal.tasks.metric_display import metric_label, metric_number
 from evomal.text import escape_markdown, plural, shorten
 from evomal.verdict.statistics import Direction, Paired, direction
-from evomal.verdict.tables import comparison_markdown
+from evomal.verdict.tables import comparison_markdown, signed_number
 
 _LONGEST_FORMULA = 160
 _SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "median",
             "recommended: median, worst", "to the baseline", "to the best known loss")  # fmt: skip
 
 
-class MeasuredTable(Document):
-    """A table that a script measured, which is no campaign of searches and comparisons."""
+class MeasuredTable(FrozenModel):
+    """A table that a script measured, without a campaign of searches and comparisons."""
 
     format: Literal["evomal-table"] = "evomal-table"
     version: Literal[1] = 1
@@ -49,7 +49,7 @@ class MeasuredTable(Document):
 def campaign_markdown(result: CampaignResult, figures: Path | None = None, address: str = "figures") -> str:
     """The page of a campaign: where its numbers come from, one table, then every training of each task.
 
-    `figures`: the folder of its figures, of which those that are there are shown; `address`: how the page leads there.
+    `figures`: the folder of its figures, of which the existing ones are shown; `address`: its path from the page.
     """
     lines = [f"# {escape_markdown(result.title)}", ""]
     lines += [*paragraph(result.about), *paragraph(result.note), *_provenance(result), ""]
@@ -151,10 +151,10 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     tuned = f", each loss at its best of {' or '.join(map(str, rates))} learning rates on validation" if rates else ""
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
-        "metric says otherwise. n: searches. Differences are mean differences of costs with their 95 % intervals over "
-        'searches and seeds, the wider end of each; less than 0 is better, and "better" or "worse" follows where at '
-        "least five pairs confirm it. The best known loss is the one of lowest test mean, which favours it. "
-        "Recommended: what a search advises to use, its own loss or a known one."
+        "metric says otherwise. n: searches. Differences are mean differences of costs with 95 % intervals: of the two "
+        'intervals, over searches and over seeds, the outer ends. Less than 0 is better, and "better" or "worse" '
+        "follows if at least five pairs confirm it. The best known loss has the lowest test mean, which favours it. "
+        "Recommended: the loss that a search recommends, its own or a known one."
     )
 
 
@@ -162,10 +162,11 @@ def difference_text(found: Paired, task: MeasuredTask) -> str:
     """A difference with its interval; marked if it is confirmed."""
     if found.difference is None:
         return f"{found.diverged} of {found.n} diverged"
-    shown = _signed(found.difference, task.metric)
+    shown = signed_number(found.difference, task.metric)
     if found.low is None or found.high is None:
         return f"{shown} ({found.diverged} of {found.n} diverged)" if found.diverged else shown
-    text = f"{shown} ({_signed(found.low, task.metric)} to {_signed(found.high, task.metric)})"
+    ends = (signed_number(end, task.metric) for end in (found.low, found.high))
+    text = f"{shown} ({' to '.join(ends)})"
     words = {Direction.BETTER: ", better", Direction.WORSE: ", worse"}
     return text + words.get(direction(found), "")
 
@@ -175,10 +176,6 @@ def value_text(cost: float, task: MeasuredTask) -> str:
     if not math.isfinite(cost):
         return "diverged"
     return metric_number(-cost if task.higher_is_better else cost, task.metric, digits=3)
-
-
-def _signed(value: float, metric: str) -> str:
-    return f"{'−' if value < 0 else '+'}{metric_number(abs(value), metric, digits=2)}"
 
 
 def _provenance(result: CampaignResult) -> list[str]:
@@ -207,10 +204,10 @@ def _counted(values: Sequence[str]) -> list[str]:
     return [f"{escape_markdown(name)} ({plural(values.count(name), 'cell')})" for name in names]
 
 
-def _time(made: Sequence[Made]) -> str:
+def _time(made: Sequence[Provenance]) -> str:
     seconds = [one.seconds for one in made if one.seconds is not None]
     if not seconds:
-        return "a time that was not kept" if made else "no time"
+        return "a time that was not recorded" if made else "no time"
     total, each = sum(seconds), f"{min(seconds):.0f} to {max(seconds):.0f} s each"
     return f"{total / 60:.0f} min ({each})" if total >= 60 else f"{total:.0f} s ({each})"
 
@@ -229,7 +226,7 @@ def _task(task: MeasuredTask) -> Iterator[str]:
 
 
 def _figures(task: MeasuredTask, figures: Path | None, address: str) -> Iterator[str]:
-    """The figures of a task that are there, each with what it shows in words where that is known."""
+    """The figures of a task that exist, each with a description where there is one."""
     described = {cell.kind: cell for cell in task.figures}
     for kind in (*SEARCH_FIGURES, *TRAINED_FIGURES):
         words = kind.replace("-", " ")

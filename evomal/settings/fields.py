@@ -1,4 +1,4 @@
-"""Every setting of a search with its rule, its default and its description; and what presets change of the defaults.
+"""Every setting of a search with its rule, its default and its description; and the changes that presets make.
 
 The defaults are the paper's (EvoMAL, sections 3 and 4).
 """
@@ -16,7 +16,7 @@ Filter = Literal["symbolic", "admissible", "dead", "rejection", "gradient"]
 """In the order in which they are applied."""
 
 PAPER_FILTERS: tuple[Filter, ...] = ("symbolic", "dead", "rejection", "gradient")
-"""The paper's filters and that for dead gradients."""
+"""The filters of the paper, and the one for dead gradients."""
 
 _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and no tree may be higher than 64
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
@@ -25,7 +25,7 @@ _TIME = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 
 
 def _tuple_of_list(value: Any) -> Any:
-    # JSON and TOML know lists only; sets stay out, as their order differs between processes.
+    # JSON and TOML have lists only; sets are not accepted, as their order differs between processes.
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -34,7 +34,7 @@ def _names(value: Any) -> Any:
 
 
 def _in_order(filters: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    # The order given means nothing, so settings that mean the same are equal.
+    # The given order has no meaning, and settings with the same meaning must be equal.
     return tuple(name for name in get_args(Filter) if name in filters)
 
 
@@ -69,11 +69,11 @@ def _cluster(address: str) -> str:
 
 
 _Count = Annotated[int, Field(ge=1, le=10**9)]
-"""Of steps or generations, which take time and no memory: a search may be meant to end by its budget."""
+"""A number of steps or generations. They take time but no memory, and a search may be meant to end by its budget."""
 _Many = Annotated[int, Field(ge=1, le=100_000)]
-"""Of candidates or samples that are in memory at once."""
+"""A number of candidates or samples that are in memory at once."""
 _Few = Annotated[int, Field(ge=1, le=1_024)]
-"""Of steps that are differentiated through together, of seeds, threads or workers."""
+"""A number of seeds, threads, workers, or steps that are differentiated through together."""
 _Share = Annotated[float, Field(ge=0, le=1)]
 _PositiveShare = Annotated[float, Field(gt=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
@@ -130,8 +130,8 @@ class SettingFields(BaseModel):
     )
     surplus: Annotated[float, Field(ge=1, le=100)] = Field(
         1.0,
-        description="Proposals for each place of the population in later generations; those that pass all filters "
-        "first are trained. For several islands.",
+        description="Number of proposals per place of the population in later generations; the first ones that pass "
+        "all filters are trained. For several islands.",
     )
     migration: _Count = Field(
         5, description="Number of generations after which the best of every island goes to the next island."
@@ -197,7 +197,7 @@ class SettingFields(BaseModel):
     )
 
     filter_steps: _Count = Field(1000, description="Steps in which the rejection filter moves the untrained outputs.")
-    filter_samples: _Many = Field(100, description="Samples on which the filters look at a candidate.")
+    filter_samples: _Many = Field(100, description="Samples on which the filters evaluate a candidate.")
     filters: _Filters = Field(PAPER_FILTERS, description="Filters that are applied; any of them can be left out.")
     activation: Literal["identity", "softplus"] = Field(
         "identity", description="Function that is applied to the output of an expression."
@@ -326,7 +326,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "paper": {},
 }
-"""What each preset changes of the defaults, which are the paper's. For a small model, `quick` takes one to two
-minutes on two cores, and `thorough` about two minutes on a large GPU."""
+"""The changes that each preset makes to the defaults, which are the paper's. For a small model, `quick` takes one to
+two minutes on two cores, and `thorough` about two minutes on a large GPU."""
 
 DEFAULT_PRESET = "quick"

@@ -19,7 +19,7 @@ from evomal.settings.texts import document, input_error, read_text, setting_text
 from evomal.text import short_repr
 
 WORKPLACE = ("executor", "address", "workers", "gpus_per_worker", "worker_timeout", "retries")
-"""Settings that say where candidates are computed, which changes no number: they may differ when a run is resumed."""
+"""Settings that say where candidates are computed. They change no result, so they may differ when a run is resumed."""
 
 RECIPE_SETTINGS = ("lr", "momentum", "nesterov", "weight_decay", "batch_size", "schedule", "warmup", "clip")
 _ONE_ISLAND = ("crossover", "mutation", "elitism", "parsimony")
@@ -58,7 +58,7 @@ class SearchSettings(SettingFields):
     @model_validator(mode="before")
     @classmethod
     def _one_thread_per_worker(cls, values: Any) -> Any:
-        # A number, so that the record says what was used, and the same search can be resumed elsewhere.
+        # Set here, so that the record says what was used, and the same search can be resumed elsewhere.
         if isinstance(values, dict) and values.get("executor") == "ray" and values.get("threads") is None:
             return {**values, "threads": 1}
         return values

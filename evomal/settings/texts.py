@@ -31,7 +31,7 @@ _RULES = {
     "too_long": "a lowest and a highest height",
     "tuple_type": "a list",
 }
-"""What pydantic finds wrong, as the end of a sentence that begins with "must be"."""
+"""The rule that a pydantic error is about, as the end of a sentence that begins with "must be"."""
 
 
 def setting_text(value: Any) -> str:
@@ -88,7 +88,7 @@ def document(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         reason = f"is not a TOML file: {str(error)[:1].lower()}{str(error)[1:]}"
     except RecursionError:
-        reason = "is not a settings file: its brackets are nested too deeply"
+        reason = "cannot be read: its brackets are nested too deeply"
     except ValueError as error:  # a number too long for Python to convert
         reason = f"cannot be read: {error}"
     raise InputError(f"{path}: {reason}")

@@ -196,7 +196,8 @@ def rate_curve(
     if len(set(rates)) < len(rates):
         raise InputError(f"rates must be different but got {short_repr(rates)}")
     if methods and search_seeds != 1 and not search_each:
-        raise InputError("several search seeds need a search at each learning rate: search_each")
+        rule = "must be 1 unless methods search at each learning rate (search_each)"
+        raise InputError(f"search_seeds {rule} but got {search_seeds}")
     plan = ComparisonPlan.of(search_seeds=search_seeds, rescale=False, **options)
     (task,) = task_list("task", [task])
     task = plan.judged(task)
@@ -219,7 +220,7 @@ def best_search(contestant: Contestant) -> Contestant:
 
 
 def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestant], plan: ComparisonPlan) -> Comparison:
-    """Compare contestants whose losses are there already."""
+    """Compare contestants whose searches are done."""
     (baseline,) = base.found
     everyone, tuning, higher = [base, *others], Tuning((), {}), task.metric.higher_is_better
     with TrainingLog(plan.folder, log_description(task, plan.settings)) as log:
@@ -260,10 +261,10 @@ def _method_list(methods: Any) -> list[str]:
 def _given(
     task: Task, losses: Losses, methods: Sequence[str], names: Sequence[str] = ()
 ) -> tuple[Contestant, list[Contestant]]:
-    """The baseline and the given losses, after everything that takes part is checked, before anything is trained."""
+    """The baseline and the given losses; all losses, methods and names are checked before anything is trained."""
     methods = _method_list(methods)
     base = baseline_contestant(task)
-    given = given_contestants(losses, task, beside=base, taken=methods)
+    given = given_contestants(losses, task, baseline=base, taken=methods)
     require_distinct_names([base.name, *(one.name for one in given), *methods, *names])
     return base, given
 

@@ -34,12 +34,12 @@ Variant = Literal["plain", "tuned", "rescaled"]
 VERSION = 1
 """The version of the documents that `to_dict` returns."""
 
-# A document may be a stranger's, and everything in it is shown: no part of it may be larger than a comparison needs.
+# A document may be untrusted, and everything in it is shown: no part of it may be larger than a comparison needs.
 MOST_ENTRIES, _MOST_LOSSES, _MOST_SCORES = 1_000, 1_000, 100_000
 
 
 def _at_most(length: int) -> AfterValidator:
-    """Limits a text. Pydantic's own limit refuses halves of characters, which a file name that is not UTF-8 has."""
+    """Limits the length of a text. Pydantic's own limit refuses lone surrogates, which file names may have."""
 
     def checked(text: str) -> str:
         if len(text) > length:
@@ -236,7 +236,7 @@ class Comparison(Document, Displayed):
 
     task: _Name
     record: dict[str, Any]
-    """What the task says of its data, model and recipe."""
+    """What the task says about its data, model and recipe."""
     metric: _Name
     higher_is_better: bool
     steps: _Whole
@@ -286,7 +286,7 @@ class Comparison(Document, Displayed):
         raise InputError(f"there is no row {name!r} ({variant}) in this comparison")
 
     def to_dataframe(self) -> "DataFrame":
-        """Return the trainings as a data frame of pandas.
+        """Return the trainings as a pandas data frame.
 
         Returns:
             One row per training: name and variant, the number of the search from 0, the formula, the learning rate and

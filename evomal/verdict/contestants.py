@@ -63,7 +63,7 @@ class Contestant:
 
     @property
     def found(self) -> list[ComparedLoss]:
-        """The losses that are there."""
+        """The losses without the gaps of searches that found nothing."""
         return [loss for loss in self.losses if loss is not None]
 
     def is_same(self, other: "Contestant") -> bool:
@@ -91,7 +91,7 @@ def given_contestant(loss: AnyLoss, task: Task) -> Contestant:
 
 
 def given_contestants(
-    losses: Losses, task: Task, *, beside: Contestant | None = None, taken: Sequence[str] = ()
+    losses: Losses, task: Task, *, baseline: Contestant | None = None, taken: Sequence[str] = ()
 ) -> list[Contestant]:
     """One contestant per loss, all under different names.
 
@@ -99,7 +99,7 @@ def given_contestants(
         losses: A mapping from names to losses, whose names are kept; or a sequence. In a sequence, losses with equal
             names are distinguished: files by the name of their folder, modules by their options or a number.
         task: The task they are for.
-        beside: The baseline, which takes part anyway and is therefore left out if it is among the losses.
+        baseline: The baseline, which takes part anyway and is therefore left out if it is among the losses.
         taken: Names that others have: the methods of a comparison.
 
     Returns:
@@ -114,15 +114,15 @@ def given_contestants(
     listed = list(losses.values()) if isinstance(losses, Mapping) else list(losses)
     found = _numbered([given_contestant(loss, task) for loss in listed])
     if isinstance(losses, Mapping):
-        return _named(dict(zip(losses, found, strict=True)), beside, taken)
+        return _named(dict(zip(losses, found, strict=True)), baseline, taken)
     _require_each_once(listed)
     names = [contestant.name for contestant in found]
     found = [
         replace(one, name=_with_folder(loss, one.name)) if names.count(one.name) > 1 else one
         for loss, one in zip(listed, found, strict=True)
     ]
-    base = [] if beside is None else [beside]
-    everyone = [*base, *(one for one in found if beside is None or not one.is_same(beside))]
+    base = [] if baseline is None else [baseline]
+    everyone = [*base, *(one for one in found if baseline is None or not one.is_same(baseline))]
     modules = [loss.loss for one in everyone for loss in one.found]
     distinct = distinct_names([one.name for one in everyone], modules, taken=taken)
     return [replace(one, name=name) for one, name in zip(everyone, distinct, strict=True)][len(base) :]
@@ -141,7 +141,7 @@ def formula_of(module: nn.Module) -> str:
 
 
 def identity_of(module: nn.Module) -> str:
-    """Text that two losses share only if nothing that can be seen of them differs."""
+    """Text that two losses share only if their documents, or all that can be seen of them, are equal."""
     if (description := _description(module)) is not None:
         return checksum(description)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -192,15 +192,16 @@ def distinct_names(names: Sequence[str], modules: Sequence[nn.Module], *, taken:
 
 
 def _named(
-    contestants: Mapping[str, Contestant], beside: Contestant | None, taken: Sequence[str]
+    contestants: Mapping[str, Contestant], baseline: Contestant | None, taken: Sequence[str]
 ) -> list[Contestant]:  # fmt: skip
     """The contestants under the caller's names, without the baseline under its own name."""
     found = []
+    reserved = [*taken, *([] if baseline is None else [baseline.name])]
     for name, contestant in contestants.items():
-        if beside is not None and name == beside.name and contestant.is_same(beside):
+        if baseline is not None and name == baseline.name and contestant.is_same(baseline):
             continue
-        if not str(name).strip() or name in (*taken, beside and beside.name):
-            rule = "must be strings that neither a method nor the baseline has as its name"
+        if not str(name).strip() or name in reserved:
+            rule = "must not be empty, or the name of a method or the baseline,"
             raise InputError(f"names of losses {rule} but got {name!r}")
         found.append(replace(contestant, name=str(name)))
     return found
@@ -248,16 +249,17 @@ def _module_name(module: nn.Module) -> str:
 
 
 def _description(module: nn.Module) -> dict[str, Any] | None:
-    """What a loss file would hold; None for a module of which a file could not hold everything."""
+    """What a loss file would hold; None for a module that a file cannot hold completely."""
     try:
         return loss_document(module) if isinstance(module, Loss) else None
-    except InputError:  # a class that derives from evomal's, of which a file could not hold what it adds
+    except InputError:  # a user's subclass, whose additions a file cannot hold
         return None
 
 
 def _differing_options(modules: Sequence[nn.Module]) -> list[str]:
     """For each module, the options in which it differs from the first; empty if they are too long."""
-    first, *_ = options = [_options(module) for module in modules]
+    options = [_options(module) for module in modules]
+    first = options[0]
     texts = [
         ", ".join(f"{name}={_shown(value)}" for name, value in own.items() if value != first.get(name))
         for own in options

@@ -30,13 +30,15 @@ _LONGEST_SENTENCE, _LONGEST_TEXT = 1_000, 100_000  # characters
 _MOST_SENTENCES = 1_000
 
 
-class _Beginning(BaseModel):
+class _FirstLine(BaseModel):
     """The first line of a log."""
 
     comparison: dict[str, Any]
 
 
 class _Training(BaseModel):
+    """One trial in a line of a log."""
+
     training: dict[str, Any]
     score: RecordedScore
 
@@ -86,7 +88,7 @@ class TrainingLog:
         return self._scores[canonical(dict(key))]
 
     def add(self, keys: Sequence[Mapping[str, Any]], scores: Sequence[Score]) -> None:
-        """Log trials that were trained together in one line: a part of them could not be trained again alike."""
+        """Log trials that were trained together in one line, so that the log holds all of them or none."""
         pairs = list(zip(keys, scores, strict=True))
         self._append({"trainings": [{"training": dict(key), "score": score_to_dict(score)} for key, score in pairs]})
         self._scores |= {canonical(dict(key)): score for key, score in pairs}
@@ -114,7 +116,7 @@ class TrainingLog:
         # One after the other, since a line in memory is several times as large as in the file.
         entries = (_checked(line, f"{path}: line {number}") for number, line in enumerate(whole.split(b"\n"), 1))
         try:
-            begun = _Beginning.model_validate(next(entries)).comparison
+            begun = _FirstLine.model_validate(next(entries)).comparison
             trainings = [training for entry in entries for training in _Line.model_validate(entry).trainings]
         except (ValidationError, RecursionError):
             raise InputError(f"{path}: is not what evomal writes, although its checksums match") from None
@@ -147,7 +149,8 @@ def _markdown_parts(result: Result, *, verdicts: bool) -> Iterator[str]:
     """The tables of a result, below one heading per learning rate where there are several."""
     for place, (name, found) in enumerate(comparisons_of(result).items()):
         heading = f"## {name}\n\n" if name else ""
-        yield "\n" * bool(place) + heading + comparison_markdown(found, verdicts=verdicts)
+        separator = "\n" if place else ""
+        yield separator + heading + comparison_markdown(found, verdicts=verdicts)
 
 
 def write_result(result: Result, folder: Path) -> list[Path]:
@@ -196,14 +199,14 @@ class RecordedVerdicts:
 
 
 def recorded_verdicts(folder: Path) -> RecordedVerdicts:
-    """Read the results of `evomal compare` and `evomal transfer` in the folder; the files may be a stranger's."""
+    """Read the results of `evomal compare` and `evomal transfer` in the folder; the files may be untrusted."""
     found, notes = [], []
     for kind in (Comparison, Transfer, RateCurve):
         try:
             result = cast("Result | None", read_result(kind, folder))
             if result is not None:
                 sentences = tuple(itertools.islice(_sentences(result), _MOST_SENTENCES))
-                found.append(RecordedVerdict(kind.title, result, sentences, _beginning(result)))
+                found.append(RecordedVerdict(kind.title, result, sentences, _shortened_markdown(result)))
         except InputError as error:
             notes.append(str(error))
         except (ValueError, TypeError, ArithmeticError, LookupError):  # values that no comparison has
@@ -214,8 +217,8 @@ def recorded_verdicts(folder: Path) -> RecordedVerdicts:
     return RecordedVerdicts(tuple(found), tuple(notes), begun or bool(found) or bool(notes))
 
 
-def _beginning(result: Result) -> str:
-    """The tables of a result as far as they fit on a page."""
+def _shortened_markdown(result: Result) -> str:
+    """The tables of a result, cut off where they would be too long for a page."""
     text = ""
     for part in _markdown_parts(result, verdicts=False):
         text += part

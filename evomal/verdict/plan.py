@@ -70,7 +70,7 @@ def searched_contestants(
     """For each place, one contestant per method: the losses that its searches find on the source, for use `on` a task.
 
     A place is the settings of the searches, and the folder below which each is recorded; None: not recorded. Without a
-    pool of processes, this process runs all searches, and the listener hears of all their steps.
+    pool of processes, this process runs all searches, and the listener is called at each of their steps.
     """
     searches = [
         ComparedSearch(method, seed, settings, None if folder is None else _search_folder(folder, f"{method}-{seed}"))
@@ -127,7 +127,7 @@ def _search_folder(folder: Path, name: str) -> Path:
 
 
 EVALUATION_SEEDS = 1000
-"""The first seed of final trainings: a search, whose seeds begin at 0, does not use them."""
+"""The first seed of final trainings. Searches, whose seeds begin at 0, do not use these seeds."""
 _MOST_JOBS = 1_024
 
 
@@ -180,7 +180,7 @@ class ComparisonPlan:
 
     @contextlib.contextmanager
     def running(self) -> Iterator["ComparisonPlan"]:
-        """The plan with its listener and workers, while threads are set."""
+        """A context with the plan's listener, workers and number of threads."""
         with (
             with_display(self.progress, self.listener) as listener,
             thread_count(self.settings.threads),

@@ -178,14 +178,15 @@ def paired_searches(costs: Sequence[Sequence[float]], base: Sequence[float]) -> 
     """Compare the costs of one loss seed by seed, or those of several searches by the mean of each over the seeds.
 
     A claim about a loss is about the next training, one about a method is about the next search. The trainings of all
-    searches share their seeds, so of the two intervals, over searches and over seeds, the wider is given at either end,
-    and of the two p the larger.
+    searches share their seeds, so there are two intervals, over searches and over seeds: the result has their outer
+    ends, and the larger of the two p.
     """
-    whole = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
-    if len(whole) == 1:
-        return paired(whole[0], base)
-    by_search = paired([_average(row) for row in whole], [_average(base)] * len(whole))
-    by_seed = paired([_average(column) for column in zip(*whole, strict=True)], base)
+    # A search that found nothing has a single infinite cost.
+    rows = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
+    if len(rows) == 1:
+        return paired(rows[0], base)
+    by_search = paired([_average(row) for row in rows], [_average(base)] * len(rows))
+    by_seed = paired([_average(column) for column in zip(*rows, strict=True)], base)
     lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
     known = None not in (*lows, *highs)
     return replace(

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
-from evomal.text import escape_markdown, plural, printable
+from evomal.text import WIDTH, escape_markdown, plural, printable
 from evomal.verdict.comparison import Comparison, Entry
 from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
-_WIDTH = 80
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 
 def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, divergences: bool = True) -> str:
-    """A table with every seed, what else is to be said, and unless left out the verdicts and every divergence."""
+    """A table with every seed, followed by notes; `verdicts` and `divergences` say whether these are among them."""
     schedule = _schedule(comparison)
     head = (
         f"Test {comparison.metric} after {schedule} on {comparison.task}, {plural(len(comparison.seeds), 'seed')} "
@@ -55,7 +54,7 @@ def comparison_text(comparison: Comparison) -> str:
     """The same for a terminal, without the column of all seeds."""
     rows = [_COLUMNS, *(tuple(map(printable, _cells(entry, comparison))) for entry in comparison.entries)]
     lines = _aligned(rows)
-    if max(map(len, lines)) > _WIDTH:  # long names get lines of their own
+    if max(map(len, lines)) > WIDTH:  # long names get lines of their own
         values = _aligned([row[1:] for row in rows])
         lines = [line for (name, *_), rest in zip(rows, values, strict=True) for line in (name, f"  {rest}")]
     schedule = _schedule(comparison)
@@ -64,13 +63,13 @@ def comparison_text(comparison: Comparison) -> str:
         _wrapped(printable(sentence))
         for sentence in [*_verdict_sentences(comparison), *_notes(comparison), *_divergences(comparison)]
     ]
-    return "\n".join([textwrap.fill(printable(about), _WIDTH), *lines, "", *wrapped]) + "\n"
+    return "\n".join([textwrap.fill(printable(about), WIDTH), *lines, "", *wrapped]) + "\n"
 
 
 def _wrapped(sentence: str) -> str:
     """The sentence as an entry of a list; `p = 0.06` and `31 ± 2` stay on one line."""
     kept = re.sub(r" ([=±]) ", "\u00a0\\1\u00a0", sentence)
-    lines = textwrap.fill(kept, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+    lines = textwrap.fill(kept, WIDTH, initial_indent="- ", subsequent_indent="  ")
     return lines.replace("\u00a0", " ")
 
 
@@ -102,13 +101,14 @@ def _cells(entry: Entry, comparison: Comparison) -> tuple[str, ...]:
 def _difference(found: Paired, metric: str) -> str:
     if found.difference is None:
         return "—"
-    shown = _signed(found.difference, metric)
+    shown = signed_number(found.difference, metric)
     if found.low is None or found.high is None:
         return shown
-    return f"{shown} ({_signed(found.low, metric)} to {_signed(found.high, metric)})"
+    return f"{shown} ({signed_number(found.low, metric)} to {signed_number(found.high, metric)})"
 
 
-def _signed(value: float, metric: str) -> str:
+def signed_number(value: float, metric: str) -> str:
+    """A difference of metrics with its sign."""
     return f"{'−' if value < 0 else '+'}{metric_number(abs(value), metric, digits=2)}"
 
 
@@ -129,7 +129,7 @@ def _verdict_sentences(comparison: Comparison) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """Learning rates at an end of those tried, and misleading validation."""
+    """Notes on best learning rates at an end of the tried range, and on validation that misleads."""
     notes = [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
     if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
@@ -139,7 +139,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 
 def _divergences(comparison: Comparison) -> list[str]:
-    """Every divergence, and searches without result."""
+    """One note for each training that diverged and each search that found nothing."""
     notes = []
     for entry in comparison.entries:
         for number, loss in enumerate(entry.losses):
@@ -162,8 +162,8 @@ def _end_of_rates(entry: Entry, comparison: Comparison) -> str | None:
         return None
     which = f"of {count} of {len(found)} losses " if len(found) > 1 else ""
     return (
-        f"{entry.name}, tuned: the best learning rate {which}is at an end of the range that was tried, so that another "
-        "may be better"
+        f"{entry.name}, tuned: the best learning rate {which}is at an end of the range that was tried, so that a rate "
+        "outside may be better"
     )
 
 

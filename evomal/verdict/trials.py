@@ -26,7 +26,7 @@ from evomal.verdict.contestants import ComparedLoss
 from evomal.verdict.folder import FINAL_RECIPE, TrainingLog
 
 _TRIALS_PER_JOB = 16  # of a worker, so that all workers have something to do
-_MANY = 1_000  # steps of a training, to ask whether a procedure looks at it on the way
+_MANY = 1_000  # steps of an example training, to find out whether a procedure looks at models before the end
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class TrialTrainer:
 
 
 class Trials:
-    """Runs trials, each once: those in the log are not run again. With a worker pool its workers train."""
+    """Runs trials, by the workers of a pool if there is one; those in the log are not run again."""
 
     def __init__(
         self, task: Task, settings: SearchSettings, log: TrainingLog, pool: WorkerPool | None = None,
@@ -165,7 +165,7 @@ def _by_training(trials: Sequence[ComparedTrial]) -> list[list[ComparedTrial]]:
 def _parts(trials: Sequence[ComparedTrial], chunk: int) -> list[list[ComparedTrial]]:
     """The trials seed by seed, in parts that are run and logged together; each part has at most `chunk` trainings.
 
-    Trainings that a procedure looks at on the way form parts of their own, so that the others are not held up.
+    Trainings that a procedure looks at before their end form parts of their own, so that the others are not held up.
     """
 
     def kind(row: Sequence[ComparedTrial]) -> tuple[bool, bool]:

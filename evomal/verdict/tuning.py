@@ -24,7 +24,7 @@ from evomal.verdict.trials import ComparedTrial, Trials
 TUNING_SEEDS = range(2000, 2002)
 """The seeds of each learning rate that is tried; neither a search nor a final training uses them."""
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
-_FEWEST_TO_EXTEND = 3  # each of two learning rates is at an end
+_FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
 
 
@@ -42,8 +42,8 @@ def tuned(
     """Try that number of learning rates, and further ones while the baseline's best is the first or the last.
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. The baseline
-    is never left at an end of the rates, where a better one may lie beyond: a badly tuned baseline would make gains out
-    of nothing. Every loss gets the same rates, among them those that searches found for their losses.
+    should not be left at an end of the rates, beyond which a better one may lie: against a badly tuned baseline, a loss
+    would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)

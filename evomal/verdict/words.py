@@ -96,9 +96,8 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     about_rate = learning_rate_words(evidence, baseline_name=baseline_name)
     is_ahead, by_tuning, towards = _is_ahead(plain), _direction(tuned), direction(plain)
     if by_tuning is Direction.BETTER:
-        return Verdict(
-            "gain", f"{against_tuned}{f': {about_rate}' if is_ahead else ', but only at its own tuned learning rate'}"
-        )
+        reason = f": {about_rate}" if is_ahead else ", but only at its own tuned learning rate"
+        return Verdict("gain", f"{against_tuned}{reason}")
     if by_tuning is not Direction.UNDECIDED and is_ahead:
         if _explained_by_rate(evidence):
             return Verdict("learning rate", f"{against_plain}, but {about_rate}")
@@ -186,7 +185,7 @@ def difference_words(
     if towards is Direction.EVEN:
         found = f"the same in all {_counted(paired)}" if _is_constant(paired) else f"{_with_ends(paired, unit)} {seeds}"
         return f"{name} shows no gain over {baseline_name}: {found}; keep {to_keep or baseline_name}"
-    assert paired.low is not None  # a direction takes an interval
+    assert paired.low is not None  # without an interval the direction is undecided
     assert paired.high is not None
     difference, low, high = (_scaled(value, unit) for value in (paired.difference, paired.low, paired.high))
     half = (high - low) / 2

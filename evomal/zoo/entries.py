@@ -6,6 +6,7 @@ from typing import Any
 
 from evomal.checks import unknown_name
 from evomal.errors import InputError
+from evomal.text import short_repr
 
 FOLDER = Path(__file__).parent
 PREFIX = "zoo:"
@@ -32,7 +33,7 @@ def zoo_file(spec: str | os.PathLike[str]) -> Path:
 
 
 def zoo_card(spec: str | os.PathLike[str]) -> str:
-    """The card of `zoo:NAME` as Markdown: what was measured of it, and what was not.
+    """The card of `zoo:NAME` as Markdown: what was measured, and what was not.
 
     Raises:
         InputError: The zoo has no such loss, or none at all.
@@ -43,7 +44,7 @@ def zoo_card(spec: str | os.PathLike[str]) -> str:
 def _entry(spec: str | os.PathLike[str], suffix: str) -> Path:
     name, names = str(spec).removeprefix(PREFIX), zoo_names()
     if not names:
-        raise InputError(f"there is no loss named {str(spec)!r:.60}: {EMPTY}")
+        raise InputError(f"there is no loss named {short_repr(str(spec))}: {EMPTY}")
     if name not in names:  # also keeps paths such as ../x out
         raise unknown_name("loss in the zoo", name, names)
     return FOLDER / f"{name}{suffix}"

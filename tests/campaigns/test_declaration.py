@@ -66,7 +66,7 @@ def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
         ),
         ('title = "t"\n' + TASK + "outliers = 3.0\n", "tasks.0: outliers must be a share of 0 to 1 but got 3.0"),
         ('title = "t"\n' + TASK.replace("diabetes", "diabetis"), "tasks.0: there is no task named 'diabetis'"),
-        ('title = "t"\n' + TASK.replace('"a"', '"A b"'), "tasks.0.name: name must be lower-case letters"),
+        ('title = "t"\n' + TASK.replace('"a"', '"A b"'), "tasks.0.name: name must be 1 to 60 lower-case letters"),
         ('title = "t"\n' + TASK + TASK, "tasks must have different names but 'a' is the name of two"),
         ('title = "t"\n' + TASK + 'learned_on = ["b"]\n', "a: learned_on: there is no task 'b'"),
         ('title = "t"\n' + TASK + 'learned_on = ["a"]\n', "a: learned_on must name other tasks but names 'a' itself"),
@@ -90,6 +90,7 @@ def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
             'title = "t"\n' + TASK.replace("diabetes", "mnist") + "outliers = 0.4\n",
             "tasks.0: outliers are defined for regression only",
         ),
+        (f'title = "{"t" * 2_001}"\n' + TASK, "title must have at most 2,000 characters but has 2,001"),
         ("title = ", "is not a TOML file"),
     ],
 )
@@ -107,3 +108,5 @@ def test_some_tasks_can_be_chosen_with_those_they_learn_on(tmp_path):
     assert campaign.chosen(None) == {"a", "b", "c"}
     with pytest.raises(InputError, match="there is no task named 'd'"):
         campaign.chosen(["d"])
+    with pytest.raises(InputError, match="at least one task must be named but got none"):
+        campaign.chosen([])

@@ -66,6 +66,7 @@ def test_claims_follow_the_data(docs):
     [
         (('task = "outliers"', 'task = "outlier"'), "searches has no task 'outlier'"),
         (('data = "searches"', 'data = "serches"'), "there is no data named 'serches'"),
+        (("data = [", 'data = ["serches", '), "there is no result of a campaign named 'serches'"),
         (('row = "evomal (thorough)"', 'row = "evo"'), "outliers: there is no row 'evo' (tuned)"),
         (('verdict = "holds in part"', 'verdict = "perhaps"'), "claims.0.verdict: input should be 'holds'"),
         (('verdict = "open"', 'verdict = "holds"'), "must have evidence unless its verdict is open"),

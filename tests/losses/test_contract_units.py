@@ -62,7 +62,7 @@ def test_a_loss_in_other_units_is_another_and_shares_its_weights():
     assert not hasattr(plain, "other")
     with pytest.raises(InputError, match=r"^units are of regression targets, but this loss is for classification$"):
         FocalLoss().in_units(ONE)
-    with pytest.raises(InputError, match="the units are of 2 outputs"):
+    with pytest.raises(InputError, match="the last dimension of values must be 2, one for each output of the units"):
         plain.in_units(TWO)(torch.zeros(3, 1), torch.zeros(3, 1))
 
 

@@ -144,7 +144,7 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
         (b"\xff\xfe\x00", "is not a JSON text file: byte 0 is not UTF-8"),
         ({**NAMED, "options": {"kind": 1}}, "focal has no option 'kind'"),
         ({**NAMED, "options": {"name": 1}}, "focal has no option 'name'"),
-        ({**NAMED, "options": {"gamma": 10**400}}, "gamma must be a number of ordinary size"),
+        ({**NAMED, "options": {"gamma": 10**400}}, "gamma must be between -2^63 and 2^63"),
         (
             {**NAMED, "name": "sparse-label-smoothing", "options": {"simplified": 0.5}},
             "simplified must be true or false",

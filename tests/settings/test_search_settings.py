@@ -390,7 +390,7 @@ def test_a_file_over_its_preset(tmp_path):
         (b"population = 8\npopulation = 9", "is not a TOML file: cannot overwrite a value"),
         (b"metric = \"\xff\"", "is not a TOML text file: byte 10 is not UTF-8"),
         (b"population = " + b"9" * 5000, "cannot be read: "),
-        (b"population = " + b"[" * 100_000, "is not a settings file: its brackets are nested too deeply"),
+        (b"population = " + b"[" * 100_000, "cannot be read: its brackets are nested too deeply"),
         (b"population = 0", "population must be at least 1 but got 0"),
         (b'population = "8"', "population must be a whole number but got '8'"),
         (b"popluation = 8", "there is no setting named 'popluation': did you mean 'population'?"),

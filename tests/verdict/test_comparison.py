@@ -367,7 +367,7 @@ def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables()
         ({"losses": ["ce"]}, "the task is regression, but ce is for classification, multilabel"),
         ({"losses": ["mae", "mae"]}, "losses must be different but mae is given twice"),
         ({"losses": "mae"}, "losses must be a list of losses, or a mapping from names to them, but got 'mae'"),
-        ({"losses": {"mse": "mae"}}, "names of losses must be strings that neither a method nor the baseline has"),
+        ({"losses": {"mse": "mae"}}, "names of losses must not be empty, or the name of a method or the baseline"),
         ({"methods": ["evomal", "evomal"]}, "contestants must have different names but 'evomal' is the name of 2"),
         ({"methods": ["evomall"]}, "there is no method named 'evomall'"),
     ],

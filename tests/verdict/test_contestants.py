@@ -98,7 +98,7 @@ def learned(tree, **options):
 )
 def test_losses_of_equal_names_are_distinguished_in_order(losses, names):
     task = classification()
-    found = given_contestants(losses, task, beside=baseline_contestant(task), taken=["evomal"])
+    found = given_contestants(losses, task, baseline=baseline_contestant(task), taken=["evomal"])
     assert [contestant.name for contestant in found] == names
     assert len({contestant.losses[0].identity for contestant in found}) == len(found)
 
