@@ -160,7 +160,7 @@ def _traced(run: Run, best: Candidate) -> tuple[tuple[Ancestor, ...], int]:
     by_place = {(candidate.generation, candidate.index): candidate for candidate in run.candidates}
 
     def parents_of(place: _Place) -> list[_Place]:
-        # Those that exist: a record that others wrote may name any.
+        # Those that exist: an untrusted record may name any.
         candidate = by_place[place]
         return [at for index in candidate.parents if (at := (candidate.generation - 1, index)) in by_place]
 
@@ -197,7 +197,7 @@ def _why_alone(run: Run, best: Candidate) -> str:
     if any(candidate.parents for candidate in run.candidates):
         return f"the best candidate has no parents: its origin is {best.origin!r}, in generation {best.generation + 1}"
     if run.generations == 1:
-        return "there is one generation, so that no candidate has parents"
+        return "there is only one generation, so no candidate has parents"
     origins = " or ".join(dict.fromkeys(candidate.origin for candidate in run.candidates))
     return f"the candidates of {run.method} have no parents: their origin is {origins}"
 

@@ -1,4 +1,4 @@
-"""What the data functions of several figures share: tables, statistics, gradients, and models trained to look into."""
+"""What the data functions of several figures share: tables, statistics, gradients and trained models."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,13 +91,13 @@ class TrainingOptions(TypedDict, total=False):
     precision: Precision
     channels_last: bool
     rates: Mapping[str, float] | None
-    """The learning rate of each loss by its name; that of the task's recipe for those without."""
+    """The learning rate of each loss by its name; other losses have that of the task's recipe."""
     announce: Announce | None
     """Called with a sentence before each loss."""
     report: StepsDone | None
     """Called every few steps with the number of steps done since the last call."""
     kept: Path | None
-    """A folder of trainings with their models: those that are there are not trained again."""
+    """A folder of trainings with their models; those that it holds are not repeated."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def trained_models(
     if not losses:
         raise InputError("at least one loss must be given but got none")
     first = EVALUATION_SEEDS if seed is None else seed
-    if kept is not None:  # for figures that show curves and for others
+    if kept is not None:  # the same for all figures, so that they share their trainings
         settings.setdefault("curve_points", _CURVE_POINTS)
     for contestant in given_contestants(losses, task):
         if announce is not None:
@@ -149,7 +149,7 @@ def trained_models(
 
 
 def _trained(task: Task, compared: ComparedLoss, seed: int, kept: Path | None, settings: Mapping[str, Any]) -> Score:
-    """The training with its model, from the folder if it is there."""
+    """The training with its model, from the folder `kept` if it holds it."""
     if compared.procedure is not None:
         raise InputError(f"a figure shows models as they are trained, without {compared.procedure.name}")
     about = {name: value for name, value in settings.items() if name != "report"}

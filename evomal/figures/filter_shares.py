@@ -131,7 +131,8 @@ def draw_filter_shares(data: FilterShares) -> style.Figure:
         _draw(axes, group)
     for axes in grid[::3]:
         axes.set_ylabel("share of candidates (%)")
-    style.add_note(figure, (f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " * has_one_task) + _NOTE)
+    about = f"{shorten(data.groups[0].task, 2 * _LONGEST_TITLE)}: " if has_one_task else ""
+    style.add_note(figure, about + _NOTE)
     occurring = {state for group in data.groups for state in group.shares}
     style.add_patch_legend(figure, {str(s): colour for s, colour in OUTCOME_COLOURS.items() if s in occurring})
     return figure

@@ -1,4 +1,4 @@
-"""Size against fitness: every loss that a search trained, and those that none beats in both."""
+"""Size against fitness: every loss that a search trained, and the front of those that no other beats in both."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +97,7 @@ def draw_front(data: Front) -> Figure:
     within = [point for point in data.points if not point.is_on_front and low <= point.value <= high]
     axes.scatter(
         [point.size for point in within], [point.value for point in within], s=9, color=GREY, alpha=0.6,
-        linewidth=0, label=f"trained with ({len(data.points)})",
+        linewidth=0, label=f"trained ({len(data.points)})",
     )  # fmt: skip
     sizes, best = [point.size for point in data.best], style.drawable([point.value for point in data.best])
     # No larger loss is better than the last one of the front, so the line continues to the largest.

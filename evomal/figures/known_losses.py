@@ -1,5 +1,6 @@
 """Headroom: the known losses of a task, each at its best learning rate, beside the noise between seeds."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +23,12 @@ class RunHeadroom:
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a table with one row per loss and seed, on the longest rung."""
-        found = self.headroom
+        measured = {} if self.headroom is None else {name: self.headroom.last(name) for name in self.headroom.losses}
         return table(
             ("loss", "rate", "steps", "seed", "value", "metric"),
             (
                 (name, last.rate, last.steps, seed, self.run.value(cost), self.run.metric)
-                for name in (found.losses if found else ())
-                for last in [found.last(name)]  # type: ignore[union-attr]
+                for name, last in measured.items()
                 for seed, cost in enumerate(last.scores)
             ),
         )
@@ -52,7 +52,7 @@ def draw_headroom(data: RunHeadroom) -> Figure:
     axes.set_title(style.figure_text(f"known losses, {run.task}", 48))
     axes.set_xlabel(f"validation {style.figure_text(run.metric.replace('_', ' '), 30)}")
     own = run.value(found.last(found.baseline).mean)
-    if found.noise == found.noise:  # it is not NaN
+    if not math.isnan(found.noise):
         axes.axvspan(own - found.noise, own + found.noise, color=GREY, alpha=0.25, linewidth=0)
     axes.axvline(own, color=GREY, linewidth=0.8)
     every: list[float] = []

@@ -181,7 +181,7 @@ def random_direction(model: nn.Module, seed: int, number: int = 0) -> Direction:
     draws = torch_generator(seed, "landscape direction", number)
     direction: Direction = {}
     for name, parameter in model.named_parameters():
-        # Drawn even if not used, and on the CPU, so that a draw depends neither on other layers' kinds nor on a device.
+        # Drawn for every parameter, and on the CPU, so that draws depend neither on which ones move nor on the device.
         draw = torch.randn(parameter.shape, generator=draws, dtype=torch.float64)
         if parameter.dim() > 1 and parameter.requires_grad:
             direction[name] = _filter_normalised(draw, parameter.detach().to("cpu", torch.float64)).to(parameter)
@@ -227,7 +227,7 @@ _FAR_APART = 1000.0  # a bowl should look like one, so the axis stays linear lon
 
 @style.figure_style()
 def draw_landscapes(data: Landscapes) -> Figure:
-    """Draw the landscapes in one panel if their heights can be compared, else, and in two dimensions, in one each."""
+    """Draw all landscapes in one panel; in two dimensions, or if their heights cannot be compared, each in its own."""
     if not data.losses:
         return style.sentence_figure("; ".join(data.sentences))
     figure = _contours(data) if data.two_d else _lines(data)

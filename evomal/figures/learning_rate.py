@@ -123,15 +123,15 @@ def recorded_rate_curves(folder: Path) -> RateCurves:
     if found is not None:
         return rate_curves(found)
     if any(folder.glob("lr-*")):
-        again = "the comparison is not complete; give the same evomal compare again to resume it"
-        return RateCurves({}, f"{folder}: {again}")
+        reason = "the comparison is not complete: give the same evomal compare command again to resume it"
+        return RateCurves({}, f"{folder}: {reason}")
     raise InputError(f"{folder}: is not a folder of evomal compare --rates: there is no learning-rates.json in it")
 
 
 def rate_curves(found: RateCurve) -> RateCurves:
     """The data of a comparison at several learning rates."""
     if not found.comparisons:
-        raise InputError("a comparison at several learning rates must have at least one but has none")
+        raise InputError("a comparison at several learning rates must have at least one rate but has none")
     return RateCurves(dict(sorted(found.comparisons.items())))
 
 

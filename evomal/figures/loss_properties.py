@@ -12,13 +12,14 @@ from torch import Tensor
 from evomal.checks import Kind
 from evomal.figures.data import single_precision, span, with_gradient
 from evomal.figures.style import FloatArray
+from evomal.text import plural
 
 WIDE = 1e3
 """The lowest value is searched for up to this distance to either side."""
 
-# The exponents double from rung to rung. A loss that falls without bound then falls by no less from each rung to the
-# next, even as slowly as -log(log(x)), and one that falls to a limit by half at most, even as slowly as 1/log(x).
-LADDER = 10.0 ** np.array([0.75, 1.5, 3.0, 6.0])
+# The exponents double from place to place. A loss that falls without bound, even as slowly as -log(log(x)), then falls
+# by no less from each place to the next; one that falls to a limit, even as slowly as 1/log(x), by at most half.
+FAR_PLACES = 10.0 ** np.array([0.75, 1.5, 3.0, 6.0])
 """Positions, to either side, that show whether a loss keeps falling."""
 _KEEPS_FALLING = 0.75
 
@@ -76,7 +77,7 @@ def scanned(line: Line, places: FloatArray) -> Scan:
     beyond = np.geomspace(np.abs(places).max(), WIDE, 61)[1:]
     around = np.concatenate((-beyond[::-1], places, beyond))
     lowest_at, lowest = _lowest(line, around)
-    falls = (_fall(line, side * LADDER, span(values)) for side in (-1, 1))
+    falls = (_fall(line, side * FAR_PLACES, span(values)) for side in (-1, 1))
     fall = next((found for found in falls if found is not None), None)
     return Scan(line, places, values, gradients, lowest_at, lowest, fall)
 
@@ -97,20 +98,20 @@ def _lowest(line: Line, places: FloatArray) -> tuple[float, float]:
     return (float(goal), float(at_goal)) if at_goal <= lowest else (lowest_at, lowest)
 
 
-def _fall(line: Line, rungs: FloatArray, spread: float) -> tuple[FloatArray, FloatArray] | None:
-    """The rungs with their values, if the loss falls up to the last one and does not slow down."""
-    values = line.evaluated(rungs)[0]
+def _fall(line: Line, places: FloatArray, spread: float) -> tuple[FloatArray, FloatArray] | None:
+    """The places with their values, if the loss falls up to the last one and does not slow down."""
+    values = line.evaluated(places)[0]
     known = np.isnan(values).argmax() if np.isnan(values).any() else len(values)
-    rungs, values = rungs[:known], values[:known]
+    places, values = places[:known], values[:known]
     if np.isneginf(values).any():
         last = int(np.isneginf(values).argmax()) + 1
-        return rungs[:last], values[:last]
+        return places[:last], values[:last]
     if known < 3 or not np.isfinite(values).all():
         return None
     with np.errstate(over="ignore"):
         drops = -np.diff(values)
     noise = SAME * spread + ROUNDING * abs(values[-1])
-    return (rungs, values) if drops[-1] > noise and drops[-1] >= _KEEPS_FALLING * drops[-2] else None
+    return (places, values) if drops[-1] > noise and drops[-1] >= _KEEPS_FALLING * drops[-2] else None
 
 
 _AT_THE_GOAL, _UNNOTICED = 0.01, 5e-4  # units of the error
@@ -150,7 +151,7 @@ def properties_of(kind: Kind, classes: int, scans: Sequence[Scan]) -> Iterator[P
     if kind == "regression":
         judges |= {"symmetric in the error": _symmetry, "depends on the error alone": _dependence}
     else:
-        judges["monotone in p"] = _monotony
+        judges["monotone in p"] = _monotonicity
     unknown = loss.together([("finite nowhere", scan) for scan in scans if np.isnan(scan.lowest)])
     for name, judge in judges.items():
         yield Property(name, *((False, f"cannot be judged: {unknown[0]}") if unknown else judge(loss)))
@@ -173,7 +174,7 @@ class _ScannedLoss:
         return f"{'f - y' if self.kind == 'regression' else 'p'} = {self.coordinate(place)}"
 
     def coordinate(self, place: float) -> str:
-        # The logistic function in the form that never overflows.
+        # The logistic function in a form that never overflows.
         return _number(place if self.kind == "regression" else (1 + math.tanh(place / 2)) / 2)
 
     def stretch(self, scan: Scan, start: int, stop: int) -> str:
@@ -209,11 +210,11 @@ def _finiteness(loss: _ScannedLoss, tested: str) -> _Judgement:
 def _boundedness(loss: _ScannedLoss) -> _Judgement:
     falling = [(scan, scan.fall) for scan in loss.scans if scan.fall is not None]
     if not falling:
-        return True, f"does not keep falling towards {loss.place(-LADDER[-1])} or {_number(LADDER[-1])}"
-    (first, (rungs, values)), *others = falling
-    last = zip(rungs[-2:], values[-2:], strict=True)
-    way = " and ".join(f"{_number(value)} at {loss.place(rung)}" for rung, value in last)
-    also = f"; so too{loss.of(*(scan for scan, _ in others))}" if others else ""
+        return True, f"does not keep falling towards {loss.place(-FAR_PLACES[-1])} or {_number(FAR_PLACES[-1])}"
+    (first, (places, values)), *others = falling
+    last = zip(places[-2:], values[-2:], strict=True)
+    way = " and ".join(f"{_number(value)} at {loss.place(place)}" for place, value in last)
+    also = f"; likewise{loss.of(*(scan for scan, _ in others))}" if others else ""
     return False, f"keeps falling: {way}{loss.of(first)}{also}"
 
 
@@ -233,7 +234,7 @@ def _minimum(loss: _ScannedLoss) -> _Judgement:
         return True, f"lowest at {_GOALS[loss.kind]}"
     found = ", ".join(loss.together([(_lowest_words(loss, scan), scan) for scan in loss.scans]))
     is_inside = loss.kind == "classification" and not loss.scans[0].leaves_the_range
-    return holds, f"lowest {found}{', so it pushes p back beyond' if is_inside else ''}"
+    return holds, f"lowest {found}{', so it lowers p above that' if is_inside else ''}"
 
 
 def _is_at_goal(kind: Kind, scan: Scan) -> bool:
@@ -256,18 +257,18 @@ def _gradient(loss: _ScannedLoss) -> _Judgement:
         return False, "zero everywhere, so nothing can be learned from it"
     findings = []
     for scan in loss.scans:
-        findings += [(f"next to zero {loss.stretch(scan, *ends)}", scan) for ends in _flat_stretches(scan)]
+        findings += [(f"almost zero {loss.stretch(scan, *ends)}", scan) for ends in _flat_stretches(scan)]
         findings += [(f"changes sign at {loss.place(place)}", scan) for place in _turns(scan)]
     if not findings:
-        return True, "no flat stretch, and no change of sign but at the minimum"
+        return True, "no flat stretch, and no change of sign except at the minimum"
     found = loss.together(findings)
     hidden = len(found) - _SHOWN_PLACES
-    more = f"; {hidden} more such place{'s' * (hidden > 1)}" if hidden > 0 else ""
+    more = f"; {plural(hidden, 'more such place')}" if hidden > 0 else ""
     return False, "; ".join(found[:_SHOWN_PLACES]) + more
 
 
 def _flat_stretches(scan: Scan) -> Iterator[tuple[int, int]]:
-    """First and last index of stretches where the gradient is next to zero.
+    """First and last index of stretches where the gradient is almost zero.
 
     Every smooth loss is nearly flat about its minimum, so that there only a gradient of exactly zero counts.
     """
@@ -298,7 +299,7 @@ def _turns(scan: Scan) -> Iterator[float]:
             yield float(np.round(left - before * (right - left) / (after - before), 12))
 
 
-def _monotony(loss: _ScannedLoss) -> _Judgement:
+def _monotonicity(loss: _ScannedLoss) -> _Judgement:
     for scan in loss.scans:
         if scan.spread == 0:
             return False, f"does not change with p{loss.of(scan)}"
@@ -308,7 +309,7 @@ def _monotony(loss: _ScannedLoss) -> _Judgement:
             start = int(against.argmax())
             stop = start + int(np.append(~against[start:], True).argmax())
             return False, f"{'rises' if wanted < 0 else 'falls'} {loss.stretch(scan, start, stop)}{loss.of(scan)}"
-    falls = {"classification": "falls all the way as p grows", "multilabel": "falls at y = 1 and rises at y = 0"}
+    falls = {"classification": "falls everywhere as p grows", "multilabel": "falls at y = 1 and rises at y = 0"}
     return True, falls[loss.kind]
 
 

@@ -1,7 +1,7 @@
-"""Figures of searches and losses as functions that return a figure of matplotlib, which notebooks show: `evomal.plot`.
+"""Figures of searches and losses: functions that return matplotlib figures, which notebooks show (`evomal.plot`).
 
-Searches are given as the results of `evomal.search`, as runs that `evomal.load_run` returned, or as folders, in which
-and below which all runs count. `evomal analyse` draws the same figures.
+Searches are given as results of `evomal.search`, as runs that `evomal.load_run` returned, or as folders, of which all
+runs in and below them are taken. `evomal analyse` draws the same figures.
 """
 
 import os
@@ -38,7 +38,7 @@ def curves(*searches: Search) -> Figure:
         searches: Results, runs or folders.
 
     Returns:
-        A figure of matplotlib; `figure.savefig("curves.svg")` writes it.
+        A matplotlib figure; `figure.savefig("curves.svg")` writes it.
 
     Raises:
         InputError: There is no search.
@@ -57,7 +57,7 @@ def filters(*searches: Search) -> Figure:
         searches: Results, runs or folders.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search.
@@ -75,7 +75,7 @@ def runtime(*searches: Search) -> Figure:
         searches: Results, runs or folders.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search.
@@ -93,7 +93,7 @@ def front(search: Search) -> Figure:
         search: A result, a run or a folder with one run.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search, or there are several.
@@ -105,13 +105,13 @@ def front(search: Search) -> Figure:
 
 
 def rungs(search: Search) -> Figure:
-    """Draw whether the candidates of a search that led on a rung lead on the next.
+    """Draw whether the candidates that led on one rung of a search also lead on the next.
 
     Args:
         search: A result, a run or a folder with one run.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search, or there are several.
@@ -129,7 +129,7 @@ def headroom(search: Search) -> Figure:
         search: A result, a run or a folder with one run.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search, or there are several.
@@ -147,7 +147,7 @@ def ancestry(search: Search) -> Figure:
         search: A result, a run or a folder with one run.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: There is no search, or there are several.
@@ -166,7 +166,7 @@ def shapes(*losses: Loss | str | os.PathLike[str], classes: int = 10) -> Figure:
         classes: The number of classes.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
 
     Raises:
         InputError: No loss is given, one is given twice, or the losses are of several kinds.
@@ -178,9 +178,11 @@ def shapes(*losses: Loss | str | os.PathLike[str], classes: int = 10) -> Figure:
     """
     if not losses:
         raise InputError("at least one loss must be given but got none")
-    named = dict(map(_named_loss, losses))
-    if len(named) < len(losses):
-        raise InputError(f"every loss must be given once but got {len(losses)} of {len(named)} names")
+    named: dict[str, Loss] = {}
+    for name, loss in map(_named_loss, losses):
+        if name in named:
+            raise InputError(f"losses must have different names but {short_repr(name)} is given twice")
+        named[name] = loss
     return _shape_panels.draw_shape_panels(_shape_panels.shape_panels(named, classes=classes))
 
 
@@ -210,5 +212,7 @@ def _runs(searches: tuple[Any, ...]) -> Runs:
         else:
             raise InputError(f"a search must be a result, a run or a folder but got {short_repr(given)}")
     if not found:
-        raise InputError("there is no run in what was given" if searches else "at least one search must be given")
+        raise InputError(
+            "the given folders hold no run" if searches else "at least one search must be given but got none"
+        )
     return Runs(tuple(found), notes=tuple(notes))

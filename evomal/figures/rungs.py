@@ -1,4 +1,4 @@
-"""Rungs: whether candidates that led after few steps lead after many, with other seeds."""
+"""Rungs: whether the candidates that lead after few steps also lead after many, with other seeds."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from evomal.figures.style import BLUE, GREY, Figure
 from evomal.methods.candidates import Candidate
 from evomal.runs.recorded_run import Run, Runs
 
-NO_RUNGS = "The candidates of this search were trained once, on no rungs."
+NO_RUNGS = "The candidates of this search were trained once, without rungs."
 _FEWEST_RANKED = 3
 
 

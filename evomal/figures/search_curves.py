@@ -175,7 +175,7 @@ def _levels(runs: Sequence[Run]) -> list[RivalLevel]:
 _ROW_HEIGHT, _REST_HEIGHT = 2.1, 0.65
 _LONGEST_TITLE = 60
 _FLATTENING = 2.5  # times the span of the later values
-_LABELS: dict[Axis, str] = {"generation": "generation", "evaluations": "losses trained with"}
+_LABELS: dict[Axis, str] = {"generation": "generation", "evaluations": "losses trained"}
 _NOTE = (
     "mean of the searches, band: ±1 standard deviation; "
     "complete searches keep their best, others leave the mean at a dot"
@@ -205,7 +205,7 @@ def draw_search_curves(data: SearchCurves) -> Figure:
         low, high = style.metric_axis(row[0], task[1], shown, higher_is_better=higher_is_better)
         drawn = _finite(edge for curve in curves for edge in (curve.mean, *curve.band))
         is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
-    style.add_note(figure, _NOTE, "the worst values lie beyond the axis" * is_cut)
+    style.add_note(figure, _NOTE, "the worst values lie beyond the axis" if is_cut else "")
     handles = _legend_lines(data, styles)
     figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
     return figure
@@ -248,10 +248,11 @@ def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher
 
 
 def _shown_values(curves: Sequence[SearchCurve]) -> FloatArray:
-    """What the axis must hold: all values, or the better ones after the first quarter if the others flatten them."""
+    """What the axis must show: all values, or the better ones after the first quarter if the others flatten these."""
     later: list[FloatArray] = []
     for curve in curves:
-        better, begin = curve.band[curve.higher_is_better], len(curve.positions) // 4
+        below, above = curve.band
+        better, begin = above if curve.higher_is_better else below, len(curve.positions) // 4
         later += [curve.mean[begin:], better[begin:]]
     of_all = _finite(part for curve in curves for part in (curve.mean, *curve.band))
     of_later = _finite(later)
@@ -273,7 +274,7 @@ def _legend_lines(data: SearchCurves, styles: dict[str, tuple[str, Any]]) -> lis
         lines.append((colour, dashes, f"{style.shown_name(method)} (n = {counts})"))
     baselines = list(dict.fromkeys(style.shown_name(level.name) for level in data.rivals if level.is_baseline))
     if baselines:
-        lines.append((_LEVEL_COLOUR, "--", f"own loss ({', '.join(baselines)})"))
+        lines.append((_LEVEL_COLOUR, "--", f"baseline ({', '.join(baselines)})"))
         if any(not level.is_baseline for level in data.rivals):
             lines.append((_LEVEL_COLOUR, ":", "best rival"))
     return [Line2D([], [], color=colour, linestyle=dashes, label=label) for colour, dashes, label in lines]

@@ -119,7 +119,7 @@ def new_figure(width: Width = "column", height: float = 2.4) -> Figure:
         height: The height in inches.
 
     Returns:
-        A figure that no window manager knows, so that nothing has to be closed.
+        A figure without a window, so that nothing has to be closed.
 
     Raises:
         InputError: If the width is neither.
@@ -174,7 +174,7 @@ def save_figure(figure: Figure, path_without_suffix: Path, data: Mapping[str, Se
         >>> files = save_figure(new_figure(), Path("front"), {"size": [1, 3]})  # doctest: +SKIP
     """
     contents = {suffix: _rendered(figure, suffix) for suffix in _METADATA} | {
-        # A name may hold bytes of a file name that are no text.
+        # A name may hold lone surrogates, which stand for bytes of a file name.
         "csv": _as_csv(data).encode(errors="backslashreplace")
     }
     paths = [path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}") for suffix in contents]
@@ -186,8 +186,8 @@ def save_figure(figure: Figure, path_without_suffix: Path, data: Mapping[str, Se
 def inline_svg(figure: Figure, description: str, prefix: str = "") -> str:
     """Return the figure as an SVG element for a page, without background and with its ink in the page's text colour.
 
-    A screen reader says the description. The prefix stands before the names inside the element: several figures on one
-    page need different ones.
+    Screen readers read the description. The prefix is added to the ids inside the element, so that those of several
+    figures on one page differ.
     """
     text = _rendered(figure, "svg", facecolor="none").decode()
     text = text[text.index("<svg") :]
@@ -199,7 +199,7 @@ def inline_svg(figure: Figure, description: str, prefix: str = "") -> str:
 
 
 def _with_prefix(text: str, prefix: str) -> str:
-    """The SVG with the prefix before each name that is referred to, and without the other names."""
+    """The SVG with the prefix added to each id that is referred to, and without the other ids."""
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", text)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
@@ -225,7 +225,7 @@ def _as_csv(data: Mapping[str, Sequence[Any]]) -> str:
 
 
 def figure_text(text: str, longest: int | None = None) -> str:
-    """Return text from outside for a figure: no mathematics, and a question mark for what the font may lack."""
+    """Return any text for a figure: without mathematics, and with a question mark where the font lacks a glyph."""
     text = text if longest is None else shorten(text, longest)
     known = (character if character <= _LAST_LATIN or character in _ALSO_DRAWN else "?" for character in text)
     return printable("".join(known)).replace("$", r"\$")
@@ -259,7 +259,7 @@ def drawable(values: npt.ArrayLike) -> FloatArray:
 
 
 def axis_limits(values: npt.ArrayLike, inner: tuple[float, float] = (0.02, 0.98)) -> tuple[float, float]:
-    """Return limits that hold all finite values, or the inner quantiles if the others would flatten the rest."""
+    """Return limits around all finite values, or only around the inner quantiles if outliers would flatten the rest."""
     found = drawable(values)
     found = found[np.isfinite(found)]
     if not found.size:
@@ -273,8 +273,8 @@ def axis_limits(values: npt.ArrayLike, inner: tuple[float, float] = (0.02, 0.98)
 
 
 def metric_axis(axes: Axes, metric: str, values: npt.ArrayLike, *, higher_is_better: bool) -> tuple[float, float]:
-    """Label the y axis with the metric; limit it to all values, or all but the worst tenth if that lies far out."""
-    name, better = figure_text(metric.replace("_", " "), _LONGEST_METRIC), "more" if higher_is_better else "less"
+    """Label the y axis with the metric; limit it to all values, or to the best nine tenths if the rest is far away."""
+    name, better = figure_text(metric.replace("_", " "), _LONGEST_METRIC), "higher" if higher_is_better else "lower"
     axes.set_ylabel(f"validation {name}\n({better} is better)")
     limits = axis_limits(values, (0.1, 1.0) if higher_is_better else (0.0, 0.9))
     axes.set_ylim(*limits)

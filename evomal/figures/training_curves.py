@@ -127,7 +127,7 @@ def draw_training_curves(data: TrainingCurves) -> Figure:
 
 
 def _draw_training_loss(axes: Axes, curves: Sequence[TrainingCurve]) -> None:
-    """The training losses, each from its least to its most if one scale cannot show them all."""
+    """Draw the training losses; each is scaled to the range from 0 to 1 if one scale cannot show them all."""
     found = [curve.over_seeds("training_loss") for curve in curves]
     lows = [float(np.min(mean[np.isfinite(mean)], initial=math.inf)) for mean, _ in found]
     lows = [low if math.isfinite(low) else 0.0 for low in lows]
@@ -138,4 +138,4 @@ def _draw_training_loss(axes: Axes, curves: Sequence[TrainingCurve]) -> None:
         shift, scale = (0.0, 1.0) if is_comparable else (low, width)
         bands.append(Band(curve.name, curve.steps, (mean - shift) / scale, deviation / scale))
     style.draw_bands(axes, bands)
-    axes.set_ylabel("training loss of a batch" + ("" if is_comparable else "\n(each: 0 least, 1 most)"))
+    axes.set_ylabel("training loss of a batch" + ("" if is_comparable else "\n(each scaled to 0 to 1)"))

@@ -1,4 +1,4 @@
-"""Losses for the Trainer of Hugging Face Transformers."""
+"""Losses for the Hugging Face Transformers Trainer."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ IGNORED = -100
 def compute_loss_func(loss: Loss, *, shift: bool | None = None) -> Callable[..., Tensor]:
     """Returns a loss as the `compute_loss_func` of a `transformers.Trainer`.
 
-    With a `compute_loss_func`, Trainer divides by nothing: it expects the sum of the losses divided by
+    With a `compute_loss_func`, Trainer does not divide the loss: it expects the sum of the losses divided by
     `num_items_in_batch`, the number of labels in all batches that are accumulated before a step. A mean over each
     batch would make losses and gradients as many times too large as batches are accumulated. The returned function
     does what Trainer expects, so that accumulating four batches of 8 equals one batch of 32. In evaluation, and where
@@ -58,12 +58,12 @@ def compute_loss_func(loss: Loss, *, shift: bool | None = None) -> Callable[...,
 
     def compute(outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         if labels is None:
-            raise InputError("the batch has no labels, without which there is no loss")
+            raise InputError("the batch must have labels to compute a loss but has none")
         logits = _logits(outputs)
         labels = labels.to(logits.device)
         if _is_shifted(outputs, logits, shift):
             if labels.dim() < 2 or (logits.dim() != 3 and loss.kind != "regression"):
-                raise InputError(f"shift=True needs logits of shape (N, T, C) but got {tuple(logits.shape)}")
+                raise InputError(f"logits must have shape (N, T, C) with shift=True but got {tuple(logits.shape)}")
             logits, labels = logits[:, :-1], labels[:, 1:]
         if logits.dim() == 3 and loss.kind != "regression":
             logits, labels = logits.flatten(0, 1), labels.flatten(0, 1)

@@ -19,7 +19,7 @@ class LossCallback(_lightning.Callback):  # type: ignore[misc,name-defined]
 
     Values of different losses cannot be compared; those of the usual loss can. Each batch is logged as
     `train/learned loss` and `train/ce` (`train/mse` for regression), and with `val` and `test` in place of `train`. The
-    formula is logged as the hyperparameter `loss`. A loss with the terminal `t` is given the progress of the training.
+    formula is logged as the hyperparameter `loss`. A loss with the terminal `t` is told the progress of the training.
 
     Args:
         loss: The loss that the module calls; a submodule of it, so that it moves with the module and is in its
@@ -43,13 +43,13 @@ class LossCallback(_lightning.Callback):  # type: ignore[misc,name-defined]
         self._hook: Any = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Listen to the loss."""
+        """Register the hook that sees each value of the loss."""
         self._hook = self.loss.register_forward_hook(self._keep, with_kwargs=True)
         if stage == "fit" and trainer.logger is not None:
             trainer.logger.log_hyperparams({"loss": self.loss.formula()})
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Stop listening."""
+        """Remove the hook."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None

@@ -24,7 +24,7 @@ class SearchLogger(SearchCallback, ABC):
     """What all loggers log: settings, the best value and the states of the candidates by generation, and the result.
 
     For a library of your own, derive from it and define `open`, `log` and `finish`. The generations of a search that is
-    resumed are logged from the first one on, so that every log is whole. Numbers that are not finite are left out.
+    resumed are logged from the first one on, so that every log is complete. Numbers that are not finite are left out.
     """
 
     @abstractmethod
@@ -106,11 +106,11 @@ class TensorBoardLogger(SearchLogger):
 
 
 class MLflowLogger(SearchLogger):
-    """Logs a search as a run of MLflow, with its loss file as an artifact.
+    """Logs a search as an MLflow run, with its loss file as an artifact.
 
     Args:
         experiment: The name of the experiment; None for MLflow's default.
-        run_name: The name of the run; None for one that MLflow makes.
+        run_name: The name of the run; None for one that MLflow chooses.
         tracking_uri: Where MLflow keeps its runs, such as `sqlite:///mlflow.db`; None for MLflow's own setting.
 
     Raises:
@@ -150,13 +150,13 @@ class MLflowLogger(SearchLogger):
 
 
 class WandbLogger(SearchLogger):
-    """Logs a search as a run of Weights & Biases, with its loss file.
+    """Logs a search as a Weights & Biases run, with its loss file.
 
     Args:
         options: Arguments of `wandb.init`, such as `project`, `name` and `mode="offline"`.
 
     Raises:
-        InputError: Wandb is not installed; raised when a search begins.
+        InputError: wandb is not installed; raised when a search begins.
 
     Example:
         >>> evomal.search(task, callback=WandbLogger(project="losses", mode="offline"))  # doctest: +SKIP
@@ -195,5 +195,5 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _mlflow_name(name: str) -> str:
-    """The name with underscores for what MLflow does not take, as in `focal:gamma=3`."""
+    """The name with underscores for the characters that MLflow refuses, as in `focal:gamma=3`."""
     return re.sub(r"[^\w\-./ :]", "_", name)

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn that search for a loss, and train a network with the one that is recommended."""
+"""scikit-learn estimators that search for a loss and train a network with the one that is recommended."""
 
 import math
 import os
@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 AnyLoss = Loss | str | os.PathLike[str]
 
 _ARGUMENTS = {"task": "X and y", "seed": "random_state", **{name: name for name in ("method", "preset", "folder")}}
-"""Arguments of a search that are no settings, and what gives them here."""
+"""Arguments of a search that are not settings, and the arguments that give them here."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)  # scikit-learn reads the parameters of __init__
@@ -145,7 +145,7 @@ class _LossLearner(BaseEstimator):  # type: ignore[misc]
 
 
 def _check_width(task: Task, classes: int) -> None:
-    """Raise unless the model has an output for each class; if it cannot be tried, trainings say why."""
+    """Raise unless the model has an output for each class; if it cannot be tried, the training says why."""
     width = outputs_of_model(task.model, task.train)
     if width not in (None, classes):
         raise InputError(f"model must have {classes} outputs, one for each class, but has {width}")

@@ -121,7 +121,7 @@ class Behaviour:
             return "near zero training error it still pushes the target's probability up"
         if target < 0:
             return "near zero training error it pushes the target's probability back"
-        return "near zero training error it lifts the others more, so pushes the target back"
+        return "near zero training error it raises the others more and pushes the target back"
 
     def _last_pushes(self) -> tuple[float, float]:
         target, other = self.at("zero error", "target"), self.at("zero error", "other")
@@ -160,7 +160,7 @@ def behaviours(losses: Mapping[str, Loss], *, classes: int = 10) -> Behaviours:
         evaluates on the way to the point; otherwise these are the answer, labelled "numeric".
 
     Raises:
-        InputError: If a loss is not for classification, or `classes` is not from 2 to a thousand million.
+        InputError: If a loss is not for classification, or `classes` is not between 2 and 10⁹.
 
     Example:
         >>> from evomal.losses import named_loss
@@ -207,7 +207,7 @@ def _formula(push: Any, regime: Regime, output: Output, numbers: Mapping[Any, fl
     """The push at the point as a formula that agrees with the value, and how it was found."""
     place = 1 / CLASSES_SYMBOL if regime == "null epoch" else sympy.Integer(int(output == "target"))
     options = {symbol: number for symbol, number in numbers.items() if symbol != CLASSES_SYMBOL}
-    # Symbols first; then the values of the options, if SymPy cannot decide without them.
+    # With symbols first, then with the values of the options if SymPy cannot decide without them.
     for values in ({}, options) if options else ({},):
         found = push.subs(values).subs(EPSILON_SYMBOL, 0).subs(PREDICTION_SYMBOL, place)
         if found.has(sympy.oo, -sympy.oo, sympy.zoo) and math.isinf(value):

@@ -20,8 +20,8 @@ _POINTS, _SIMILAR = 201, 0.95
 
 
 @dataclass(frozen=True)
-class Family:
-    """The known loss that a loss is most like."""
+class SimilarLoss:
+    """The known loss that a loss resembles most."""
 
     name: str
     similarity: float
@@ -31,7 +31,7 @@ class Family:
         return f"like {self.name} ({self.similarity:.2f})" if self.similarity >= _SIMILAR else "its own"
 
 
-def family(loss: Loss, *, classes: int = 10) -> Family:
+def family(loss: Loss, *, classes: int = 10) -> SimilarLoss:
     """The known loss whose gradient, by the target's logit or by the output, is most similar in shape.
 
     Args:
@@ -48,7 +48,7 @@ def family(loss: Loss, *, classes: int = 10) -> Family:
     """
     own = _gradient(loss, classes)
     known = {name: _gradient(specified_loss(name, kind=loss.kind), classes) for name in _KNOWN[loss.kind]}
-    found = [Family(name, float(own @ other)) for name, other in known.items()]
+    found = [SimilarLoss(name, float(own @ other)) for name, other in known.items()]
     return max(found, key=lambda one: one.similarity)
 
 
@@ -57,8 +57,9 @@ def _gradient(loss: Loss, classes: int) -> FloatArray:
     positions = shape_positions(loss.kind, points=_POINTS, classes=classes)
     curves, _ = loss_curves(loss, positions, classes=classes)
     with np.errstate(all="ignore"):
-        whole = np.nan_to_num(np.concatenate([curve.gradient for curve in curves]), nan=0.0, posinf=0.0, neginf=0.0)
-        scaled = whole / (np.abs(whole).max() or 1.0)  # so that no square overflows
+        joined = np.concatenate([curve.gradient for curve in curves])
+        finite = np.nan_to_num(joined, nan=0.0, posinf=0.0, neginf=0.0)
+        scaled = finite / (np.abs(finite).max() or 1.0)  # so that no square overflows
     length = float(np.linalg.norm(scaled)) or 1.0
     direction: FloatArray = scaled / length
     return direction

@@ -121,7 +121,7 @@ def representations(
         kind=task.kind,
         metric=task.metric.name,
         schedule=schedule_of(task, options),
-        seed=trained.score.seed,  # at least one loss was trained with
+        seed=trained.score.seed,  # of the last training; there is at least one, and all have the same seed
         rows=len(part),
         all_rows=len(task.test),
         classes=task.outputs if task.kind == "classification" else 0,
@@ -171,7 +171,7 @@ def laid_out(features: FloatArray, *, seed: int) -> FloatArray:
         perplexity=min(_PERPLEXITY, (len(features) - 1) / 3), init=start,
         random_state=derived_seed(seed, "t-SNE") % 2**32,
     )  # fmt: skip
-    with threadpool_limits(1):  # threads add up in any order, on which the picture would depend
+    with threadpool_limits(1):  # several threads would add numbers in any order, and change the picture
         places: npt.NDArray[Any] = method.fit_transform(features)
     return places.astype(np.float64)
 
@@ -193,7 +193,7 @@ def _pictured(trained: TrainedModel, inputs: Inputs, classes: Tensor | None) -> 
     parameter = next(model.parameters())
     found = penultimate(model, moved(inputs, parameter.device, parameter.dtype))
     if found is None:
-        return f"{trained.name}: the model has no last linear or convolutional layer, so there is none before it"
+        return f"{trained.name}: the model has no last linear or convolutional layer, whose inputs could be shown"
     features, layer = found
     if not np.isfinite(features).all():
         return f"{trained.name}: the inputs of the last layer are not finite"

@@ -1,8 +1,8 @@
 """Losses of one output as smooth SymPy forms, and their values and limits at a point.
 
 |a|, sign, min and max are made of smooth pieces. The sign of a number tells which piece holds near a point, so that
-SymPy only differentiates smooth functions and puts in the point. At a tie the rules are those of torch: sign(0) = 0,
-and min and max share the derivative equally.
+SymPy only differentiates smooth functions and substitutes the point. At a tie the rules are those of torch:
+sign(0) = 0, and min and max share the derivative equally.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ def option_values(loss: Loss) -> dict[Any, float]:
 
 
 def number_of(form: Any, values: Mapping[Any, Any]) -> Any:
-    """The form as a number of SymPy; NaN if it cannot be evaluated."""
+    """The form as a SymPy number; NaN if it cannot be evaluated."""
     try:
         found = form.evalf(_DIGITS, subs=dict(values), maxn=_MOST_DIGITS)
     except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
@@ -109,6 +109,7 @@ def number_of(form: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def sign_of(form: Any, values: Mapping[Any, Any]) -> int:
+    """The sign of the form as a number; 0 if it cannot be evaluated."""
     number = number_of(form, values)
     return 0 if number is sympy.nan else int(sympy.sign(number))
 

@@ -130,7 +130,7 @@ def smoothing_cost(
         device: auto, cpu or cuda.
         rounds: The number of rounds that the median is taken over.
         seconds_per_round: About how long a loss is called in one round.
-        threads: The threads of the processor; None for all.
+        threads: The number of CPU threads; None for torch's own setting.
 
     Returns:
         The times with log-softmax, from logits, and without it, from log-probabilities that exist already. Both
@@ -143,7 +143,7 @@ def smoothing_cost(
     for count in classes:
         whole_number("classes", count, at_least=2, at_most=_MOST_CLASSES)
     if not classes:
-        raise InputError("classes must be at least one number")
+        raise InputError("classes must be at least one number but got none")
     whole_number("rounds", rounds, at_least=1, at_most=MOST_SEEDS)
     if threads is not None:
         whole_number("threads", threads, at_least=1, at_most=MOST_THREADS)

@@ -114,7 +114,7 @@ def test_behaviour_says_what_happens_at_both_ends(run, tmp_path, learned):  # no
         "label-smoothing",
         "  null epoch: 0.1 / 4.6  (xi / -C*xi + C + xi)",
         "  near zero error: inf / 0.92  (oo / -xi + 1 + xi/C)",
-        "  near zero training error it lifts the others more, so pushes the target back",
+        "  near zero training error it raises the others more and pushes the target back",
         "learned",
         "  null epoch: 0 / 7.5  (0 / 1.5*C)",
         "  near zero error: 0 / -1.5",
@@ -179,7 +179,7 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
         (["behaviour", "--classes", "1"], "classes must be at least 2 but got 1"),
         (["smoothing-cost", "--classes", "3,x"], "classes must be whole numbers, comma-separated, but got '3,x'"),
-        (["smoothing-cost", "--classes", ""], "classes must be at least one number"),
+        (["smoothing-cost", "--classes", ""], "classes must be at least one number but got none"),
         (["smoothing-cost", "--device", "abacus"], "device must be auto, cpu, cuda, cuda:0, mps but got 'abacus'"),
     ],
 )  # fmt: skip

@@ -140,7 +140,7 @@ def test_summaries_say_what_the_figures_show(run, tmp_path, monkeypatch):  # noq
     ]
     assert said("ancestry", runs / "b") == [
         "planted, linear, evomal: mse 6 in generation 1, without ancestors",
-        "there is one generation, so that no candidate has parents",
+        "there is only one generation, so no candidate has parents",
         "   1 initial           6  abs(sub(f, y))",
     ]
 

@@ -93,7 +93,7 @@ def test_of_equal_parents_the_first_is_the_main_one_and_more_may_be_better(tmp_p
     [
         ([], "nothing was trained in this run"),
         ([row(0, 0), row(1, 0, 2.0, "cached")], "nothing was trained in this run"),
-        ([row(0, 0, 1.0)], "there is one generation, so that no candidate has parents"),
+        ([row(0, 0, 1.0)], "there is only one generation, so no candidate has parents"),
         (
             [row(0, 0, 1.0, genome="network", origin="given"), row(1, 0, 0.5, genome="network", origin="continued")],
             "the candidates of ml3 have no parents: their origin is given or continued",

@@ -26,7 +26,7 @@ def test_the_main_line_is_drawn_over_all_ancestors(tmp_path):
     segments = [segment.tolist() for segment in axes.collections[0].get_segments()]
     assert len(segments) == 4
     assert [[2, 7], [4, 1]] in segments
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("generation", "validation mse\n(less is better)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("generation", "validation mse\n(lower is better)")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "4 ancestors (3 copies left out)", "1 without a value or beyond the axis", "fittest parents", "best",
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_one_candidate_alone_is_drawn_with_the_reason(tmp_path):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["best"]
     assert axes.get_title(loc="left") == r"\$ml3\$, planted, linear"
     assert below.texts[0].get_text().splitlines() == [
-        "there is one generation, so that no candidate has parents",
+        "there is only one generation, so no candidate has parents",
         "   1 initial           1  network",
     ]
 

@@ -25,9 +25,9 @@ def test_the_front_is_drawn_as_steps_up_to_the_largest(tmp_path):
     assert steps.get_drawstyle() == "steps-post"
     assert dots.get_xydata().tolist() == [[3, 3], [4, 1]]
     assert axes.collections[0].get_offsets().tolist() == [[5, 2]]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("size (nodes)", "validation mse\n(less is better)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("size (nodes)", "validation mse\n(lower is better)")
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["trained with (3)", "front (2)"]
+    assert [text.get_text() for text in legend.get_texts()] == ["trained (3)", "front (2)"]
     assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
     assert figure.bbox.x0 <= legend.get_window_extent().x0 < legend.get_window_extent().x1 <= figure.bbox.x1
 
@@ -41,7 +41,7 @@ def test_losses_far_out_are_marked_at_the_edge(tmp_path):
     assert axes.get_ylim()[1] == pytest.approx(1.855 + 0.855 / 20)
     assert marks.get_xydata().tolist() == [[4, axes.get_ylim()[1]], [5, axes.get_ylim()[1]]]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["trained with (20)", "front (1)", "beyond the axis (2)"]
+    assert labels == ["trained (20)", "front (1)", "beyond the axis (2)"]
     assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 

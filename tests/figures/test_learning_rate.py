@@ -97,7 +97,7 @@ def test_an_unfinished_comparison_is_said_to_be_one(tmp_path):
     (tmp_path / "lr-0.1").mkdir()
     found = recorded_rate_curves(tmp_path)
     assert found.lines == {}
-    expected = f"{tmp_path}: the comparison is not complete; give the same evomal compare again to resume it"
+    expected = f"{tmp_path}: the comparison is not complete: give the same evomal compare command again to resume it"
     assert found.sentences == [expected]
 
 

@@ -61,7 +61,7 @@ def test_a_learned_loss_that_ran_away_has_no_lower_bound():
     entry = found(regression(*RUNAWAY), "bounded below")
     assert not entry.holds
     assert entry.sentence == (
-        "keeps falling: -20.35 at f - y = -1000 and -690.4 at f - y = -1e6 (y = -1); so too (y = 0, 1)"
+        "keeps falling: -20.35 at f - y = -1000 and -690.4 at f - y = -1e6 (y = -1); likewise (y = 0, 1)"
     )
     assert found(regression(*RUNAWAY), "non-negative").sentence == "keeps falling, so it is negative in the end"
     minimum = found(regression(*RUNAWAY), "minimum at f = y")
@@ -113,12 +113,12 @@ def test_smoothed_losses_are_lowest_where_the_smoothed_target_is(smoothing, clas
         entry = found(make(smoothing), "minimum at p = 1", classes=classes)
         expected = 1 - smoothing + smoothing / classes
         assert not entry.holds
-        assert entry.sentence == f"lowest at p* = {expected:.4g}, so it pushes p back beyond"
+        assert entry.sentence == f"lowest at p* = {expected:.4g}, so it lowers p above that"
 
 
 def test_absolute_cross_entropy_pushes_back_beyond_the_inverse_of_phi1():
     loss = AbsoluteCrossEntropyLoss(0.5, 1.25)
-    assert found(loss, "minimum at p = 1").sentence == "lowest at p* = 0.8, so it pushes p back beyond"
+    assert found(loss, "minimum at p = 1").sentence == "lowest at p* = 0.8, so it lowers p above that"
     entry = found(loss, "monotone in p", points=999)
     assert (entry.holds, entry.sentence) == (False, "rises from p = 0.8 to 0.999")
     assert found(loss, "gradient never vanishes").holds
@@ -137,10 +137,10 @@ def test_a_loss_that_learns_the_opposite_is_seen():
 @pytest.mark.parametrize(
     ("expression", "holds", "sentence"),
     [
-        ("square(square(sub(f, y)))", True, "no flat stretch, and no change of sign but at the minimum"),
-        ("max(1, abs(sub(f, y)))", False, "next to zero from f - y = -0.99 to 0.99"),
+        ("square(square(sub(f, y)))", True, "no flat stretch, and no change of sign except at the minimum"),
+        ("max(1, abs(sub(f, y)))", False, "almost zero from f - y = -0.99 to 0.99"),
         ("tanh(square(sub(f, y)))", False,
-         "next to zero from f - y = -3 to -2.91; next to zero from f - y = 2.91 to 3"),
+         "almost zero from f - y = -3 to -2.91; almost zero from f - y = 2.91 to 3"),
         ("mul(-1, abs(sub(f, y)))", False, "changes sign at f - y = 0"),
         ("sign(mul(f, y))", False, "zero everywhere, so nothing can be learned from it"),
         ("square(sub(abs(f), y))", False, "changes sign at f - y = -2 (y = 1); changes sign at f - y = -1.005 (y = 1)"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evomal.figures.data import single_precision, with_gradient
-from evomal.figures.loss_properties import LADDER, WIDE, Line, scanned
+from evomal.figures.loss_properties import FAR_PLACES, WIDE, Line, scanned
 
 PLACES = np.linspace(-3, 3, 201)
 
@@ -40,11 +40,11 @@ def test_where_all_is_equally_low_the_lowest_is_at_the_goal(goal, found):
 @pytest.mark.parametrize(
     ("function", "rungs"),
     [
-        (lambda x: -x, LADDER),
-        (lambda x: x, -LADDER),
-        (lambda x: -torch.log1p(x.abs()), -LADDER),
-        (lambda x: -torch.sqrt(x), LADDER),  # not a number on the other side
-        (lambda x: -torch.exp(x), LADDER[:3]),  # minus infinity from there on
+        (lambda x: -x, FAR_PLACES),
+        (lambda x: x, -FAR_PLACES),
+        (lambda x: -torch.log1p(x.abs()), -FAR_PLACES),
+        (lambda x: -torch.sqrt(x), FAR_PLACES),  # not a number on the other side
+        (lambda x: -torch.exp(x), FAR_PLACES[:3]),  # minus infinity from there on
     ],
 )
 def test_a_fall_without_end_is_shown_rung_by_rung(function, rungs):

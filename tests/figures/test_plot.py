@@ -61,7 +61,7 @@ def test_every_public_figure_is_tested():
         (lambda: evomal.plot.curves(3), "a search must be a result, a run or a folder but got 3"),
         (lambda: evomal.plot.curves("nowhere"), "nowhere: is not a folder"),
         (lambda: evomal.plot.shapes(), "at least one loss must be given but got none"),
-        (lambda: evomal.plot.shapes("ce", "ce"), "every loss must be given once but got 2 of 1 names"),
+        (lambda: evomal.plot.shapes("ce", "ce"), "losses must have different names but 'ce' is given twice"),
         (lambda: evomal.plot.shapes("hinge"), "there is no loss or loss file named 'hinge'"),
     ],
 )
@@ -72,7 +72,7 @@ def test_what_is_refused(draw, sentence):
 
 def test_a_folder_without_runs_and_several_runs_for_one_are_refused(tmp_path, folders):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="there is no run in what was given"):
+    with pytest.raises(InputError, match="the given folders hold no run"):
         evomal.plot.curves(tmp_path / "empty")
     with pytest.raises(InputError, match="one run was expected but got 2"):
         evomal.plot.front(folders[0].parent)

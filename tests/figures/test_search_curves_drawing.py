@@ -34,8 +34,8 @@ def test_a_line_a_method_against_generations_and_evaluations(tmp_path):
     assert lines["evomal"].get_xydata().tolist() == [[1, 4], [2, 2]]
     assert lines["random"].get_ydata().tolist() == [5, 5]
     assert named_lines(evaluations)["evomal"].get_xydata().tolist() == [[1, 4], [2, 4], [3, 2]]
-    assert (generations.get_xlabel(), evaluations.get_xlabel()) == ("generation", "losses trained with")
-    assert generations.get_ylabel() == "validation mse\n(less is better)"
+    assert (generations.get_xlabel(), evaluations.get_xlabel()) == ("generation", "losses trained")
+    assert generations.get_ylabel() == "validation mse\n(lower is better)"
     assert generations.get_title(loc="left") == "planted, linear"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["evomal (n = 2)", "random (n = 1)"]
@@ -68,7 +68,7 @@ def test_each_task_has_a_row_and_one_generation_is_a_point(tmp_path):
     record(tmp_path / "b", [row(0, 0, -0.5)], task="b", metric="r2")
     figure = drawn(tmp_path)
     assert [axes.get_title(loc="left") for axes in figure.axes[::2]] == ["a, linear", "b, linear"]
-    assert figure.axes[2].get_ylabel() == "validation r2\n(more is better)"
+    assert figure.axes[2].get_ylabel() == "validation r2\n(higher is better)"
     assert named_lines(figure.axes[0])["evomal"].get_marker() == "o"
     assert figure.axes[0].get_xlim() == (0.5, 1.5)
     assert figure.axes[2].get_ylim()[0] < 0.5 < figure.axes[2].get_ylim()[1]
@@ -116,4 +116,4 @@ def test_the_task_s_own_loss_and_its_best_rival_are_horizontal_lines(tmp_path):
         assert low < 1.5 < 4.0 < high
         assert [text.get_text() for text in axes.texts] == ["huber"]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["evomal (n = 1)", "own loss (mse)", "best rival"]
+    assert [text.get_text() for text in legend.get_texts()] == ["evomal (n = 1)", "baseline (mse)", "best rival"]

@@ -55,9 +55,9 @@ def test_counts_have_whole_ticks(axes):
 
 def test_labels_say_which_way_is_better(axes):
     metric_axis(axes, "error_rate", [1.0], higher_is_better=False)
-    assert axes.get_ylabel() == "validation error rate\n(less is better)"
+    assert axes.get_ylabel() == "validation error rate\n(lower is better)"
     metric_axis(axes, "$" * 30, [1.0], higher_is_better=True)
-    assert axes.get_ylabel() == "validation " + r"\$" * 23 + "…\n(more is better)"
+    assert axes.get_ylabel() == "validation " + r"\$" * 23 + "…\n(higher is better)"
 
 
 def test_texts_of_strangers_are_no_mathematics_and_have_glyphs(axes):

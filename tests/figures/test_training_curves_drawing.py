@@ -37,7 +37,7 @@ def test_losses_of_different_scales_are_drawn_from_their_least_to_their_most():
         curve("a", [1.0, 1, 1], [2.0, 1.0, 0.0]), curve("b", [1.0, 1, 1], [-100.0, -150.0, -300.0]), metric="mse"
     )
     left, right = draw_training_curves(found).axes
-    assert right.get_ylabel() == "training loss of a batch\n(each: 0 least, 1 most)"
+    assert right.get_ylabel() == "training loss of a batch\n(each scaled to 0 to 1)"
     np.testing.assert_allclose(right.lines[0].get_ydata(), [1, 0.5, 0])
     np.testing.assert_allclose(right.lines[1].get_ydata(), [1, 0.75, 0])
     assert left.get_ylabel() == "validation mse"

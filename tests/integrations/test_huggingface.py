@@ -123,9 +123,9 @@ def test_the_loss_itself_is_unchanged_and_its_progress_counts():
         (lambda: compute_loss_func(FocalLoss())((LOGITS,), LABELS), "returns a tuple, which does not tell whether"),
         (lambda: compute_loss_func(FocalLoss())({"start": LOGITS}, LABELS), "must hold logits but got start"),
         (lambda: compute_loss_func(FocalLoss())({"logits": 3}, LABELS), "must be a tensor but got int"),
-        (lambda: compute_loss_func(FocalLoss())((LOGITS,), None), "the batch has no labels"),
+        (lambda: compute_loss_func(FocalLoss())((LOGITS,), None), "the batch must have labels"),
         (lambda: compute_loss_func(FocalLoss(), shift=True)((LOGITS[0],), LABELS[0]),
-         r"shift=True needs logits of shape \(N, T, C\) but got \(6, 5\)"),
+         r"logits must have shape \(N, T, C\) with shift=True but got \(6, 5\)"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call, sentence):

@@ -177,7 +177,7 @@ def test_a_neural_loss_has_numbers():
     [
         (named_loss("ce"), "it still pushes the target's probability up"),
         (AbsoluteCrossEntropyLoss(1, 1.5), "it pushes the target's probability back"),
-        (named_loss("label-smoothing"), "it lifts the others more, so pushes the target back"),
+        (named_loss("label-smoothing"), "it raises the others more and pushes the target back"),
         (named_loss("sparse-label-smoothing"), "it pushes the target's probability back"),
         (named_loss("focal"), "it lets go of the target's probability"),
         # Both pushes tend to infinity; with ε, the target's is the larger.

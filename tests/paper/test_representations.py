@@ -104,7 +104,7 @@ class Dead(nn.Module):
 def test_models_of_which_no_picture_can_be_made_get_a_sentence():
     assert penultimate(Bare(), torch.ones(3, 4)) is None
     sentences = {
-        Bare: "mse: the model has no last linear or convolutional layer, so there is none before it",
+        Bare: "mse: the model has no last linear or convolutional layer, whose inputs could be shown",
         Dead: "mse: the inputs of the last layer are the same for all rows",
     }
     for model, sentence in sentences.items():

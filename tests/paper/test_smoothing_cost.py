@@ -52,7 +52,7 @@ def test_every_loss_is_timed_at_every_number_of_classes():
     ("arguments", "options", "sentence"),
     [
         ([[3, 1]], {}, "classes must be at least 2 but got 1"),
-        ([[]], {}, "classes must be at least one number"),
+        ([[]], {}, "classes must be at least one number but got none"),
         ([[3]], {"rounds": 0}, "rounds must be at least 1 but got 0"),
         ([[3]], {"threads": 0}, "threads must be at least 1 but got 0"),
         ([[3]], {"device": "abacus"}, "device must be auto, cpu, cuda, cuda:0, mps but got 'abacus'"),

@@ -41,7 +41,7 @@ def test_the_terminal_card_says_the_same_in_eighty_columns(loss_file):
     assert "formula      2*Abs(log(1.1*Abs(f*y)))" in lines
     assert "written      abs(log(mul(y, f)))" in lines
     assert "parameters   2, 1, 1, 1.1" in lines
-    assert f"{'no   minimum at p = 1':<32}lowest at p* = 0.9091, so it pushes p back" in lines
+    assert f"{'no   minimum at p = 1':<32}lowest at p* = 0.9091, so it lowers p above that" in lines
     assert lines[lines.index("provenance, as the file has it") + 5] == "  fitness    0.25"
     assert "comparison   - beats tuned mse by 0.2 ± 0.1 over 5 seeds (`p < 0.1`)" in lines
     assert not any("| mine |" in line for line in lines)
