@@ -87,3 +87,18 @@ def test_only_what_a_process_sends_to_its_workers_is_pickled():
         r"\b(torch|jit|export|np|joblib)\.load\((?!.*allow_pickle=False)|allow_pickle=True|read_pickle"
     )
     assert [path for path in MODULES if loading.search(path.read_text())] == []
+
+
+def constants_of(path: Path) -> list[str]:
+    """The names that the module assigns at its top level, as often as it does."""
+    statements = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = [target for node in statements for target in getattr(node, "targets", [getattr(node, "target", None)])]
+    names = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+    return [name.id for name in names if name.id.strip("_").isupper()]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_constant_is_assigned_twice(path):
+    # The second value would silently hold for the first use, too.
+    names = constants_of(path)
+    assert len(names) == len(set(names)), sorted(names)

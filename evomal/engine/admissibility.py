@@ -17,19 +17,19 @@ from evomal.expression import Expression
 from evomal.forest import Forest
 from evomal.forest.codes import Link
 
-_LEAST_LEAD = 1e-6  # of two losses, relative and absolute: a smaller difference is rounding, as of terms that cancel
-_ELEMENTS = 1 << 22  # of the gradients that are in memory at once
+_LEAST_LEAD = 1e-6  # relative and absolute: a smaller difference of two losses is rounding, as of terms that cancel
+_ELEMENTS = 1 << 22  # elements of the gradients that are in memory at once
 _LARGEST = 1e30  # stands for infinity, which times a probability of zero would be NaN
 
 # Standardised targets with noise of standard deviation 0.5, and outputs on a fine grid and far out. The targets avoid 0
-# and 1, where a formula may be special that is sound everywhere else; without noise a cusp in a single point, which no
-# training would notice, can be the minimum.
+# and 1, where a formula that is sound everywhere else may be special. Without noise the minimum could be a cusp in a
+# single point, which no training would notice.
 _TARGETS = tuple(round(-3.3 + 0.5 * step, 1) for step in range(14))
 _CENTRES = _TARGETS[2:-2]
 _NOISE = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
 _OUTPUTS = tuple(step / 4 for step in range(-20, 21))
 _FAR = (7.0, 10.0, 30.0, 100.0, 1000.0, 10000.0)
-_FINITE_WITHIN = 10.0
+_FINITE_WITHIN = 10.0  # outputs that a training may pass
 
 # Probabilities of a class, or of a 1.
 _SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 1.0)
@@ -61,7 +61,7 @@ class Grid:
 
 
 class Admissibility:
-    """The grid of one kind of task on a device, and the reasons why expressions are no losses of that kind."""
+    """The grid of one kind of task on a device, and the reasons why expressions cannot be losses of that kind."""
 
     def __init__(
         self, kind: str, outputs: int, *, activation: str, device: torch.device, dtype: torch.dtype
@@ -70,7 +70,7 @@ class Admissibility:
         # Without a softmax every output is by itself, so that one is enough.
         self._outputs = outputs if link is Link.SOFTMAX else 1
         self._kind, self._activation, self._device, self._dtype = kind, activation, device, dtype
-        grid = {Link.IDENTITY: of_values, Link.SIGMOID: of_bits}.get(link, lambda: of_classes(outputs))()
+        grid = _grid(link, outputs)
         targets = len(grid.targets)
         pairs = grid.alike + targets * torch.arange(len(grid.alike))[:, None]
         computed, place = torch.unique(pairs, return_inverse=True)
@@ -99,9 +99,9 @@ class Admissibility:
         packed = forest.programs.packed(weights, dtype=self._dtype)
         values, gradients = forest.of_samples(self._predictions, self._targets, packed)
         is_finite = ((values + gradients.sum(2)).isfinite() | ~self._must_be_finite).all(1)
-        # Where it is not a number, far out, nothing is known; it must not be taken for the minimum.
+        # Far out a value may be NaN, of which nothing is known; it must not be taken for the minimum.
         costs = values.nan_to_num(_LARGEST, _LARGEST, -_LARGEST)[:, self._place]
-        # Not a matrix product, which may round to half precision, and by the number of candidates.
+        # Not a matrix product, which may round to half precision, and differently for another number of candidates.
         shares = self._distributions[:, :, None]
         expected = costs.new_zeros(len(costs), *self._right.shape)
         for target in range(shares.shape[1]):
@@ -121,6 +121,12 @@ class Admissibility:
         if not is_finite:
             return "its values or gradients are not finite"
         return self._sentence(distribution, prediction) if is_broken else ""
+
+
+def _grid(link: Link, outputs: int) -> Grid:
+    if link is Link.SOFTMAX:
+        return of_classes(outputs)
+    return of_bits() if link is Link.SIGMOID else of_values()
 
 
 def of_values() -> Grid:

@@ -65,7 +65,7 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.tasks = [tasks] if isinstance(tasks, Task) else list(tasks)
         if not all(isinstance(task, Task) for task in self.tasks):
-            raise InputError("tasks must be a Task or several: load one by its name with load_task")
+            raise InputError("tasks must be a Task or a list of tasks: load one by its name with load_task")
         if not self.tasks:
             raise InputError("at least one task must be given but got none")
         if len({task.kind for task in self.tasks}) > 1:
@@ -118,7 +118,7 @@ class Engine:
         return results
 
     def inadmissible(self, expressions: Sequence[Expression], weights: Weights) -> list[str]:
-        """Returns why each expression is no loss of the tasks' kind, in a sentence; empty for those that are."""
+        """Returns why each expression cannot be a loss of the tasks' kind, in a sentence; empty if it can."""
         _check(expressions, weights)
         if not expressions:
             return []
@@ -127,7 +127,7 @@ class Engine:
         return [next(filter(None, reasons), "") for reasons in zip(*columns, strict=True)]
 
     def gradient_norms(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
-        """Returns each sample's gradient norm at the untrained outputs, of all tasks in a row."""
+        """Returns each sample's gradient norm at the untrained outputs, the tasks one after the other."""
         _check(expressions, weights)
         if not expressions:
             return []
@@ -152,16 +152,16 @@ class Engine:
     ) -> list[Fitness]:  # fmt: skip
         """Train the base model with each loss, and return its fitness on the validation split.
 
-        Of several tasks it is the mean, and `Fitness.by_task` has that on each.
-        `seed` determines initial weights, batches, augmentation and dropout of the trainings; None is the engine's own.
-        Trainings of a final have other seeds, and are judged on its own rows where a task has some.
+        On several tasks it is the mean, and `Fitness.by_task` has the fitness on each. `seed` determines initial
+        weights, batches, augmentation and dropout of the trainings; None is the engine's own. Trainings with another
+        seed are those of the finals, which are judged on rows of their own where a task has some.
         """
         _check(expressions, weights)
         losses = [WeightedTree(tree, list(row)) for tree, row in zip(expressions, weights, strict=True)]
         return self._fitnesses(losses, seed, report)
 
     def profiles(self, expressions: Sequence[Expression], weights: Weights) -> list[list[float]]:
-        """Returns by how much each loss's gradient differs from sample to sample, of all tasks in a row.
+        """Returns by how much each loss's gradient differs from sample to sample, the tasks one after the other.
 
         See `Screening.profiles`: losses that differ by a factor have the same profile.
         """
@@ -280,7 +280,7 @@ class Engine:
             InputError: The engine has several tasks, or the horizons do not increase.
         """
         if len(self.tasks) > 1:
-            raise InputError(f"trials are of one task, but the engine has {len(self.tasks)}")
+            raise InputError(f"run_trials takes an engine with 1 task but this one has {len(self.tasks)}")
         (data,), steps = self._data, [*(horizons or [self.settings.training_steps])]
         if steps[0] < 1 or any(later <= earlier for earlier, later in itertools.pairwise(steps)):
             raise InputError(f"horizons must be at least 1 and increase but got {steps}")

@@ -28,7 +28,7 @@ class BatchFeed:
     """
 
     def __init__(self, part: Part, *, count: int, size: int, device: torch.device, dtype: torch.dtype) -> None:
-        self._train, self._device, self._dtype = part, device, dtype
+        self._part, self._device, self._dtype = part, device, dtype
         source = self._source = part.source
         rows = len(part) if source is None else source.rows
         self.size = size if rows is None else min(size, rows)
@@ -65,8 +65,8 @@ class BatchFeed:
         if self._source is not None:
             self._stream = Stream(self._source, keys, size=self._wanted, device=self._device)
             return
-        self._pool, self._chosen = pool or self._train, chosen or [None] * len(keys)
-        self._batches = [Batches(len(self._train), self.size, seed=seed, purpose=purpose) for seed, purpose in keys]
+        self._pool, self._chosen = pool or self._part, chosen or [None] * len(keys)
+        self._batches = [Batches(len(self._part), self.size, seed=seed, purpose=purpose) for seed, purpose in keys]
         self._ahead = self._ahead[:0]
 
     def load(self, step: int) -> None:
@@ -106,11 +106,11 @@ class BatchFeed:
 
     def _load_parts(self, parts: list[Part]) -> None:
         if self.is_varying:
-            self._loaded = [_copied(part, self._train) for part in parts]
+            self._loaded = [_copied(part, self._part) for part in parts]
             return
         size = len(parts[0])
         if self._memory is None:
-            self._memory = _zeros(parts[0], self._train, self._count * size)
+            self._memory = _zeros(parts[0], self._part, self._count * size)
             starts = range(0, self._count * size, size)
             self._loaded = [_rows_of(self._memory, slice(start, start + size)) for start in starts]
         for memory, part in zip(self._loaded, parts, strict=True):

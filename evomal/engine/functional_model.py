@@ -28,7 +28,7 @@ _ALIGNMENT = 64  # elements; matrix kernels are slower on addresses that are not
 
 
 class FunctionalModel:
-    """`model(parameters, inputs)` in the module's mode, that of training, without changing the module.
+    """`model(parameters, inputs)`, as the module in training mode computes it, without changing the module.
 
     The vector `flat` holds the whole state of a fresh model: trained parameters (`parameters`), and frozen parameters
     and buffers (`constants`). Batch norm uses the batch's statistics and tracks none: a meta step starts
@@ -95,7 +95,7 @@ class FunctionalModel:
         return outputs.to(self.flat.dtype)
 
     def cast_once(self, samples: Inputs) -> None:
-        """Let `cast` cast weights that autocast would cast in every pass; the samples are for a trial.
+        """Let `cast` cast weights that autocast would cast in every pass, if that gives the same outputs for samples.
 
         Those are weights of convolutions and linear layers. A layer that runs twice, or a model that uses weights
         outside of their layers, is left to autocast, which rounds each use by itself.
@@ -108,21 +108,21 @@ class FunctionalModel:
         hooks = [layer.register_forward_hook(lambda own, *_: calls.update([own])) for layer in layers.values()]
         try:
             with torch.no_grad():
-                expected = self._on_trial(self.parameters, samples)
+                expected = self._with_fixed_masks(self.parameters, samples)
                 self._dtypes |= {
                     f"{prefix}.{name}" if prefix else name: torch.bfloat16
                     for prefix, layer in layers.items()
                     for name, value in layer.named_parameters(recurse=False)
                     if calls[layer] == 1 and value.requires_grad and owners[id(value)] == 1
                 }
-                found = self._on_trial(self.cast(self.parameters), samples)
+                found = self._with_fixed_masks(self.cast(self.parameters), samples)
         finally:
             for hook in hooks:
                 hook.remove()
         if not torch.equal(found, expected):
             self._dtypes = dict.fromkeys(self._dtypes, self.flat.dtype)
 
-    def _on_trial(self, parameters: Parameters, samples: Inputs) -> Tensor:
+    def _with_fixed_masks(self, parameters: Parameters, samples: Inputs) -> Tensor:
         with isolated_torch(0, "trial", device=self.device):
             return self(parameters, samples)
 

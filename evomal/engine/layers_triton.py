@@ -19,7 +19,8 @@ from evomal.forest.triton_backend import on_device_of
 
 _SHARE = 1024  # pixels that one program sums up for a gradient of weights; their sums are added in a fixed order
 _MOST_PIXELS, _MOST_CHANNELS, _MOST_TAPS = 256, 64, 49
-"""Of outputs for which the gradient by the inputs is computed sample by sample: the parts of one must fit a cache."""
+"""Sizes of a convolution's outputs and kernel up to which the gradient by the inputs is computed sample by sample: the
+parts of one sample must fit a cache."""
 _PROGRAMS = 528  # of that kernel: four on each multiprocessor of an H200, whose parts stay in its second-level cache
 
 
@@ -271,7 +272,7 @@ def _tile(needed: int, most: int) -> int:
     return max(16, min(most, int(triton.next_power_of_2(needed))))
 
 
-_NORM_ELEMENTS, _MOST_CHANNELS = 4096, 128  # of a program: numbers, and channels among them
+_NORM_ELEMENTS, _MOST_NORM_CHANNELS = 4096, 128  # that one program computes, and the channels among them
 
 
 @triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
@@ -322,7 +323,7 @@ def batch_norm_along(
     dx, x = (value.movedim(1, -1).contiguous() for value in (dx, x))  # no copy of what is stored channels last
     result = torch.empty_like(x)
     rows = x.numel() // max(1, channels)
-    wide = min(_MOST_CHANNELS, int(triton.next_power_of_2(channels)))
+    wide = min(_MOST_NORM_CHANNELS, int(triton.next_power_of_2(channels)))
     tall = _NORM_ELEMENTS // wide
     if rows:
         with on_device_of(x):

@@ -10,7 +10,7 @@ from torch import Tensor
 from evomal.tasks.task import Task
 
 _KNOWN: "weakref.WeakSet[Task]" = weakref.WeakSet()
-"""Tasks whose model makes logits or was warned of."""
+"""Tasks whose model was checked: it makes logits, or a warning was given."""
 _TOLERANCE = 1e-5
 _RESHAPING = (
     "View", "UnsafeView", "ReshapeAlias", "Permute", "Transpose", "T", "Squeeze", "Unsqueeze", "Clone", "ToCopy",
@@ -18,8 +18,8 @@ _RESHAPING = (
 _LAYERS = {"Softmax": "softmax", "LogSoftmax": "log-softmax", "Sigmoid": "sigmoid", "LogSigmoid": "log-sigmoid"}
 
 
-def makes_logits(task: Task) -> bool:
-    """Whether the task's model is known to make logits, was warned of, or predicts values, which may be anything."""
+def needs_no_warning(task: Task) -> bool:
+    """Whether the task's model was checked already, or predicts values, which may be anything."""
     return task.kind == "regression" or task in _KNOWN
 
 
@@ -33,8 +33,8 @@ def warn_of_probabilities(outputs: Tensor, task: Task) -> None:
     if layer is not None:
         what = "logarithms of probabilities" if layer.startswith("log-") else "probabilities"
         warnings.warn(
-            f"the outputs of the model of {task.name} look like {what}, but losses take logits, of which they make "
-            f"probabilities themselves: remove the final {layer} of the model",
+            f"the outputs of the model of {task.name} look like {what}, but losses take logits and make probabilities "
+            f"of them themselves: remove the final {layer} of the model",
             stacklevel=1,  # so that Python also shows it once, whoever calls
         )
 

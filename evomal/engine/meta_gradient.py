@@ -107,9 +107,11 @@ def meta_gradients(
         del pulled, decayed
         tangents, values = vectorise(tangent_at, "validation")(moved)
     else:
-        tangents, values = vectorise(lambda cotangent: tangent_at(model.cast(moved_by(pull(cotangent)))), "validation")(
-            cotangents
-        )
+
+        def tangent_of(cotangent: Tensor) -> tuple[Tensor, Tensor]:
+            return tangent_at(model.cast(moved_by(pull(cotangent))))
+
+        tangents, values = vectorise(tangent_of, "validation")(cotangents)
     forget(model.module)
     return losses.mixed_gradients(outputs, rows.targets, tangents, weights, rows.weights).mul_(-rate), values
 

@@ -32,7 +32,7 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module, device: torch.device) -> Optimizer:
-    """Returns the recipe's optimizer for the model, by its name in its fused form where there is one."""
+    """Returns the recipe's optimizer for the model; one given by its name is fused where torch has a fused form."""
     if not isinstance(recipe.optimizer, str):
         return _made_by_factory(recipe.optimizer, model, device)
     kind, options = optimizer_named(recipe.optimizer)
@@ -54,11 +54,11 @@ def _made_by_factory(factory: Callable[..., Optimizer], model: nn.Module, device
     with users_code("the optimizer of the recipe"):
         found: Any = factory(without_row_outputs(model) if takes_model(factory) else trained_parameters(model))
     if not isinstance(found, Optimizer):
-        raise InputError(f"the optimizer of a recipe must make an optimizer of torch but made a {short_repr(found)}")
+        raise InputError(f"the optimizer of a recipe must return an optimizer of torch but got {short_repr(found)}")
     if isinstance(found, torch.optim.LBFGS):
         raise InputError("the optimizer of a recipe must take a step without a closure, but LBFGS needs one")
     if type(found) in (SGD, Adam, AdamW) and device.type == "cuda":
-        for group in found.param_groups:  # as by its name: others wait for the device, which cannot be captured
+        for group in found.param_groups:  # as for a name: other forms wait for the device, which cannot be captured
             group |= {"fused": True, "foreach": False}
             if "capturable" in group:
                 group["capturable"] = True
@@ -157,7 +157,7 @@ def changes_rates(recipe: Recipe, step: int) -> bool:
 
 
 def set_options(optimizer: Optimizer, options: list[dict[str, Any]]) -> bool:
-    """Set the options of each group; returns whether a captured step has an old one as a number."""
+    """Set the options of each group; returns whether a captured step has the old value of one as a constant."""
     changed = False
     for group, own in zip(optimizer.param_groups, options, strict=True):
         for name, value in own.items():
@@ -191,7 +191,7 @@ class TrainingOptimizer:
         self.can_be_captured = graphs and self._is_kept and not option_in_schedule(recipe, model, device)
         """Whether a step may be captured: others count their steps, or change their options, in Python."""
         if self.can_be_captured and device.type == "cuda" and not recipe.is_stepwise:
-            for group in self._optimizer.param_groups:  # numbers that a captured step reads
+            for group in self._optimizer.param_groups:  # tensors, which a captured step reads again
                 group["lr"] = torch.tensor(float(group["lr"]), device=device)
         self._options = _options_of_groups(self._optimizer)
 

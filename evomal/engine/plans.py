@@ -255,7 +255,7 @@ def make_plan(
 ) -> Plan:
     """Returns the plan for `batch` samples per step, beside `kept` bytes in use.
 
-    `unstacked`: why the recipe's optimizer cannot train a stack of models, or nothing.
+    `unstacked`: why the recipe's optimizer cannot train a stack of models; empty if it can.
     """
     population, inner_steps, chunk = settings.population, settings.inner_steps, settings.chunk
     element = settings.dtype.itemsize

@@ -29,7 +29,7 @@ _ITERATIONS, _TOLERANCE = 100, 1e-14
 _MOST_TAU, _TAUS = 100.0, tuple(number / 10 for number in range(31))
 
 Adjustment = Callable[[Tensor], Tensor]
-"""From the outputs of a model to those that count."""
+"""A function from the outputs of a model to those that are scored."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class TemperatureScaling(Procedure):
 
 
 PROCEDURES: dict[str, type[Procedure]] = {
-    made.name: made for made in (EarlyStopping, LogitAdjustment, TunedLogitAdjustment, TemperatureScaling)
+    kind.name: kind for kind in (EarlyStopping, LogitAdjustment, TunedLogitAdjustment, TemperatureScaling)
 }
 """The procedures by name."""
 
@@ -185,7 +185,7 @@ class Judge:
         self._best: tuple[int, Fitness, Evaluated | None] | None = None
 
     def see(self, step: int, reached: Reached) -> None:
-        """Take note of a training after that number of steps; anything but a horizon is passed over."""
+        """Take note of a training after that number of steps; steps that are not horizons are ignored."""
         if step not in self.horizons:
             return
         fitness, tested = reached.fitness, reached.tested
@@ -200,7 +200,7 @@ class Judge:
             self._best = step, fitness, kept
 
     def score(self, **about: Any) -> Score:
-        """The score at the best horizon; the test split counts there only. `about`: what `score_of` takes besides."""
+        """The score at the best horizon, where alone the test split counts; `about`: the options of `score_of`."""
         assert self._best is not None
         step, fitness, tested = self._best
         return score_of(self._task, fitness, tested, **{"steps": step, **about})

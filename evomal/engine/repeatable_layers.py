@@ -267,7 +267,7 @@ def replace_layers(module: nn.Module) -> None:
                 continue  # a layer in evaluation mode is meant to use the statistics it has
             if layer._forward_pre_hooks or layer._forward_hooks:
                 continue  # as of spectral norm: what it computes is not what its type says
-            # A subclass may compute something else, such as an activation behind a batch norm.
+            # A subclass may compute something else, such as an activation after a batch norm.
             if isinstance(layer, nn.modules.batchnorm._BatchNorm) and type(layer) in _BATCH_NORMS:
                 setattr(parent, name, RepeatableBatchNorm(layer))
             elif type(layer) is nn.Dropout:
@@ -284,7 +284,7 @@ def _pads_with_zeros(layer: nn.Conv2d) -> bool:
 
 @contextlib.contextmanager
 def running(module: nn.Module, which: Pass) -> Iterator[None]:
-    """A context for one of two passes; there may be several second ones."""
+    """A context for one of the passes; several second passes may follow a first one."""
     recorders = _recorders(module)
     for recorder in recorders:
         recorder.begin(which)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.logits import makes_logits, warn_of_probabilities
+from evomal.engine.logits import needs_no_warning, warn_of_probabilities
 from evomal.engine.rows import (
     RowRule,
     fits_classes,
@@ -151,7 +151,7 @@ def check_model(model: nn.Module, task: Task) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
     samples = two_samples(model, task)
-    is_known = makes_logits(task)
+    is_known = needs_no_warning(task)
     outputs = trial_outputs(model, samples, differentiable=not is_known)
     rows = count(samples) * math.prod(target_positions(task.train.targets, task.kind))
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != rows:

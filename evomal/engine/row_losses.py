@@ -76,7 +76,7 @@ class RowLoss:
                 f"the loss {type(self.module).__name__} must have reduction='mean', and with reduction='none' return a "
                 "loss for each row, as the task has sample weights or class weights"
             )
-        # Rows that do not count have ordinary outputs, as their derivatives may be infinite.
+        # The outputs of rows without weight are replaced by 0, as their derivatives may be infinite.
         outputs = torch.where(weights.unsqueeze(-1) > 0, outputs, 0)
         costs = twin(outputs.flatten(0, 1), targets.flatten(0, 1))
         if costs.numel() < weights.numel():
@@ -161,7 +161,7 @@ class StackLosses:
 
 
 class ModuleLosses:
-    """The losses of a stack that are modules, by autograd; places that share one of evomal's own are one batch."""
+    """The losses of a stack that are modules, by autograd; places that share one of evomal's losses are one batch."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -231,7 +231,7 @@ def prepared_loss(
 
 
 def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:
-    """Returns the loss as an expression that costs the same, or None if it is not one, or has options of its own.
+    """Returns the loss as an expression with the same values, or None if it is not one, or has options of its own.
 
     `activation`: what a forest will apply to the expression; a loss with another one cannot be computed by it.
     `is_extended`: whether the forest takes other tokens than the paper's.

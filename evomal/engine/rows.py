@@ -61,7 +61,7 @@ class RowRule:
         return Rows(rows.targets, weights, rows.positions, is_masked_only=False)
 
     def of_metric(self, part: Part) -> Rows:
-        """Returns the rows with the weights of their samples, 0 where ignored; metrics know no class weights."""
+        """Returns the rows with the weights of their samples, 0 where ignored; metrics do not use class weights."""
         targets, weights = part.targets, part.weights
         positions = tuple(target_positions(targets, self._kind))
         is_masked_only = weights is None
@@ -84,7 +84,7 @@ def joined_rows(batches: Sequence[Rows]) -> Rows:
 
 
 def target_positions(targets: Tensor, kind: str) -> torch.Size:
-    """Returns the shape of a sample's positions; of regression and multilabel targets, two dimensions are none."""
+    """Returns the shape of a sample's positions; regression and multilabel targets of two dimensions have none."""
     is_of_samples = targets.dim() == 2 and kind != "classification"
     return torch.Size() if is_of_samples else targets.shape[1:]
 

@@ -111,8 +111,7 @@ class Evaluated(NamedTuple):
 
 
 def metric_or_nan(task: Task, evaluated: Evaluated) -> float:
-    """Returns the task's metric on the validation split, or NaN for outputs that are not finite: some metrics would
-    return a number."""
+    """Returns the task's metric on the validation split, or NaN if outputs are not finite: some would hide it."""
     outputs, targets, weights = evaluated
     return task.metric(outputs, targets, weights=weights, part="validation") if evaluated.is_finite else math.nan
 
@@ -156,7 +155,7 @@ def score_of(
             place = place_of_function(task.metric.function)
             sentence += f" though the model's outputs are finite: see the metric{f' ({place})' if place else ''}"
         return Score(worst, worst, {}, outcome="diverged", sentence=sentence, **common)  # type: ignore[arg-type]
-    validation = task.metric.cost(fitness.value)  # the cost of a cost is the value
+    validation = task.metric.cost(fitness.value)  # `cost` is its own inverse
     usual = {} if test is None else usual_metrics(task.kind, test.outputs, test.targets, weights=test.weights)
     return Score(tested, validation, usual, **common)  # type: ignore[arg-type]
 
@@ -207,7 +206,7 @@ class Rung:
         milestones_by_task: The same for each of several tasks; empty: `milestones` for all.
         is_matched: Whether each expression is multiplied by the factor that gives its gradient at the start the
             baseline's norm, so that a loss and a multiple of it are the same.
-        is_final: Whether losses are compared in a final, on its own rows where a task has some.
+        is_final: Whether losses are compared in the finals, on rows of their own where a task has some.
     """
 
     steps: int

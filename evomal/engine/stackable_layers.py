@@ -28,7 +28,8 @@ STACKED_CONVOLUTION_PARAMETERS = 200_000
 class _Product(torch.autograd.Function):
     """y from x and w, or the gradient by x or w from y and the other: what is asked for is None.
 
-    Operands of a stack have more dimensions in front, each equally many. Members share an operand that has 1 there.
+    Operands of a stack have leading dimensions, the same number for each operand. Members share an operand whose size
+    there is 1.
     """
 
     @staticmethod

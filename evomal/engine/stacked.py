@@ -56,7 +56,7 @@ class Group:
 
 
 class TrialStack:
-    """Trials of one task that are trained together, in groups of equally many places.
+    """Trials of one task that are trained together, in groups with the same number of places.
 
     To be used inside `isolated_torch`: dropout draws from torch's global generators, which `start` seeds. Trials with
     dropout need a stack of one group.

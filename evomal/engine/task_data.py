@@ -33,10 +33,10 @@ from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
 from evomal.threads import processors
 
-_KEPT_SHARE = 1 / 3  # of a GPU's memory, for initial weights
-_KEPT_HOST_SHARE = 1 / 4  # of the machine's memory, for those that the GPU has no room for
-_KEPT_BYTES = 2 * 2**30  # on a CPU
-_DRAWN_TOGETHER = 2**20  # weights of a model from which on those of several steps are drawn by threads
+_KEPT_SHARE = 1 / 3  # share of a GPU's memory for initial weights
+_KEPT_HOST_SHARE = 1 / 4  # share of the machine's memory for those that the GPU has no room for
+_KEPT_BYTES = 2 * 2**30  # memory for them on a CPU
+_DRAWN_TOGETHER = 2**20  # a model with at least as many weights draws those of several steps at once, by threads
 _MOST_THREADS = 16
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
 
@@ -55,7 +55,7 @@ class InitialWeights:
         self._room = _room(model.device) // self._bytes_per_step
         self._room_in_all = self._room + on_host // self._bytes_per_step
         self._kept: dict[int, Tensor] = {}
-        self._ahead: dict[int, Tensor] = {}  # what was drawn with others, and is not kept
+        self._ahead: dict[int, Tensor] = {}  # drawn together with others, but not kept
         self._modules: list[nn.Module] = []  # that draw their weights again and again, each in a thread of its own
 
     def at(self, step: int, *, keep: bool = True) -> Tensor:

@@ -1,4 +1,4 @@
-"""Any list of trials of one task, run as few stacks or one after the other, with results at several horizons.
+"""Any list of trials of one task, run in stacks or one after the other, with results at several horizons.
 
 The result of a trial depends on the trial alone: on a CPU it has the same bits alone, among others and in another order
 (as far as `evomal.reproducible` can arrange it), on CUDA with the setting `deterministic`.
@@ -173,7 +173,7 @@ class TrialRunner:
         )
 
     def give_stack(self, stack: TrialStack, trials: Sequence[Trial]) -> None:
-        """Keep a stack of expressions for later trials; a captured step has other modules in it."""
+        """Keep a stack for later trials, if its losses are expressions: modules are part of its captured step."""
         if self._plan.is_recurring and _are_trees(trials):
             self._stacks[stack.groups, stack.members, self._width(trials)] = stack
 

@@ -123,16 +123,12 @@ class WeightOptimisation:
         self._survived += self._alive
 
     def _results(self, steps: int) -> list[Optimised]:
-        return [
-            Optimised(
-                weights=row,
-                # The last step may have made weights infinite, which no further step would notice.
-                diverged_at=None
-                if survived == steps and all(map(math.isfinite, row))
-                else min(int(survived), steps - 1),
-            )
-            for row, survived in zip(self._weights.tolist(), self._survived.tolist(), strict=True)
-        ]
+        results = []
+        for row, survived in zip(self._weights.tolist(), self._survived.tolist(), strict=True):
+            # The last step may have made weights infinite, which no further step would notice.
+            is_sound = survived == steps and all(map(math.isfinite, row))
+            results.append(Optimised(row, diverged_at=None if is_sound else min(int(survived), steps - 1)))
+        return results
 
 
 def _resolve_tangent(wanted: Tangent | None, data: TaskData) -> Tangent:
@@ -180,7 +176,7 @@ class TreeWeights:
         rows = self._optimisation.run(
             programs.packed(weights, dtype=self._dtype), programs.edges(), steps=steps, report=report
         )
-        # The root comes first and has no edge; places behind the last node are unused.
+        # The root comes first and has no edge; places after the last node are unused.
         return [
             dataclasses.replace(row, weights=row.weights[1 : expression.size])
             for expression, row in zip(expressions, rows, strict=False)

@@ -17,8 +17,8 @@ from evomal.expression import Expression
 from evomal.forest.programs import fitting_width
 from evomal.losses.neural import HIDDEN, weight_count
 
-_PADDED_PLACES = 64  # of a stack whose bits must not depend on how many trials are in it
-_SIZES = 5  # of captured populations: more sizes mean more captures, fewer mean more unused places
+_PADDED_PLACES = 64  # places of a stack whose bits must not depend on how many trials are in it
+_SIZES = 5  # number of sizes of captured populations: more mean more captures, fewer mean more unused places
 _TRIALS_STEP = 32  # places by which stacks of trials at several learning rates differ in size
 
 
@@ -76,7 +76,7 @@ class Workspace:
             of_population: Whether trials come in lists of similar lengths, again and again, so stacks have few sizes.
             milestones: Steps at which the learning rate is divided by ten; None: those of the recipe, and then a list
                 of a population has one trial per candidate.
-            is_final: Whether trials are of a final, which is judged on its own rows where the task has some.
+            is_final: Whether trials are of the finals, which are judged on rows of their own where the task has some.
         """
         final = self._tasks[index].final if is_final else None
         key = index, of_population, milestones, final is not None

@@ -32,7 +32,7 @@ _CLASSES: tuple[type[HandMadeLoss], ...] = (
     regression.QuantileLoss,
 )
 
-CATALOGUE: dict[str, type[HandMadeLoss]] = {made.name: made for made in _CLASSES}
+CATALOGUE: dict[str, type[HandMadeLoss]] = {loss.name: loss for loss in _CLASSES}
 """The classes of hand-made losses by name."""
 
 TASK_LOSSES: dict[Kind, str] = {"classification": "ce", "multilabel": "ce", "regression": "mse"}
@@ -71,8 +71,8 @@ def is_specified(spec: str) -> bool:
 def specified_loss(spec: str, **contract: Any) -> HandMadeLoss:
     """Makes the loss that a text names, such as `focal` or `focal:gamma=3`; commas separate several options."""
     name = spec.partition(":")[0]
-    made = named("loss", name, CATALOGUE)
-    defaults = {option: inspect.signature(made).parameters[option].default for option in made.option_names}
-    # A text has numbers only; an option without a number for its default, such as priors, is the task's to give.
+    loss = named("loss", name, CATALOGUE)
+    defaults = {option: inspect.signature(loss).parameters[option].default for option in loss.option_names}
+    # Options in a text are numbers. One that has no default, such as priors, is given by the task.
     numbers = {option: default for option, default in defaults.items() if default is not None}
     return named_loss(name, **options_in(spec, numbers), **contract)

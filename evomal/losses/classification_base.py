@@ -1,4 +1,4 @@
-"""The base classes of hand-made classification losses: from what a class costs to samples, bits and probabilities."""
+"""The base classes of hand-made classification losses: a formula for one target, applied to all forms of targets."""
 
 from abc import abstractmethod
 from types import SimpleNamespace

@@ -48,7 +48,7 @@ class BatchLoss(nn.Module, ABC):
         one_of("kind", kind, self.kinds)
         one_of("reduction", reduction, get_args(Reduction))
         if kind == "regression" and weight is not None:
-            raise InputError("weight is per class, so a regression loss takes none")
+            raise InputError("weight must be None for a regression loss, as it is per class")
         self.kind = kind
         self.ignore_index = whole_number("ignore_index", ignore_index)
         self.reduction = reduction
@@ -80,7 +80,7 @@ class BatchLoss(nn.Module, ABC):
             0.5
         """
         if units is not None and self.kind != "regression":
-            raise InputError(f"units are of regression targets, but this loss is for {self.kind}")
+            raise InputError(f"units must be None for a {self.kind} loss: only regression targets have units")
         if units == self.units:
             return self
         twin = self._twin()
@@ -114,7 +114,7 @@ class BatchLoss(nn.Module, ABC):
         return loss.to(_result_dtype(output, target))
 
     def _is_usual(self, output: Tensor, target: Tensor) -> bool:
-        """Whether nothing need be converted, nor refused: for small batches that takes longer than the loss."""
+        """Whether nothing has to be converted or refused: for small batches the checks take longer than the loss."""
         shape, weight = output.shape, self.weight
         return (
             len(shape) == 2
@@ -242,17 +242,17 @@ class BatchLoss(nn.Module, ABC):
         return self._reduce(self.of_values(prediction, value), output.shape)
 
     def _reduce(
-        self, losses: Tensor, shape: torch.Size, ignored: Tensor | None = None, shares: Tensor | None = None
+        self, losses: Tensor, shape: torch.Size, ignored: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor:
-        """Reduces the losses that are not ignored; a mean divides by the sum of the shares, or by their number."""
+        """Reduces the losses that are not ignored; a mean divides by the sum of their weights, or by their number."""
         if ignored is not None:
             losses = losses.masked_fill(ignored, 0)
         if self.reduction == "none":
             return losses.reshape(shape)
         if self.reduction == "sum":
             return losses.sum()
-        if shares is not None:
-            return losses.sum() / (shares if ignored is None else shares.masked_fill(ignored, 0)).sum()
+        if weights is not None:
+            return losses.sum() / (weights if ignored is None else weights.masked_fill(ignored, 0)).sum()
         return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
 
     def _ignored(self, target: Tensor, classes: int) -> Tensor | None:

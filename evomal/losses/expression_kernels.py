@@ -18,10 +18,11 @@ from evomal.forest import Forest
 from evomal.losses.contract import is_eager
 
 _FEWEST_ELEMENTS = 1 << 16
-"""Of outputs for kernels: with fewer, torch operations take about a millisecond, and compiling takes seconds."""
+"""Fewest elements of the outputs for which kernels are used: with fewer, torch operations take about a millisecond, and
+compiling takes seconds."""
 _BLOCK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 21}
-"""Of the smallest block: enough work for several threads, or to keep a GPU busy."""
-_BLOCKS = 32  # of a large batch, as a block takes several times its own memory
+"""Elements of the smallest block: enough work for several threads, or to keep a GPU busy."""
+_BLOCKS = 32  # blocks of a large batch: computing one takes several times its own memory
 _LANES = 16  # samples that a kernel on the CPU works on together
 
 
@@ -103,9 +104,10 @@ def _computed(
     losses = output.new_empty(len(output))
     gradient = torch.empty_like(output, memory_format=torch.contiguous_format) if keep else None
     for block in _blocks(output):
-        (losses[block],), (slopes,) = forest.of_samples(output[block].detach(), target[block], packed)
+        block_losses, slopes = forest.of_samples(output[block].detach(), target[block], packed)
+        losses[block] = block_losses[0]
         if gradient is not None:
-            gradient[block] = slopes
+            gradient[block] = slopes[0]
     return losses, gradient
 
 

@@ -67,8 +67,8 @@ class ExpressionLoss(ElementwiseLoss):
     option_names = ("activation",)
     has_formula = True
     prediction_latex = PREDICTION_LATEX
-    _shares: Tensor | None
     learned_tensors = ("weights",)
+    _shares: Tensor | None
     _progress_buffer: Tensor | None
 
     def __init__(
@@ -95,8 +95,8 @@ class ExpressionLoss(ElementwiseLoss):
         # A tensor, as a captured graph would keep the number that it was captured with.
         self.register_buffer("_progress_buffer", torch.zeros(1) if moves else None, persistent=False)
         if weights is not None:
-            # Double precision on the CPU, as in a loss file: as factors of one element they follow the data's dtype.
             self.expression.checked_weights(weights)  # type: ignore[arg-type]
+            # In double precision on the CPU, as in a loss file: torch multiplies data on any device by single numbers.
             weights = finite_vector("weights", weights)
         self.weights = weights
 
@@ -170,7 +170,7 @@ class ExpressionLoss(ElementwiseLoss):
         return torch.cat((shares, shares.min().expand(outputs.shape[-1] - len(shares))))
 
     def output_cost(self, probability: Tensor, y: int, classes: int) -> Tensor:
-        """Returns what single outputs cost whose probability is this, the other classes having equal ones."""
+        """Returns the cost of single outputs with these probabilities, where all other classes are equally probable."""
         if not self.expression.extras:
             return super().output_cost(probability, y, classes)
         tiny = torch.finfo(probability.dtype).tiny
@@ -223,17 +223,17 @@ class ExpressionLoss(ElementwiseLoss):
         """Returns the loss of one output as a SymPy expression in y and f, weights and activation included."""
         from evomal.expression import symbolic
 
-        form = self.expression.sympy(self._numbers())
+        form = self.expression.sympy(self._weight_list())
         return symbolic.softplus(form) if self.activation == "softplus" else form
 
     def display_form(self) -> Any:
         from evomal.expression import symbolic
 
-        form = symbolic.shown_form(self.expression.tokens, self._numbers())
+        form = symbolic.shown_form(self.expression.tokens, self._weight_list())
         return symbolic.softplus(form) if form is not None and self.activation == "softplus" else form
 
     def formula(self) -> str:
-        formula = self.expression.formula(self._numbers())
+        formula = self.expression.formula(self._weight_list())
         return f"softplus({formula})" if self.activation == "softplus" else formula
 
     def describe(self) -> Description:
@@ -243,10 +243,10 @@ class ExpressionLoss(ElementwiseLoss):
         return Description(f"An expression of {tree.size} nodes", str(tree), numbers)
 
     def tree(self) -> WeightedTree:
-        return WeightedTree(self.expression, self._numbers(), self.activation)
+        return WeightedTree(self.expression, self._weight_list(), self.activation)
 
     def source(self, xp: str) -> SourceCode:
-        lines = to_code(self.expression.tokens, self._numbers(), xp)
+        lines = to_code(self.expression.tokens, self._weight_list(), xp)
         if self.activation == "softplus":
             lines[-1:] = [f"value = {lines[-1].removeprefix('return ')}", "return -logsigmoid(-value)  # softplus"]
         extras = self.expression.extras
@@ -257,11 +257,11 @@ class ExpressionLoss(ElementwiseLoss):
         shown = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}… ({self.expression.size} nodes)"
         return f"{shown}, {super().extra_repr()}"
 
-    def _numbers(self) -> list[float] | None:
+    def _weight_list(self) -> list[float] | None:
         return None if self.weights is None else self.weights.tolist()
 
     def _latex(self) -> str:
-        formula = self.expression.latex(self._numbers())
+        formula = self.expression.latex(self._weight_list())
         return rf"\log\left(1 + e^{{{formula}}}\right)" if self.activation == "softplus" else formula
 
     def _symbols(self) -> str:
@@ -302,7 +302,23 @@ def evaluate(
 
 
 def starting_weights(expression: Expression, *, generator: np.random.Generator) -> list[float]:
-    """φ ~ N(1, standard deviation 1e-3): near the formula as it is written, the noise breaking symmetries."""
+    """Returns weights to start from, φ ~ N(1, 0.001²): near the formula as it is written; the noise breaks symmetries.
+
+    Args:
+        expression: The tree.
+        generator: The source of randomness.
+
+    Returns:
+        One weight per edge in prefix order.
+
+    Raises:
+        InputError: The generator is not one of NumPy.
+
+    Example:
+        >>> weights = starting_weights(Expression.parse("mul(y, f)"), generator=np.random.default_rng(0))
+        >>> [round(weight, 4) for weight in weights]
+        [1.0001, 0.9999]
+    """
     if not isinstance(generator, np.random.Generator):
-        raise InputError(f"generator must be a generator of NumPy but got {short_repr(generator)}")
+        raise InputError(f"generator must be a numpy.random.Generator but got {short_repr(generator)}")
     return [float(weight) for weight in generator.normal(1.0, 1e-3, expression.edges)]

@@ -1,4 +1,4 @@
-"""The rules of the entries of a loss file: what each may be, and the sentence about one that is not.
+"""The rules of the entries of a loss file: what each may be, and the error about one that breaks its rule.
 
 A rule takes the place of an entry, such as `options.weight.3`, and its value; it returns the value or raises. Types are
 strict: a text is not a number, and 1 is not true. Sizes are checked before anything inside is looked at.
@@ -52,7 +52,7 @@ def integer(place: str, value: Any) -> int:
 
 
 def text(longest: int) -> Rule:
-    """A text of at most so many characters."""
+    """A text of at most `longest` characters."""
 
     def rule(place: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -90,12 +90,12 @@ def list_of(entry: Rule, *, at_most: int, at_least: int = 0) -> Rule:
 
 
 def or_null(entry: Rule) -> Rule:
-    """What obeys a rule, or null."""
+    """Null, or an entry checked by a rule."""
     return lambda place, value: None if value is None else entry(place, value)
 
 
 def anything(place: str, value: Any) -> Any:
-    """What is checked elsewhere."""
+    """An entry that is checked elsewhere."""
     return value
 
 
@@ -110,7 +110,8 @@ def provenance(place: str, value: Any) -> dict[str, Any]:
     """Short texts and numbers by name, with at most one level of nesting."""
     entries = mapping(place, value)
     for outer, entry in entries.items():
-        for name, inner in entry.items() if isinstance(entry, dict) else ((outer, entry),):
+        nested = entry if isinstance(entry, dict) else {outer: entry}
+        for name, inner in nested.items():
             is_number = (isinstance(inner, int) and abs(inner) < _MAX_INTEGER) or (
                 isinstance(inner, float) and math.isfinite(inner)
             )

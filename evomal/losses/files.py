@@ -53,9 +53,12 @@ _COMMON: dict[str, Rule] = {
     "ignore_index": integer,
     "reduction": choice_of(*get_args(Reduction)),
 }
-_LEARNED = {**_COMMON, "activation": choice_of(*ACTIVATIONS), "priors": or_null(list_of(number, at_most=_MAX_CLASSES))}
+_OF_EXPRESSIONS: dict[str, Rule] = {
+    "activation": choice_of(*ACTIVATIONS),
+    "priors": or_null(list_of(number, at_most=_MAX_CLASSES)),
+}
 _OPTIONS = {
-    "expression": entries_of("option", _LEARNED),
+    "expression": entries_of("option", {**_COMMON, **_OF_EXPRESSIONS}),
     "taylor": entries_of("option", _COMMON),
     "neural": entries_of("option", _COMMON),
     "named": entries_of("option", _COMMON, others=option_of_a_loss),
@@ -103,12 +106,12 @@ def load_loss(path: str | os.PathLike[str]) -> Loss:
 
 
 def is_loss_file(spec: str | os.PathLike[str]) -> bool:
-    """Whether a text is the path of a file that is there, or `zoo:NAME`, and not the name of a known loss."""
+    """Whether a text is `zoo:NAME` or the path of an existing file, as opposed to the name of a loss."""
     return is_zoo_name(spec) or os.path.exists(spec)
 
 
 def find_loss(path: Path) -> Loss | None:
-    """Reads a loss file that was found in a folder, where it may not be a link; None if there is none."""
+    """Reads a loss file in a folder, where a symbolic link is refused; None if there is no such file."""
     try:
         return _loaded(path, follow_links=False)
     except MissingFileError:
@@ -189,9 +192,7 @@ def _from_document(document: Any) -> Loss:
     if type(version) is not int or version < 1:
         raise InputError(f"version must be a whole number of at least 1 but got {short_json(version)}")
     if version > VERSION:
-        raise InputError(
-            f"is of version {short_json(version)}, newer than version {VERSION} that this evomal reads: update evomal"
-        )
+        raise InputError(f"is of version {short_json(version)}, but this evomal reads version {VERSION}: update evomal")
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in _FILES:
         raise broken("kind", f"one of {', '.join(_FILES)}", kind)

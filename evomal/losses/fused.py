@@ -31,7 +31,7 @@ _DEVICE_BLOCK_ELEMENTS = 1 << 22
 
 RowFunction = Callable[[Tensor, Tensor], Tensor]
 Number = float | Tensor
-"""Of a formula; a tensor where it follows from a number of classes that a graph does not fix."""
+"""A number of a formula; a tensor where it follows from a number of classes that a graph does not fix."""
 
 
 def class_number(classes: Any, like: Tensor) -> Any:
@@ -114,8 +114,8 @@ class TargetLosses:
     shares: Tensor
     """The weight of the target's class, 0 where the sample is ignored."""
     kept: Any
-    """What the gradient takes: for each sample the largest of the logits of the other classes, the logarithm of the sum
-    of their exponentials relative to it, and the target."""
+    """What the gradient needs: for each sample the target, the largest of the logits of the other classes, and the
+    logarithm of the sum of their exponentials relative to it."""
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
@@ -156,7 +156,7 @@ class _Fused(torch.autograd.Function):
         found: TargetLosses = _backend(logits.device.type).losses(logits, target, weight, ignore_index, coefficients)
         divisor = found.shares.sum() if reduction == "mean" else None
         ctx.save_for_backward(logits, divisor)
-        ctx.slopes, ctx.kept = found.slopes, found.kept  # nobody else has them
+        ctx.slopes, ctx.kept = found.slopes, found.kept  # neither inputs nor outputs, so attributes do
         if reduction == "none":
             return found.losses
         return found.losses.sum() if divisor is None else found.losses.sum() / divisor
@@ -169,8 +169,8 @@ class _Fused(torch.autograd.Function):
         (gradient,) = gradients
         scale = gradient if divisor is None else gradient / divisor
         factors = ctx.slopes * scale
-        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN. One number on the CPU is
-        # read sooner than the mask is made, which counts with few classes.
+        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN. On the CPU, reading one
+        # number takes less time than making the mask, which matters with few classes.
         if scale.is_cuda or scale.dim() or not math.isfinite(scale):
             factors = factors.masked_fill_(ctx.slopes == 0, 0)
         return _backend(logits.device.type).gradient(logits, ctx.kept, factors), None, None, None

@@ -91,14 +91,16 @@ def _losses(
         if d != d:
             log_p = log_rest = p = rest = d
         # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
-        pull = math.exp(focus * log_rest) if focus else 1.0
-        loss = scale * pull * abs(log_p + shift)
+        focus_factor = math.exp(focus * log_rest) if focus else 1.0
+        loss = scale * focus_factor * abs(log_p + shift)
         bend = focus * p * abs(log_p + shift) if focus and p > 0 else 0.0
-        slope = scale * pull * (np.sign(log_p + shift) * rest - bend)
+        slope = scale * focus_factor * (np.sign(log_p + shift) * rest - bend)
         if opposite:
-            push = math.exp(focus * log_p) if focus else 1.0
-            loss += opposite * push * (offset - log_rest)
-            slope += opposite * push * (p + (focus * rest * (offset - log_rest) if focus and rest > 0 else 0.0))
+            opposite_factor = math.exp(focus * log_p) if focus else 1.0
+            loss += opposite * opposite_factor * (offset - log_rest)
+            slope += (
+                opposite * opposite_factor * (p + (focus * rest * (offset - log_rest) if focus and rest > 0 else 0.0))
+            )
         losses[i], slopes[i] = shares[i] * loss, shares[i] * slope
     return -1
 

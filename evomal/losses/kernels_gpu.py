@@ -17,6 +17,7 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     logits, target, weight, losses, slopes, tops, logs, shares, classes, row_stride, ignore_index,
     scale, shift, focus, opposite, offset, WEIGHTED: tl.constexpr, TILE: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    """Fill in what `TargetLosses` holds for one row."""
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row)
     ignored = chosen == ignore_index
@@ -50,12 +51,12 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
     # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
     shifted = log_p + shift
     sign = tl.where(shifted > 0, 1.0, tl.where(shifted < 0, -1.0, 0.0))
-    pull = tl.where(focus == 0, 1.0, tl.exp(focus * log_rest))
-    push = tl.where(focus == 0, 1.0, tl.exp(focus * log_p))
+    focus_factor = tl.where(focus == 0, 1.0, tl.exp(focus * log_rest))
+    opposite_factor = tl.where(focus == 0, 1.0, tl.exp(focus * log_p))
     against = tl.where(opposite == 0, 0.0, offset - log_rest)
-    loss = scale * pull * tl.abs(shifted) + opposite * push * against
-    slope = scale * pull * (sign * rest - tl.where((focus == 0) | (p == 0), 0.0, focus * p * tl.abs(shifted)))
-    slope += opposite * push * (p + tl.where((focus == 0) | (rest == 0), 0.0, focus * rest * against))
+    loss = scale * focus_factor * tl.abs(shifted) + opposite * opposite_factor * against
+    slope = scale * focus_factor * (sign * rest - tl.where((focus == 0) | (p == 0), 0.0, focus * p * tl.abs(shifted)))
+    slope += opposite * opposite_factor * (p + tl.where((focus == 0) | (rest == 0), 0.0, focus * rest * against))
     share = tl.where(ignored, 0.0, 1.0).to(dtype)
     if WEIGHTED:
         share *= tl.load(weight + chosen).to(dtype)
@@ -72,6 +73,7 @@ def _losses_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _gradient_kernel(logits, target, tops, logs, factors, result, classes, row_stride, TILE: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    """Fill in factors · ∂(log-odds)/∂logits for one tile of a row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = column < classes

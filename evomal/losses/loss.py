@@ -95,7 +95,7 @@ class Loss(BatchLoss, Displayed):
     option_names: ClassVar[tuple[str, ...]] = ()
     """Arguments of the constructor besides those of the contract; each is kept as an attribute of that name."""
     is_learned: ClassVar[bool] = False
-    """Whether the loss is a function of every output by itself, as learned losses are."""
+    """Whether the loss has learned numbers; it is then an `ElementwiseLoss`, a function of every output by itself."""
     has_formula: ClassVar[bool] = False
     """Whether there is a closed formula, so that `sympy` and `latex` return one."""
     prediction_latex: ClassVar[str] = "f"
@@ -261,7 +261,7 @@ class ElementwiseLoss(Loss):
 
     is_learned = True
     learned_tensors: ClassVar[tuple[str, ...]] = ()
-    """Attributes that are part of the state dictionary although they are no buffers: they stay on the CPU, in double
+    """Attributes that are part of the state dictionary although they are not buffers: they stay on the CPU, in double
     precision, wherever the module is moved."""
 
     @abstractmethod
@@ -291,11 +291,11 @@ class ElementwiseLoss(Loss):
                     tensor.copy_(state_dict[key])
 
     def _unregistered(self) -> list[tuple[str, Tensor]]:
-        """The learned tensors that torch does not know of, as it knows of parameters."""
+        """The learned tensors that are not parameters; those torch saves and loads itself."""
         return [(name, vars(self)[name]) for name in self.learned_tensors if vars(self).get(name) is not None]
 
     def predicted(self, outputs: Tensor, link: Link) -> Any:
-        """Returns f of the outputs, whose last dimension is that of the classes, or what `value` takes in its place."""
+        """Returns f of the outputs, the prediction that `value` takes; the last dimension of outputs is the classes."""
         return Link.predictions(link, outputs)  # torch.compile of torch 2.11 cannot call a method of an enum's member
 
     def output_cost(self, probability: Tensor, y: int, classes: int) -> Tensor:

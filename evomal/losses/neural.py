@@ -144,10 +144,25 @@ def weight_count(hidden: int = HIDDEN) -> int:
 
 
 def starting_layers(hidden: int = HIDDEN, *, generator: torch.Generator) -> list[Tensor]:
-    """Kaiming-normal matrices (He et al., 2015), from an explicit generator."""
+    """Returns the matrices of a network to start from, Kaiming-normal (He et al., 2015).
+
+    Args:
+        hidden: The width of the two hidden layers.
+        generator: The source of randomness.
+
+    Returns:
+        Three matrices for `NeuralLoss`, in double precision.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    Example:
+        >>> [tuple(layer.shape) for layer in starting_layers(4, generator=torch.Generator().manual_seed(0))]
+        [(4, 2), (4, 4), (1, 4)]
+    """
     hidden = whole_number("hidden", hidden, at_least=1, at_most=MAX_SIDE)
     if not isinstance(generator, torch.Generator):
-        raise InputError(f"generator must be a generator of torch but got {short_repr(generator)}")
+        raise InputError(f"generator must be a torch.Generator but got {short_repr(generator)}")
     layers = [torch.empty(shape, dtype=torch.float64) for shape in _shapes(hidden)]
     for layer in layers:
         torch.nn.init.kaiming_normal_(layer, generator=generator)

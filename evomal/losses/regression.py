@@ -201,8 +201,8 @@ class WelschLoss(_ScaledLoss):
     """c²/2·(1 − exp(−((f − y)/c)²)), which is at most c²/2 (Dennis and Welsch, 1978).
 
     Args:
-        c: The scale: beyond 0.7 c the gradient falls, and beyond 3 c it is next to nothing; more than 0. 2.985 suits
-            errors of standard deviation 1.
+        c: The scale: beyond 0.7 c the gradient falls, and beyond 3 c it is almost zero; more than 0. 2.985 suits errors
+            of standard deviation 1.
         contract: The arguments of `Loss`.
 
     Raises:

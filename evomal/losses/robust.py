@@ -9,7 +9,7 @@ from torch import Tensor
 from evomal.checks import finite_number
 from evomal.losses.classification_base import DistributionLoss, TargetLoss
 
-_LARGEST_SUM = -1e-30  # of log p over the classes: it is 0 where a single class is possible
+_LARGEST_SUM = -1e-30  # stands for the sum of log p over the classes where that is 0: a single class is possible
 
 
 class GeneralizedCrossEntropyLoss(TargetLoss):

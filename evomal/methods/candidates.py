@@ -134,7 +134,8 @@ class Candidate:
     def standing(self) -> tuple[float, float]:
         """Smaller is better: first the longest rung that it reached, then its fitness there.
 
-        Fitness on rungs of different lengths cannot be compared; who was let onto a longer one led on the shorter.
+        Fitness on rungs of different lengths cannot be compared; a candidate that was trained on a longer rung was
+        among the best of the shorter one.
         """
         return (-len(self.rungs) if self.has_fitness else math.inf, self.fitness)
 
@@ -159,7 +160,7 @@ class Candidate:
         return self.ended(State.DIVERGED, f"the fitness was {fitness}, which counts as divergence")
 
     def climbed(self, scores: RungScores) -> "Candidate":
-        """The candidate with its scores on a further rung, or diverged if there is no learning rate without."""
+        """The candidate with its scores on a further rung, or diverged if it diverged at every learning rate."""
         if math.isfinite(scores.cost):
             rungs = (*self.rungs, (scores.rate, float(scores.cost)))
             return replace(self.measured(scores.cost), rungs=rungs, factor=scores.factor)
@@ -251,9 +252,9 @@ def genome_from(text: str) -> Genome:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"must be a list of finite numbers: {error}") from None
+        raise InputError(f"a genome must be a list of finite numbers: {error}") from None
     if not isinstance(found, list) or not all(type(number) is float and math.isfinite(number) for number in found):
-        raise InputError("must be a list of finite numbers")
+        raise InputError("a genome must be a list of finite numbers")
     return tuple(found)
 
 

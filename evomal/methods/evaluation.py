@@ -170,7 +170,7 @@ class Evaluator(ABC):
     def is_matched(self) -> bool:
         """Whether losses are multiplied so that their gradient at the start matches the baseline's.
 
-        Only a loss that a number can be multiplied into is: what a search returns is the loss that it trained with.
+        Only a loss into which a factor can be multiplied is matched, as a search returns the loss that it trained with.
         """
         return False
 
@@ -202,19 +202,21 @@ class Evaluator(ABC):
         self, ladder: Ladder, candidates: list[Candidate], places: Sequence[int], report: StageStepsDone | None
     ) -> None:
         """Train on every rung, the shortest first; only the best go on to the next."""
-        going = list(places)
+        remaining = list(places)
         for number, rung in enumerate(ladder.rungs):
             if number:
-                there = {candidates[place].place: place for place in going}
-                going = [there[one.place] for one in ladder.chosen([candidates[place] for place in going])]
-            entered = [candidates[place] for place in going]
-            owners = list(going)
+                index_of = {candidates[place].place: place for place in remaining}
+                chosen = ladder.chosen([candidates[place] for place in remaining])
+                remaining = [index_of[candidate.place] for candidate in chosen]
+            entered = [candidates[place] for place in remaining]
+            owners = list(remaining)
             if number and ladder.tuned == number + 1:
                 variants = self._tuned(entered, report)
-                entered, owners = [*entered, *variants.values()], [*owners, *(going[index] for index in variants)]
+                entered = [*entered, *variants.values()]
+                owners = [*owners, *(remaining[index] for index in variants)]
             rates = [ladder.rates_of(number, candidate) for candidate in entered]
-            exact = replace(rung, is_matched=self.is_matched)
-            columns = self.losses_of(entered), [exact] * len(entered), rates
+            own_rung = replace(rung, is_matched=self.is_matched)
+            columns = self.losses_of(entered), [own_rung] * len(entered), rates
             trained: dict[int, RungScores] = dict(
                 self._run("try_rates", entered, range(len(entered)), *columns, report=report)
             )
@@ -224,11 +226,9 @@ class Evaluator(ABC):
                 candidate.climbed(trained[index]) if index in trained else candidate
                 for index, candidate in enumerate(entered)
             ]
-            for place in going:
-                candidates[place] = min(
-                    (one for one, owner in zip(after, owners, strict=True) if owner == place),
-                    key=lambda one: one.standing,
-                )
+            for place in remaining:
+                variants_of = [candidate for candidate, owner in zip(after, owners, strict=True) if owner == place]
+                candidates[place] = min(variants_of, key=lambda candidate: candidate.standing)
 
     def _tuned(self, candidates: Sequence[Candidate], report: StageStepsDone | None) -> dict[int, Candidate]:
         """The candidates with optimised weights, by their place in the list; those without weights are left out."""

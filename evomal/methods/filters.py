@@ -39,7 +39,7 @@ FILTERS: tuple[Filter, ...] = get_args(Filter)
 _DIGITS = 2
 _REACH = 0.2  # about what 250 meta steps of 0.001 change a weight by
 _TRIED_IN_REACH = 6
-_PROFILE_RANGE = (1e-4, 1e4)  # beyond it, a gradient is nothing or overwhelming, and by how much does not matter
+_PROFILE_RANGE = (1e-4, 1e4)  # beyond it, a gradient is negligible or overwhelming, and by how much does not matter
 
 
 def is_dead(norms: Sequence[float]) -> bool:
@@ -48,7 +48,7 @@ def is_dead(norms: Sequence[float]) -> bool:
 
 
 def is_rejected(gain: float) -> bool:
-    """Whether the metric did not improve (g > 0) when the untrained outputs themselves descended the loss."""
+    """Whether the metric did not improve when the untrained outputs themselves descended the loss: g is not above 0."""
     return math.isnan(gain) or gain <= 0
 
 
@@ -181,13 +181,16 @@ class FilteringEvaluator(Evaluator):
         return twins
 
     def _choose(self, candidates: list[Candidate], places: list[int]) -> None:
-        """End the candidates for which the generation has no room: those most like others at first, then the last."""
+        """End the candidates for which the generation has no room: the last, or in the first those most like others."""
         room = self._context.settings.population
         if len(places) <= room:
             return
         if candidates[0].generation == 0:
             profiles = dict(self._stage("profiles", candidates, places))
-            kept = {places[index] for index in most_different([profiles[place] for place in places], room)}
+            places = list(profiles)  # a candidate without a profile has failed
+            if len(places) <= room:
+                return
+            kept = {places[index] for index in most_different(list(profiles.values()), room)}
         else:
             kept = set(places[:room])
         for place in places:

@@ -18,9 +18,9 @@ from evomal.methods.random_search import draw_tree, fitting
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 
-_CROSSOVER = 0.4  # of the children: within an island parents are related, and a mutation explores more
+_CROSSOVER = 0.4  # share of the children: within an island parents are related, and a mutation explores more
 _UNTRIED = (State.FAILED, State.PASSED_OVER)
-_DRAWS = 4  # of a new candidate until it may be one that was proposed before
+_DRAWS = 4  # attempts at a candidate that was not proposed before
 
 
 @dataclass
@@ -51,7 +51,7 @@ class IslandSearch(Strategy):
         self._members: list[_Member] = []
         self._proposals: list[_Member] = []
         self._known: set[Hashable] = set()
-        """What was proposed before, or became of it."""
+        """Identities of the losses that were proposed, and of those that optimisation made of them."""
 
     def _propose(self) -> list[Candidate]:
         migrants = self._migrants()
@@ -73,10 +73,10 @@ class IslandSearch(Strategy):
         return [member.candidate for member in self._proposals]
 
     def _learn(self, candidates: list[Candidate]) -> None:
-        told = list(zip(self._proposals, candidates, strict=True))
-        fit = [replace(member, candidate=candidate) for member, candidate in told if candidate.has_fitness]
+        results = list(zip(self._proposals, candidates, strict=True))
+        fit = [replace(member, candidate=candidate) for member, candidate in results if candidate.has_fitness]
         # What was not tried may be proposed again.
-        self._known -= {_identity(member.candidate) for member, candidate in told if candidate.state in _UNTRIED}
+        self._known -= {_identity(member.candidate) for member, candidate in results if candidate.state in _UNTRIED}
         self._members = []
         for island in range(self._islands):
             self._members += self._survivors([member for member in fit if member.island == island], island)
@@ -149,9 +149,10 @@ def _by_rank(members: list[_Member]) -> list[_Member]:
 
 
 def _distinct(members: list[_Member]) -> list[_Member]:
-    """One of those with equal gradients, or with equal genomes and weights, by rank; one that was trained if there is.
+    """The members by rank, without repetitions: of several with equal gradients, or equal genomes and weights, one.
 
-    It is as old as the oldest of them: a loss does not become young by being found again.
+    It is one that was trained, if there is any, and as old as the oldest: a loss does not become young by being found
+    again.
     """
     found: list[_Member] = []
     first_of: dict[Hashable, _Member] = {}

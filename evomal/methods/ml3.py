@@ -3,8 +3,8 @@
 Bechtle, Molchanov, Chebotar, Grefenstette, Righetti, Sukhatme and Meier, Meta Learning via Learned Loss, ICPR 2021.
 
 One generation is a pass of meta steps, which starts from the weights that the last one ended with, then a training that
-measures its fitness. The specification's ML³ is a single pass (`ml3-single`), which moves each weight by a quarter at
-most; `ml3` makes as many passes as other methods have generations, and returns the best: stronger than the paper's.
+measures its fitness. The paper's ML³ is a single pass (`ml3-single`), which moves each weight by a quarter at most;
+`ml3` makes as many passes as other methods have generations, and returns the best: stronger than the paper's.
 Pass g takes the meta steps from g · meta_steps on, so that every pass sees its own initial weights and batches. Adam is
 reset in each pass, so that the recorded weights are all that is needed to continue.
 """

@@ -18,7 +18,7 @@ from evomal.settings import SearchSettings
 RATE_RATIO = math.sqrt(10)
 """Ratio of one learning rate to the next."""
 _FEWEST_HEADROOM_SEEDS = 4  # a standard deviation of fewer says little
-_FURTHER_RATES = 2
+_FURTHER_RATES = 2  # that rivals try beyond those of candidates
 FIRST_SEED = 10_000
 """Seeds of rungs are larger; searches, tuning, finals and comparisons by people use smaller ones."""
 
@@ -78,7 +78,7 @@ class Ladder:
         return ranked[: math.ceil(self.share * len(ranked))]
 
     def headroom_seeds(self) -> list[int]:
-        """The number of seeds of a rival on each rung: on the longest more, to tell the noise between them."""
+        """The number of seeds of a rival on each rung: more on the longest, to estimate the noise between seeds."""
         counts = [len(rung.seeds) for rung in self.rungs]
         return [*counts[:-1], max(counts[-1], _FEWEST_HEADROOM_SEEDS)]
 

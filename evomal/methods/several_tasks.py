@@ -32,7 +32,7 @@ class AcrossTasks:
         references: By number of training steps. A search that trains each candidate once, for a number of steps that
             the settings name, has them under 0.
         shifts: By number of training steps and seed: for each task how much the baseline's cost with that seed is above
-            its reference. Seeds with easy rows are easy for every loss, so a cost counts less its seed's shift.
+            its reference. Seeds with easy rows are easy for every loss, so a seed's shift is subtracted from its costs.
     """
 
     rule: str
@@ -66,8 +66,8 @@ class AcrossTasks:
             pairs = zip(by_seed, rung.seeds, strict=True)
             costs[rate] = tuple(self.fitness(on_tasks, rung.steps, seed) for on_tasks, seed in pairs)
         combined = replace(found, costs=costs)
-        lost = not math.isfinite(combined.cost)
-        return combined if lost else replace(combined, sentence="", is_undefined=False)
+        diverged = not math.isfinite(combined.cost)
+        return combined if diverged else replace(combined, sentence="", is_undefined=False)
 
 
 def best_rate(costs: Sequence[Mapping[float, float]]) -> float:
@@ -81,7 +81,7 @@ def best_rate(costs: Sequence[Mapping[float, float]]) -> float:
 
 
 def change(cost: float, baseline: float) -> float:
-    """By which share of the larger of the two a cost differs from the baseline's; negative if it is lower.
+    """The difference of a cost from the baseline's, as a share of the larger of the two; negative if it is lower.
 
     Costs of one sign give a number between -1 and 1, whatever their size.
 
@@ -114,7 +114,7 @@ def rank(cost: float, known: Sequence[float]) -> float:
         costs.append(value)
         ranks.append(below + (count + 1) / 2)
         below += count
-    # How far beyond the ends is far: the mean distance of the known losses, or their size where they are all alike.
+    # The unit of distances beyond the ends: the mean distance of the known losses, or their size where all are equal.
     gap = (costs[-1] - costs[0]) / (len(costs) - 1) if len(costs) > 1 else abs(costs[0])
     if cost < costs[0]:
         return ranks[0] * gap / (costs[0] - cost + gap)

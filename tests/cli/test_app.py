@@ -187,7 +187,7 @@ def test_version(run):
         (["{folder}"], "{folder}: must be a regular file but is a folder"),
         (["{folder}/none.json"], "{folder}/none.json: there is no such file"),
         (["{bad}"], "{bad}: a loss must use both y and f, but abs(f) does not use y"),
-        (["{file}", "--to", "java"], "a loss is exported to one of python, latex, sympy, onnx, jax but got 'java'"),
+        (["{file}", "--to", "java"], "to must be one of python, latex, sympy, onnx, jax but got 'java'"),
         (["{file}", "--to", "onnx"], "onnx is binary: name a file to write it to with --out"),
         (["{file}", "--out", "{folder}"], "{folder}: is a folder, but the name of a file was expected"),
         (["{file}", "--classes", "5"], "python has no option 'classes'"),

@@ -14,7 +14,7 @@ from tests.engine.populations import classification, regression
 
 FAST = {"steps": 2, "device": "cpu"}
 SENTENCE = (
-    r"^the outputs of the model of \S+ look like {}, but losses take logits, of which they make probabilities "
+    r"^the outputs of the model of \S+ look like {}, but losses take logits and make probabilities of them "
     r"themselves: remove the final {} of the model$"
 )
 
@@ -108,7 +108,7 @@ def test_random_logits_are_never_taken_for_probabilities():
 
 def test_the_trial_changes_no_number(monkeypatch):
     def score(known):
-        monkeypatch.setattr("evomal.engine.resolve.makes_logits", lambda _: known)
+        monkeypatch.setattr("evomal.engine.resolve.needs_no_warning", lambda _: known)
         return evomal.train(classification(lambda: nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))), "ce", **FAST)
 
     before = torch.get_rng_state()

@@ -134,7 +134,7 @@ class Constant(nn.Linear):
         (lambda: Engine(classification(lambda: nn.Linear(4, 1)), seed=0), "the task has 3 classes but the model has 1"),
         (lambda: Engine(regression(frozen), seed=0), "a model must have parameters to be trained but has none"),
         (lambda: Engine(regression(lambda: ONE), seed=0), "must make a fresh model at each call"),
-        (lambda: Engine(["diabetes"], seed=0), "tasks must be a Task or several"),
+        (lambda: Engine(["diabetes"], seed=0), "tasks must be a Task or a list of tasks"),
         (
             lambda: Engine(regression(), seed=0, settings=EngineSettings(recipe={"lr": "x"})),
             "lr must be a number but got 'x'",

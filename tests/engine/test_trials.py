@@ -167,7 +167,7 @@ def test_horizons_increase(horizons):
 
 
 def test_trials_are_of_one_task():
-    with pytest.raises(InputError, match="trials are of one task, but the engine has 2"):
+    with pytest.raises(InputError, match="run_trials takes an engine with 1 task but this one has 2"):
         engine([regression(), regression()], training_steps=2).run_trials([Trial(TREES[0], 0.02, 0)])
 
 

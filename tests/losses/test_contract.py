@@ -276,7 +276,7 @@ def test_out_of_bounds_is_noticed_behind_an_ignored_class():
             "smoothing must be a finite number of at least 0 and less than 1 but got 1.0",
         ),
         (lambda: AbsoluteCrossEntropyLoss(phi1=0), "phi1 must be a finite number of more than 0 but got 0"),
-        (lambda: SquaredErrorLoss(weight=[1.0]), "weight is per class, so a regression loss takes none"),
+        (lambda: SquaredErrorLoss(weight=[1.0]), "weight must be None for a regression loss, as it is per class"),
         (lambda: FocalLoss(weight=torch.ones(2, 2)), "weight must be a vector of floating-point numbers"),
         (
             lambda: FocalLoss(weight=torch.ones(2).long()),

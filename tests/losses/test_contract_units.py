@@ -60,7 +60,8 @@ def test_a_loss_in_other_units_is_another_and_shares_its_weights():
     assert repr(loss) == repr(plain)[:-1] + ", units: mean 152.1, scale 77)"
     loss.register_buffer("other", torch.zeros(1))
     assert not hasattr(plain, "other")
-    with pytest.raises(InputError, match=r"^units are of regression targets, but this loss is for classification$"):
+    sentence = r"^units must be None for a classification loss: only regression targets have units$"
+    with pytest.raises(InputError, match=sentence):
         FocalLoss().in_units(ONE)
     with pytest.raises(InputError, match="the last dimension of values must be 2, one for each output of the units"):
         plain.in_units(TWO)(torch.zeros(3, 1), torch.zeros(3, 1))
@@ -110,7 +111,7 @@ def test_what_a_file_may_say(keys, units, tmp_path):
         ({"target_scale": 0}, "target_scale must be more than 0 but got 0"),
         ({"target_scale": "77"}, "target_scale must be a finite number, or one for each output, but got '77'"),
         ({"target_mean": {}}, "target_mean must be a finite number, or one for each output, but got {}"),
-        ({"target_mean": 1, "task": "multilabel"}, "units are of regression targets, but this loss is for multilabel"),
+        ({"target_mean": 1, "task": "multilabel"}, "units must be None for a multilabel loss"),
         ({"target_mean": [1, 2], "target_scale": [1, 2, 3]}, "target_scale must have as many numbers as the mean, 2"),
     ],
 )

@@ -336,7 +336,7 @@ def test_a_deep_and_a_large_tree_export():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((FocalLoss(), "java"), "a loss is exported to one of python, latex, sympy, onnx, jax but got 'java'"),
+        ((FocalLoss(), "java"), "to must be one of python, latex, sympy, onnx, jax but got 'java'"),
         ((torch.nn.MSELoss(), "python"), "only evomal's own losses can be exported but got MSELoss"),
     ],
 )

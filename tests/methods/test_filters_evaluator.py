@@ -8,7 +8,7 @@ import torch
 
 from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
-from evomal.methods import FILTERS, SearchContext
+from evomal.methods import FILTERS, Failure, SearchContext
 from evomal.methods.candidates import State, proposed
 from evomal.methods.filters import FilteringEvaluator
 from evomal.methods.genetic import GeneticSearch
@@ -25,9 +25,9 @@ WRONG = Expression.parse("mul(-1, square(sub(y, f)))")
 SETTINGS = {"device": "cpu", "meta_steps": 3, "training_steps": 10, "filter_steps": 50, "population_mode": "looped"}
 
 
-def evaluator(*, optimise=True, filters=PAPER_FILTERS):
+def evaluator(*, optimise=True, filters=PAPER_FILTERS, **settings):
     engine = Engine(regression(), seed=0, settings=EngineSettings(**SETTINGS))
-    context = SearchContext(SearchSettings(filters=tuple(filters)), 0, "regression")
+    context = SearchContext(SearchSettings(filters=tuple(filters), **settings), 0, "regression")
     return FilteringEvaluator(context, LocalExecutor(engine), optimise=optimise)
 
 
@@ -150,6 +150,28 @@ def test_a_candidate_that_fails_is_recorded_and_the_others_continue(stage, monke
     wrong = State.INADMISSIBLE if stage == "inadmissible" else State.REJECTED
     assert states(found) == [State.EVALUATED, State.FAILED, wrong]
     assert found[1].sentence.endswith("failed: no memory left")
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ({ABSOLUTE}, [State.EVALUATED, State.FAILED, State.PASSED_OVER]),
+        ({SQUARE, ABSOLUTE, FLIPPED}, [State.FAILED] * 3),
+    ],
+)
+def test_candidates_can_fail_where_a_crowded_first_generation_is_thinned(lost, expected, monkeypatch):
+    subject = evaluator(optimise=False, filters=(), population=1)
+    usual = subject._executor.run
+
+    def fragile(stage, trees, *others, **options):
+        results = usual(stage, trees, *others, **options)
+        if stage != "profiles":
+            return results
+        pairs = zip(trees, results, strict=True)
+        return [Failure("the worker was lost") if tree in lost else result for tree, result in pairs]
+
+    monkeypatch.setattr(subject._executor, "run", fragile)
+    assert states(subject.evaluate(proposals(SQUARE, ABSOLUTE, FLIPPED))) == expected
 
 
 @pytest.mark.parametrize("filters", [PAPER_FILTERS, FILTERS])

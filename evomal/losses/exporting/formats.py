@@ -44,8 +44,10 @@ def to_sympy(loss: Loss) -> Any:
 
 
 def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False) -> bytes:
-    """Returns a serialised graph from (output, target) to the loss, for any number of samples, and of classes or
-    labels unless `classes` is given or the loss has class weights or priors.
+    """Returns a serialised graph from (output, target) to the loss, for any number of samples.
+
+    The graph is also for any number of classes or labels, unless `classes` is given or the loss has class weights or
+    priors.
 
     Classification takes logits `(N, C)` and class indices `(N,)`, or with `probabilities` targets `(N, C)`; multilabel
     takes targets between 0 and 1 of that shape, regression values `(N,)`, or `(N, D)` where D outputs have units of
@@ -58,7 +60,7 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
             f"an expression of at most {MAX_ONNX_NODES:,} nodes can be exported to onnx but this one has "
             f"{tree.expression.size:,}: export it as python or jax"
         )
-    is_any = classes is None and loss.classes is None
+    is_for_any_number = classes is None and loss.classes is None
     if classes is None:
         classes = loss.classes or 5  # an example to trace
     whole_number("classes", classes, at_least=2, at_most=MOST_CLASSES)
@@ -77,13 +79,15 @@ def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False)
     else:
         example = (torch.rand(samples, classes), torch.zeros(samples, dtype=torch.long))
     batch = {0: torch.export.Dim("batch", min=1)}
-    both = {**batch, 1: torch.export.Dim("classes", min=2)} if is_any and loss.kind != "regression" else batch
+    of_outputs = dict(batch)
+    if is_for_any_number and loss.kind != "regression":
+        of_outputs[1] = torch.export.Dim("classes", min=2)
     with _quiet_exporter():
         program = torch.onnx.export(
             copy.deepcopy(loss).eval(),
             example,
             dynamo=True,
-            dynamic_shapes=(both, both if example[1].dim() == 2 else batch),
+            dynamic_shapes=(of_outputs, of_outputs if example[1].dim() == 2 else batch),
             input_names=["output", "target"],
             output_names=["loss"],
             verbose=False,
@@ -152,14 +156,14 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
     """
     chosen: Any = to
     if not isinstance(chosen, str) or chosen not in FORMATS:
-        raise InputError(f"a loss is exported to one of {', '.join(FORMATS)} but got {short_repr(to)}")
+        raise InputError(f"to must be one of {', '.join(FORMATS)} but got {short_repr(to)}")
     if not isinstance(loss, Loss):
         raise InputError(f"only evomal's own losses can be exported but got {type(loss).__name__}")
-    is_run = to in ("python", "jax", "onnx")
-    if isinstance(loss, PriorLoss) and loss.priors is None and is_run:
+    is_program = to in ("python", "jax", "onnx")
+    if isinstance(loss, PriorLoss) and loss.priors is None and is_program:
         # There is no task outside evomal that would give it priors, and without them it is plain cross-entropy.
         raise InputError(f"{loss.name} must have the priors of its classes to be exported: use with_priors")
-    if isinstance(loss, ExpressionLoss) and is_run and uses_priors(loss.expression) and loss.priors is None:
+    if isinstance(loss, ExpressionLoss) and is_program and uses_priors(loss.expression) and loss.priors is None:
         raise InputError(f"a loss with prior or blogp must have the priors of its classes to be exported to {to}")
     if isinstance(loss, ExpressionLoss) and to == "onnx" and PROGRESS in loss.expression.tokens:
         raise InputError("a loss with t cannot be exported to onnx: a graph takes no progress of the training")
