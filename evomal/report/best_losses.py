@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from evomal.errors import EvomalError
+from evomal.expression import Expression
+from evomal.expression.variation import scaled
 from evomal.figures.data import single_precision, span, table
 from evomal.figures.front import formula_of
 from evomal.figures.loss_shape import loss_curves, shape_positions
@@ -82,9 +85,8 @@ class RankedLoss:
         return self.candidate.generation + 1
 
     def loss(self) -> Loss | None:
-        """Returns the loss in the units it was learned in; None if the record holds no valid one."""
-        loss = self.run.loss(self.candidate)
-        return loss.in_units(self.run.units) if loss is not None and loss.kind == "regression" else loss
+        """Returns the loss as the search saves it; None if the record holds no valid one."""
+        return candidate_loss(self.run, self.candidate)
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,18 @@ class BestLosses:
                 for rank, row in enumerate(self.rows, 1)
             ),
         )  # fmt: skip
+
+
+def candidate_loss(run: Run, candidate: Candidate) -> Loss | None:
+    """The loss of a candidate as the search would save it: scaled as it was trained, in the units of the task."""
+    try:
+        if isinstance(form := candidate.form, Expression) and candidate.factor > 0:
+            tree, weights = scaled(form, candidate.weights, candidate.factor)
+            candidate = dataclasses.replace(candidate, genome=str(tree), weights=weights, factor=1.0)
+    except (EvomalError, ArithmeticError, LookupError, ValueError):
+        return None
+    loss = run.loss(candidate)
+    return loss.in_units(run.units) if loss is not None and loss.kind == "regression" else loss
 
 
 def best_losses(runs: Runs) -> tuple[BestLosses, ...]:

@@ -3,15 +3,14 @@
 import dataclasses
 from dataclasses import dataclass
 
-from evomal.errors import EvomalError, InputError
-from evomal.expression import Expression
-from evomal.expression.variation import scaled
+from evomal.errors import InputError
 from evomal.figures.ancestry import ancestry_of
 from evomal.figures.front import formula_of
 from evomal.losses.exporting import export
 from evomal.losses.files import loss_content
-from evomal.losses.loss import Loss, Provenance
+from evomal.losses.loss import Provenance
 from evomal.methods.candidates import Candidate
+from evomal.report.best_losses import candidate_loss
 from evomal.report.pages import mathml, render
 from evomal.report.run_charts import ancestry_chart, shapes_of
 from evomal.runs.finals import Scores, rate_text
@@ -122,18 +121,6 @@ def _candidate(view: RunView, place: tuple[int, int]) -> Candidate:
     if not found:
         raise InputError("this candidate is no longer recorded")
     return found[0]
-
-
-def candidate_loss(run: Run, candidate: Candidate) -> Loss | None:
-    """The loss of a candidate as the search would save it: scaled as it was trained, in the units of the task."""
-    try:
-        if isinstance(form := candidate.form, Expression) and candidate.factor > 0:
-            tree, weights = scaled(form, candidate.weights, candidate.factor)
-            candidate = dataclasses.replace(candidate, genome=str(tree), weights=weights, factor=1.0)
-    except (EvomalError, ArithmeticError, LookupError, ValueError):
-        return None
-    loss = run.loss(candidate)
-    return loss.in_units(run.units) if loss is not None and loss.kind == "regression" else loss
 
 
 def scores_of(view: RunView, run: Run, candidate: Candidate) -> list[tuple[str, str, str, str]]:

@@ -116,6 +116,14 @@ def test_the_best_value_of_a_run_is_of_its_longest_rung(tmp_path):
     assert [cells[-1] for cells in run_report(tmp_path).run_rows()] == ["mse 0.3", "mse 0.3"]
 
 
+def test_the_formula_of_the_best_loss_has_the_factor_with_which_it_was_trained_and_saved(tmp_path):
+    trained = replace(row(0, 0, 0.1, genome=ABSOLUTE, weights=(1.0, 1.0, 1.0)), factor=2.0)
+    written_run(tmp_path / "a", [trained])
+    save_loss(ExpressionLoss(ABSOLUTE, kind="regression"), tmp_path / "a" / "best.json")  # tells the kind of task
+    (formula,) = run_report(tmp_path / "a").formulas
+    assert formula.text == "2*Abs(f - y)"
+
+
 @pytest.mark.parametrize(
     ("rows", "complete", "sentences"),
     [
