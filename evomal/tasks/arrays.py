@@ -1,4 +1,4 @@
-"""What people give as arrays, such as tensors, pandas frames or sparse matrices, as plain arrays of numpy."""
+"""Converts what users give as arrays, such as tensors, pandas frames or sparse matrices, to plain NumPy arrays."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def number_array(values: Any, place: str, advice: str | None = None) -> Array:
     Args:
         values: What was given.
         place: What errors call it.
-        advice: What to do about values that are no numbers; None: what is usual for inputs.
+        advice: What to do about values that are not numbers; None: the usual advice for inputs.
     """
     array = plain_array(values, place)
     if array.dtype.kind == "O" and all(isinstance(value, Real) for value in array.flat):
@@ -40,7 +40,7 @@ def number_array(values: Any, place: str, advice: str | None = None) -> Array:
         received, usual = _received(array)
         raise InputError(f"{place} must hold real numbers but got {received}{usual if advice is None else advice}")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{place} must hold whole numbers of at most 64 bits with a sign but one is {array.max()}")
+        raise InputError(f"{place} must hold whole numbers below 2^63 but one is {array.max()}")
     return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
@@ -71,7 +71,7 @@ def column(values: Any, name: str, rows: int) -> Array:
         array = array[:, 0]
     if array.shape != (rows,):
         raise InputError(f"{name} must have one value for each of {rows} rows but has shape {array.shape}")
-    missing = array != array  # as is true of NaN and of times that are none
+    missing = array != array  # true for NaN and NaT
     if array.dtype.kind == "O":
         missing |= np.array([value is None for value in array])
     if missing.any():
@@ -80,7 +80,7 @@ def column(values: Any, name: str, rows: int) -> Array:
 
 
 def is_pandas(values: Any) -> bool:
-    """Whether it is a frame, a series or an index of pandas, which is not imported for that."""
+    """Whether it is a pandas frame, series or index; pandas is not imported to find out."""
     return _package(values) == "pandas" and hasattr(values, "to_numpy") and hasattr(values, "ndim")
 
 
@@ -98,7 +98,7 @@ def check_finite(array: Array, name: str) -> None:
 
 
 def check_same_index(given: Mapping[str, Any]) -> None:
-    """Raise if two objects of pandas name the same rows in different orders: they are matched by position."""
+    """Raise if two pandas objects name the same rows in different orders: rows are matched by position."""
     indexes = {name: values.index for name, values in given.items() if is_pandas(values) and hasattr(values, "index")}
     for name, index in indexes.items():
         first = next(iter(indexes))
@@ -120,9 +120,9 @@ def _from_array_like(values: Any, place: str) -> Array:
         if isinstance(values, Sequence) and len(values) and all(isinstance(value, Tensor) for value in values):
             values = _stacked(values, place)
         if isinstance(values, Tensor):
-            # numpy knows neither bfloat16 nor smaller floats; single precision holds all of their values.
-            known = not values.is_floating_point() or values.dtype in (torch.float16, torch.float32, torch.float64)
-            values = (values if known else values.float()).detach().cpu().numpy()
+            # NumPy has neither bfloat16 nor smaller floats; single precision holds all of their values.
+            is_known = not values.is_floating_point() or values.dtype in (torch.float16, torch.float32, torch.float64)
+            values = (values if is_known else values.float()).detach().cpu().numpy()
         with users_code(place):
             array = np.asarray(values)
     except UserCodeError as error:
@@ -150,7 +150,7 @@ def _ragged(place: str) -> InputError:
 
 
 def _dense(matrix: Any, place: str) -> Array:
-    """A sparse matrix of scipy as a dense array."""
+    """A SciPy sparse matrix as a dense array."""
     size = int(np.prod(matrix.shape, dtype=object)) * max(4, matrix.dtype.itemsize)
     if size > MOST_BYTES:
         raise InputError(
@@ -177,7 +177,7 @@ def _from_frame(frame: Any, place: str) -> Array:
 
 
 def _from_series(series: Any, place: str) -> Array:
-    types = sys.modules["pandas"].api.types  # loaded, as there is a series
+    types = sys.modules["pandas"].api.types  # imported already, as there is a series
     if getattr(series, "nlevels", 1) > 1:
         raise InputError(f"{place} must be a column or a frame but is an index of several levels")
     if (missing := np.asarray(series.isna())).any():
@@ -197,7 +197,7 @@ def _from_series(series: Any, place: str) -> Array:
 
 
 def _received(array: Array) -> tuple[str, str]:
-    """Return what an array holds that is no array of numbers, and what to do about it."""
+    """Return what an array that is not numeric holds, and what to do about it."""
     by_kind = {
         "U": _TEXT,
         "T": _TEXT,

@@ -51,8 +51,8 @@ class TaskBuilders:
     ) -> Self:
         """Make a task from arrays: split them into three parts, number the classes and standardise tables.
 
-        Arrays may be arrays of numpy, tensors, lists, frames and series of pandas, or sparse matrices of scipy, which
-        are made dense. See docs/own-task.md for all of it.
+        Arrays may be NumPy arrays, tensors, lists, pandas frames and series, or SciPy sparse matrices, which are made
+        dense. See docs/own-task.md for details.
 
         Args:
             x: The inputs, with a row for each sample: one array, or a tuple of arrays, which the model is called with
@@ -126,7 +126,7 @@ class TaskBuilders:
         recipe: Recipe | None = None,
         name: str = "own",
     ) -> Self:
-        """Make a task from three datasets of torch or of Hugging Face, or from pairs of arrays that lie on the disk.
+        """Make a task from three torch or Hugging Face datasets, or from pairs of arrays on the disk.
 
         Items are pairs of input and target, triples with a weight, or mappings of columns. Validation and test data are
         taken as they are given, and read once. So are training data, unless an item differs from reading to reading,

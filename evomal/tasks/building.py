@@ -57,7 +57,7 @@ class ArrayOptions:
 def array_fields(
     x: Any, y: Any, parts: Mapping[str, Any], options: ArrayOptions, model: Callable[[], nn.Module]
 ) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    """Return the rows of validation and test among all that were given, their number, and the fields of a task."""
+    """Return the rows of validation and test among all given rows, the number of these, and the fields of a task."""
     kind, seed = options.kind, options.seed
     hard = Hardships() if options.hardships is None else options.hardships
     given = given_samples(
@@ -101,7 +101,7 @@ def array_fields(
         "rows": {name: len(part) for name, part in zip(PARTS, found, strict=True)},
         "equal_rows_across_splits": shared,
         "hardships": vars(hard),
-        # What most tasks do not have is left out there, so that records made before it existed still fit their tasks.
+        # Left out where they are not used, so that records made before these keys existed still fit their tasks.
         **({} if is_by_rows else {"split_by": "order" if options.groups is None else "groups"}),
         **({} if "all" in given else {"given_parts": list(given)}),
         **({} if classes in (None, (False, True)) else {"classes": list(classes or ())}),
@@ -126,7 +126,7 @@ def units_of(values: Array) -> Units:
     """Return mean and deviation of each column, or of all values at positions."""
     axis = 0 if values.ndim == 2 else None
     deviation = values.std(axis=axis)
-    # A constant column stays constant: it is centred and left alone.
+    # A constant column is centred only.
     scale = np.where(deviation > 0, deviation, 1.0).tolist()
     mean = values.mean(axis=axis).tolist()
     return Units(mean, scale) if axis is None else Units(tuple(mean), tuple(scale))
@@ -190,7 +190,7 @@ def _times(values: Any, rows: int) -> Array:
 
 
 def _harder_targets(hard: Hardships, targets: Array, kind: Kind, outputs: int, seed: int) -> Array:
-    """Return the training targets with the hardships that they are to have."""
+    """Return the training targets with label noise or outliers."""
     if kind == "regression":
         return hard.outlying_targets(targets, seed=seed)
     if kind == "classification" and targets.ndim == 1:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_TABLES: dict[str, Any] = {}
-# One district has hundreds of inmates per household, a hundred deviations off: with lr 0.01 most trainings diverge.
+_DEFAULTS: dict[str, Any] = {}
+# In one district hundreds of people live in each household, a hundred deviations from the mean: with lr 0.01 most
+# trainings diverge.
 _TABLE_WITH_EXTREMES = {"lr": 0.001}
 _PLAIN_SGD = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0}  # MNIST in the public settings
 _LONG = {"steps": 150_000, "milestones": (100_000, 135_000)}
@@ -23,11 +24,11 @@ class BuiltIn:
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
     padding: int = 0
-    """Of training images, which are then cropped at random; 0: they are taken as they are."""
+    """The padding of training images, which are then cropped at random; 0: they are taken as they are."""
     flip: bool = False
     """Whether half of the training images are mirrored."""
     small: str = ""
-    """A small model for a first look; empty where the paper's own is the default."""
+    """A small model that is the default; empty if the first of the paper's is."""
 
     @property
     def default(self) -> str:
@@ -38,8 +39,8 @@ class BuiltIn:
 _SMALL = "mlp:hidden=64"
 _CIFAR_MODELS = ("allcnnc", "alexnet", "vgg16", "resnet18", "preresnet101", "wrn28-10", "squeezenet")
 _ROWS = (
-    BuiltIn("diabetes", ("mlp",), _TABLES, small=_SMALL),
-    BuiltIn("boston", ("mlp",), _TABLES, small=_SMALL),
+    BuiltIn("diabetes", ("mlp",), _DEFAULTS, small=_SMALL),
+    BuiltIn("boston", ("mlp",), _DEFAULTS, small=_SMALL),
     BuiltIn("california", ("mlp",), _TABLE_WITH_EXTREMES, small=_SMALL),
     BuiltIn("mnist", ("lenet5", "mlp", "logistic"), _PLAIN_SGD, (0.1307,), (0.3081,), small=_SMALL),
     BuiltIn("cifar10", _CIFAR_MODELS, _LONG, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 4, True),
@@ -52,7 +53,7 @@ _ROWS = (
         4,
         True,
     ),
-    # A mirrored digit is another sign: crops only.
+    # Crops only: a mirrored digit is not a digit.
     BuiltIn("svhn", ("wrn28-10",), _LONG, (0.4380, 0.4440, 0.4730), (0.1751, 0.1771, 0.1744), 4),
 )
 

@@ -32,7 +32,7 @@ class Combined(ABC):
 
     @abstractmethod
     def of_kind(self, choose: Callable[[Any], "Metric"]) -> "Combined":
-        """The same of metrics that are resolved by `choose` for a kind of task."""
+        """The same with its metrics resolved by `choose` for a kind of task."""
 
     @abstractmethod
     def check(self, targets: Tensor, part: str, *, samples: int, needs: Needs) -> None:
@@ -122,7 +122,7 @@ class WorstGroup(Combined):
             if weights is None or bool((weights[rows] > 0).any()):
                 own = None if weights is None else weights[rows]
                 values.append(self.metric(outputs[rows], targets[rows], weights=own, part=part))
-        # `max` would pass over NaN, or not, depending on the order.
+        # With NaN, Python's `max` depends on the order; torch returns NaN.
         worst = torch.tensor([self.metric.cost(value) for value in values], dtype=torch.float64).max()
         return self.metric.cost(worst.item())
 

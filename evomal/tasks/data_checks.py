@@ -1,4 +1,4 @@
-"""The rules that data of every task must keep, each one sentence; `Task` applies them wherever its data come from."""
+"""The rules that the data of every task must follow; `Task` applies them wherever its data come from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from evomal.text import plural, short_repr
 
 
 def check_ignored(label: Any, kind: Kind) -> None:
-    """Raise if a label is to be ignored where there are none, or is none that a tensor can hold."""
+    """Raise if `ignore_index` is given for a kind of task without labels, or is a number that no tensor can hold."""
     if isinstance(label, int):
         limits = torch.iinfo(torch.int64)
         whole_number("ignore_index", label, at_least=limits.min, at_most=limits.max)

@@ -63,7 +63,7 @@ def loader_fields(
         part = None if place == "training" else _held(source)
         if part is None:
             reasons[place] = "a loader gives batches" if place == "training" else _too_large("more")
-            part = dataclasses.replace(_sample(source), source=copy.copy(source))  # without batches that are open
+            part = dataclasses.replace(_sample(source), source=copy.copy(source))  # a copy has no open streams
         parts.append(part)
     first = parts[0].source
     assert first is not None
@@ -129,7 +129,7 @@ def _dataset_source(dataset: Any, place: str, options: DatasetOptions) -> Source
 
 
 def _reason_to_stream(source: Source, dataset: Any, *, cached: bool | None, is_trained: bool) -> str:
-    """Return why a dataset is read anew while models train; an empty text if it is read once into tensors."""
+    """Return why a dataset is read again while models train; an empty text if it is read once into tensors."""
     if is_trained and cached is not None:
         return "" if cached else "cached=False was given"
     with preserved_globals():
@@ -157,8 +157,8 @@ def _drawn_anew(source: DatasetSource) -> str:
                     "seed, but differs: draw from random, numpy.random, torch or a generator that is an attribute of "
                     "the dataset, or read it only once with cached=True"
                 )
-            # What is drawn may be of no consequence by chance, as for an image that is mirrored now and then. A dataset
-            # that seeds the generators itself leaves them in a state of its own.
+            # A draw may have no effect by chance, as when an image is mirrored only now and then, so the states of the
+            # generators are compared, too. A dataset that seeds them itself leaves them in one state after any seed.
             states = zip(first.before, first.after, second.after, strict=True)
             if first.content != second.content or any(after not in (before, other) for before, after, other in states):
                 return f"item {index} is drawn anew whenever it is read"
@@ -229,9 +229,9 @@ def _held(source: Source) -> Part | None:
     if not found:
         raise InputError(f"the {source.place} loader must give at least one batch but gave none")
     alike = _alike(found)
-    return alike if len(alike) == sum(map(len, found)) else dataclasses.replace(
-        alike, source=PiecesSource(found, source.place)
-    )  # fmt: skip
+    if len(alike) == sum(map(len, found)):
+        return alike
+    return dataclasses.replace(alike, source=PiecesSource(found, source.place))
 
 
 def _sample(source: Source) -> Part:
@@ -249,7 +249,7 @@ def _sample(source: Source) -> Part:
 
 
 def _alike(parts: Sequence[Part]) -> Part:
-    """Return those of the parts that can be joined, as their shapes are the same: the most samples."""
+    """Return the largest group of parts whose shapes are the same, joined into one."""
     groups = defaultdict(list)
     for part in parts:
         groups[tuple(tuple(own.shape[1:]) for own in (*tensors(part.inputs), part.targets))].append(part)

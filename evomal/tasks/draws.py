@@ -29,11 +29,11 @@ class Draws:
     def __init__(self, *objects: Any) -> None:
         self._generators = own_generators(*objects)
 
-    def seed(self, start: int) -> None:
+    def seed(self, seed: int) -> None:
         """Seed all generators from one number."""
-        reseed_globals(start)
+        reseed_globals(seed)
         for number, generator in enumerate(self._generators, start=1):
-            _reseed(generator, (start + number) & _MASK)
+            _reseed(generator, (seed + number) & _MASK)
 
     def states(self) -> list[Any]:
         """Returns the states of the generators of its own, for `restore`."""
@@ -48,7 +48,7 @@ class Draws:
 def own_generators(*objects: Any) -> list[Generator]:
     """Returns the random generators that attributes, elements and closures of the objects lead to."""
     found: list[Generator] = []
-    seen: dict[int, Any] = {}  # with the objects, so that an id stays their own
+    seen: dict[int, Any] = {}  # keeps the objects, so that no id is used again
     waiting = list(reversed(objects))
     while waiting and len(seen) < _MOST_OBJECTS:
         one = waiting.pop()
@@ -91,14 +91,14 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def _reseed(generator: Generator, start: int) -> None:
+def _reseed(generator: Generator, seed: int) -> None:
     if isinstance(generator, torch.Generator):
-        generator.manual_seed(start)
+        generator.manual_seed(seed)
     elif isinstance(generator, np.random.Generator):
         bits = generator.bit_generator
-        bits.state = type(bits)(start).state
+        bits.state = type(bits)(seed).state
     else:
-        generator.seed(start % 2**32)
+        generator.seed(seed % 2**32)
 
 
 def _state(generator: Generator) -> Any:

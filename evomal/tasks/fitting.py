@@ -49,8 +49,8 @@ class DatasetOptions:
             raise InputError(f"ignore_index must be a whole number but got {short_repr(ignored)}")
         check_ignored(ignored, self.kind)
         given: Any = self.inputs
-        names = [given] if isinstance(given, str | None) else list(given) if isinstance(given, list | tuple) else [0]
-        if not names or not all(isinstance(name, str | None) for name in names):
+        is_list = isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
+        if not (is_list or isinstance(given, str | None)):
             raise InputError(f"inputs must be the name of a column, or a list of names, but got {short_repr(given)}")
         if not isinstance(self.target, str | None):
             raise InputError(f"target must be the name of a column but got {short_repr(self.target)}")
@@ -82,7 +82,7 @@ class Fit:
     units: Units | None = None
 
     def to_sample(self, sample: Part, *, outputs: int, is_varying: bool, units: Units | None) -> "Fit":
-        """Returns what is expected of batches beside this sample of them."""
+        """Returns the same with the dtypes and shapes of a sample of the batches, and what else is known by then."""
         like = tuple((own.dtype, tuple(own.shape[1:])) for own in tensors(sample.inputs))
         return Fit(self.options, self.place, outputs, like, is_varying, units)
 
@@ -103,7 +103,7 @@ class Fit:
         return Part(inputs, targets if self.units is None else self.units.standardised(targets), weights)
 
     def _converted(self, inputs: Inputs) -> Inputs:
-        """Returns the inputs in the dtypes of the sample; raises if their number or shapes are others."""
+        """Returns the inputs in the dtypes of the sample; raises if their number or shapes differ from it."""
         if self.like is None:
             return map_tensors(lambda own: own.long() if own.dtype == torch.uint8 else own, inputs)
         if len(tensors(inputs)) != len(self.like):

@@ -1,4 +1,4 @@
-"""Metrics that are not evomal's own: those of torchmetrics, which need not be installed, and objects like them."""
+"""Metrics that are not evomal's own: those of torchmetrics, which need not be installed, and similar objects."""
 
 import copy
 import functools
@@ -19,7 +19,7 @@ def measured_by(metric: Any, outputs: Tensor, targets: Tensor) -> Any:
 
 
 class Torchmetrics:
-    """A metric of torchmetrics, or one of its functions, called as any other function."""
+    """A torchmetrics metric, or one of its functions, called as any other function."""
 
     def __init__(self, metric: Any) -> None:
         self._metric = copy.deepcopy(metric)  # the caller's may be in use elsewhere
@@ -30,7 +30,7 @@ class Torchmetrics:
         )
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Any:
-        # A single column is none at all for torchmetrics.
+        # torchmetrics takes vectors, not a single column.
         if outputs.dim() > 1 and outputs.shape[-1] == 1:
             targets = targets.squeeze(-1) if targets.dim() == outputs.dim() else targets
             outputs = outputs.squeeze(-1)

@@ -1,4 +1,4 @@
-"""Hardships: noise, outliers, imbalance and scarcity that are put into training data on purpose."""
+"""Hardships: noise, outliers, imbalance and scarcity that are added to training data on purpose."""
 
 from dataclasses import dataclass
 
@@ -104,7 +104,7 @@ class Hardships:
         return result
 
     def outlying_targets(self, targets: npt.NDArray[np.float64], *, seed: int) -> npt.NDArray[np.float64]:
-        """Return the targets with the share `outliers` of them shifted by 4 ± 5 of their standard deviations.
+        """Return the targets with the share `outliers` of them shifted by a normal draw of 4 ± 5 standard deviations.
 
         Args:
             targets: The regression targets of the training rows.
@@ -115,10 +115,10 @@ class Hardships:
         """
         if self.label_noise:
             raise InputError("label noise is defined for classes only, but the task is a regression")
-        thrown = _chosen(len(targets), self.outliers, seed, "outliers")
-        offsets = generator(seed, "outlier offsets").normal(_OUTLIER_SHIFT, _OUTLIER_SPREAD, targets[thrown].shape)
+        shifted = _chosen(len(targets), self.outliers, seed, "outliers")
+        offsets = generator(seed, "outlier offsets").normal(_OUTLIER_SHIFT, _OUTLIER_SPREAD, targets[shifted].shape)
         result = targets.copy()
-        result[thrown] += offsets * targets.std(axis=0)
+        result[shifted] += offsets * targets.std(axis=0)
         return result
 
 

@@ -15,7 +15,7 @@ from evomal.text import plural, short_repr
 Classes = tuple[str | int | float | bool, ...]
 """What the class numbers 0, 1, … stand for; all of one type."""
 IGNORED = -100
-"""The class number of positions that count in no loss and no metric, as torch's losses have it."""
+"""The class number of positions that count in no loss and no metric: the default `ignore_index` of torch's losses."""
 
 
 def encoded_labels(
@@ -24,7 +24,7 @@ def encoded_labels(
     """Return the class number of each label, and what the numbers stand for.
 
     Labels that are numbers are class numbers already, unless `classes` holds numbers, too. Texts are numbered in
-    alphabetical order, categories of pandas in theirs, and False and True are 0 and 1.
+    alphabetical order, pandas categories in their own order, and False and True are 0 and 1.
 
     Args:
         labels: The labels, of any shape.
@@ -53,7 +53,7 @@ def encoded_labels(
 
 
 def labels_like(labels: Any, place: str, classes: Classes | None, *, ignored: Any = IGNORED) -> Array:
-    """Return the class number of each label of another part, where the training part decided what the classes are."""
+    """Return the class number of each label of another part; the training part has decided what the classes are."""
     array, _ = _label_array(labels, place)
     wanted = "numbers" if classes is None else _kind(classes[0])
     if wanted != (found := {"U": "texts", "b": "truth values"}.get(array.dtype.kind, "numbers")):
@@ -103,7 +103,7 @@ def _label_array(labels: Any, place: str) -> tuple[Array, list[Any] | None]:
         return _plain(plain_array(labels, place), place), used.tolist()
     array = plain_array(labels, place)
     if isinstance(labels, Sequence) and array.dtype.kind == "U":
-        array = np.array(labels, dtype=object)  # numpy makes texts of everything beside a text
+        array = np.array(labels, dtype=object)  # NumPy would convert everything to texts if one entry is a text
     return _plain(array, place), None
 
 

@@ -117,7 +117,7 @@ class IterableSource(Source):
     drop the batches before it.
 
     Args:
-        opened: From a seed to the batches of one epoch.
+        open_epoch: From a seed to the batches of one epoch.
         place: What the data are called in errors.
         columns: Which columns of batches that are mappings are target and inputs.
         workers: 0 to read in the main process; else one process reads ahead.
@@ -127,15 +127,15 @@ class IterableSource(Source):
     most_workers = 1
 
     def __init__(
-        self, opened: OpenBatches, place: str, *, columns: Columns | None = None, workers: int | None = None
+        self, open_epoch: OpenBatches, place: str, *, columns: Columns | None = None, workers: int | None = None
     ) -> None:
         super().__init__(place, workers=workers)
-        self._opened, self._columns = opened, columns or Columns()
+        self._open_epoch, self._columns = open_epoch, columns or Columns()
         self._open: dict[tuple[int, str], _OpenStream] = {}
         with users_code(f"the {place} batches"):
-            loader = opened(0)
+            loader = open_epoch(0)
         if isinstance(loader, DataLoader) and loader.num_workers:
-            self.most_workers = 0  # it reads ahead by itself, and processes of workers may not start further ones
+            self.most_workers = 0  # it reads ahead by itself, and worker processes may not start further ones
         self.has_end = _has_length(loader)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -152,8 +152,8 @@ class IterableSource(Source):
         seed, purpose, step = request
         stream = self._open.pop((seed, purpose), None)
         if stream is None or stream.step > step:
-            stream = _OpenStream(self._opened, self.place, seed, purpose)
-        self._open[seed, purpose] = stream  # the one that was read last is the last
+            stream = _OpenStream(self._open_epoch, self.place, seed, purpose)
+        self._open[seed, purpose] = stream  # at the end, so that the first one is the least recently used
         while len(self._open) > MOST_OPEN:
             self._open.pop(next(iter(self._open)))
         while stream.step < step:
@@ -164,8 +164,8 @@ class IterableSource(Source):
 class _OpenStream:
     """The batches of one seed and purpose, epoch after epoch, with a random state of their own."""
 
-    def __init__(self, opened: OpenBatches, place: str, seed: int, purpose: str) -> None:
-        self._opened, self._place, self._seed, self._purpose = opened, place, seed, purpose
+    def __init__(self, open_epoch: OpenBatches, place: str, seed: int, purpose: str) -> None:
+        self._open_epoch, self._place, self._seed, self._purpose = open_epoch, place, seed, purpose
         self._epoch = 0
         self.step = 0
         """The number of the next batch."""
@@ -174,9 +174,9 @@ class _OpenStream:
     def _begin(self) -> None:
         start = derived_seed(self._seed, "epoch", self._purpose, self._epoch)
         with users_code(f"the {self._place} batches"):
-            self._draws = Draws(self._opened)
+            self._draws = Draws(self._open_epoch)
             self._draws.seed(start)
-            self._batches = iter(self._opened(start))
+            self._batches = iter(self._open_epoch(start))
         self._states, self._own_states = GlobalStates.now(), self._draws.states()
         self._is_empty = True
 
@@ -231,7 +231,7 @@ def _has_equal_batches(loader: DataLoader[Any]) -> bool:
 
 
 def _packed(indices: Any) -> Any:
-    """Returns a list of whole numbers in a fifth of its memory, as 16 epochs may be kept; anything else as it is."""
+    """Returns a list of whole numbers in a fifth of the memory, since 16 epochs are kept; anything else as it is."""
     if isinstance(indices, list) and all(type(index) is int and abs(index) < 2**63 for index in indices):
         return array("q", indices)
     return indices

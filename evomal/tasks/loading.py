@@ -84,7 +84,7 @@ def loadable_model(
     metric: str | Metric | Measure | None = None,
     hardships: Hardships | None = None,
 ) -> str:
-    """The model that `load_task` takes for these arguments; raises InputError for what it refuses whatever the data."""
+    """The model that `load_task` would use; raises InputError for arguments that it refuses whatever the data."""
     row = named("task", name, TASKS)
     given: Any = model
     if not isinstance(given, str | None):
@@ -153,7 +153,7 @@ def task_from_file(spec: str) -> Task:
     sys.modules.setdefault(file.stem, module)  # dataclasses look their module up there
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # so that it can import its neighbours; last, so that they hide nothing
+        sys.path.append(folder)  # so that it can import files beside it; last, so that these shadow nothing
     with users_code(spec, InputError):
         module_spec.loader.exec_module(module)
         make = getattr(module, function, None)

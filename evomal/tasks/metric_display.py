@@ -19,7 +19,7 @@ def is_metric_of(name: str, kind: str) -> bool:
 
 
 def recorded_direction(name: str) -> bool | None:
-    """Whether more is better for the metric that a record names; None for a user's own."""
+    """Whether higher is better for the metric that a record names; None for a user's own."""
     rows = rows_of(name)
     return all(row.higher_is_better for row in rows) if rows else None
 

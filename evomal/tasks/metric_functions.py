@@ -36,14 +36,14 @@ def measured(
 
 
 def error_rate(outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
-    """Share of samples whose most probable class is wrong, or of labels whose presence is predicted wrongly."""
+    """Share of samples whose most probable class is wrong, or of labels whose presence is predicted incorrectly."""
     if _are_labels(targets):
         return _mean(((outputs > 0) != (targets > 0.5)).double(), weights)
     return _mean((_predicted_classes(outputs) != targets).double(), weights)
 
 
 def accuracy(outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
-    """Share of samples whose most probable class is right, or of labels whose presence is predicted rightly."""
+    """Share of samples whose most probable class is right, or of labels whose presence is predicted correctly."""
     return 1 - error_rate(outputs, targets, weights)
 
 
@@ -162,7 +162,7 @@ def pinball(outputs: Tensor, targets: Tensor, weights: Tensor | None = None, *, 
 
 
 def _mean(values: Tensor, weights: Tensor | None) -> float:
-    """The mean over rows, or over rows and columns; or of the rows as they are weighted."""
+    """The mean over rows and columns; with weights, the weighted mean over rows."""
     if weights is None:
         return values.mean().item()
     rows = values.reshape(len(weights), -1).mean(1)
@@ -195,7 +195,7 @@ def _confusion(outputs: Tensor, targets: Tensor, weights: Tensor | None = None) 
 
 
 def _hits(outputs: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """For each class or label how often it was predicted rightly, predicted, and present."""
+    """For each class or label: how often it was predicted correctly, predicted, and present."""
     if _are_labels(targets):
         predicted, present = (outputs > 0).double(), (targets > 0.5).double()
         each = torch.ones_like(predicted[:, :1]) if weights is None else weights[:, None]
@@ -237,7 +237,7 @@ def _macro(
     measure: Callable[[Tensor, Tensor, Tensor | None], float], scores: Tensor, is_member: Tensor,
     weights: Tensor | None, name: str,
 ) -> float:  # fmt: skip
-    """The mean over columns that hold members and others; columns without either say nothing."""
+    """The mean over columns that hold both members and others; for the rest, the measure is not defined."""
     columns = [
         measure(score, member, weights)
         for score, member in zip(scores.unbind(1), is_member.unbind(1), strict=True)

@@ -34,13 +34,13 @@ Measure = Callable[..., Any] | Combined
 
 @dataclass(frozen=True)
 class Metric:
-    """A function of a model's outputs and the targets of a whole split, and whether more of it is better.
+    """A function of a model's outputs and the targets of a whole split, and whether higher values are better.
 
     Args:
         function: Called as `function(outputs, targets)`; returns one number. Outputs are the model's, such as logits of
             shape (samples, classes); regression and multilabel targets have the shape of the outputs. Where there are
             targets for positions of a sample, every position is a row, and those that are ignored are left out. A
-            metric of torchmetrics is copied, and is reset, updated and computed anew for every call.
+            torchmetrics metric is copied, and is reset, updated and computed anew for every call.
         name: What tables and figures call it; the function's own name if empty.
         higher_is_better: True where a search should look for the highest value, False for the lowest.
         needs_every_class: Whether validation and test must hold samples of every class, and for multilabel of every
@@ -77,9 +77,7 @@ class Metric:
             object.__setattr__(self, "name", name_of(self.function))
         if is_of_torchmetrics(self.function):
             if self.takes_weights:
-                raise InputError(
-                    f"takes_weights must be False for {self.name}: metrics of torchmetrics take no weights"
-                )
+                raise InputError(f"takes_weights must be False for {self.name}: torchmetrics metrics take no weights")
             object.__setattr__(self, "function", Torchmetrics(self.function))
 
     def __call__(
@@ -101,7 +99,7 @@ class Metric:
                 given = counted(outputs, targets, weights)
                 value = self.function(*given) if self.takes_weights else self.function(*given[:2])
         try:
-            if isinstance(value, (str, bytes)):  # which Python would read as a number
+            if isinstance(value, (str, bytes)):  # float would accept "0.5"
                 raise TypeError
             return float(value)
         except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -141,7 +139,7 @@ class Metric:
         return dataclasses.replace(self, function=self.function.of_rows(rows, total))
 
     def record(self) -> dict[str, Any]:
-        """What decides the values besides the name: groups of rows, options of a metric of torchmetrics."""
+        """What decides the values besides the name: groups of rows, options of a torchmetrics metric."""
         found = self.function.record() if isinstance(self.function, Combined | Torchmetrics) else {}
         return dict(found)
 
@@ -196,10 +194,10 @@ def chosen_metric(metric: Any, kind: str) -> Metric:
 
 
 def weighted(metrics: Mapping[Any, float]) -> Metric:
-    """A weighted sum of metrics as one metric.
+    """A weighted sum of metrics, as one metric.
 
-    If more of every one is better, more of the sum is; if less of every one is, less is. Otherwise they are added as
-    costs: those of which more is better are subtracted, and less of the sum is better.
+    If higher is better for all of them, it is for the sum; if lower is, lower is. If they differ, they are added as
+    costs: those for which higher is better are subtracted, and lower is better for the sum.
 
     Args:
         metrics: The weight of each metric, more than 0; metrics are given by name or as `Task` takes them.
@@ -230,7 +228,7 @@ def weighted(metrics: Mapping[Any, float]) -> Metric:
 
 
 def worst_group(metric: Any, *, groups: Any) -> Metric:
-    """The worst value of a metric over groups of rows as one metric: a model is as good as it is for its worst group.
+    """The worst value of a metric over groups of rows, as one metric: a model is as good as in its worst group.
 
     Args:
         metric: The metric, by name or as `Task` takes it.

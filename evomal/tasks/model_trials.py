@@ -20,7 +20,7 @@ _MOST_COMBINED = 6  # inputs of which all combinations are tried: 64 runs of a m
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """A context with the model in evaluation mode; afterwards every layer is in the mode it was in."""
+    """A context with the model in evaluation mode; afterwards every layer is in its former mode."""
     modes = [(layer, layer.training) for layer in model.modules()]
     model.eval()
     try:
@@ -74,7 +74,7 @@ def _with_floats_at(inputs: Inputs, places: Collection[int]) -> Inputs:
 
 
 def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int | None:
-    """Return the number of classes that a model tells apart; None where that is not clear."""
+    """Return the number of classes that a model has outputs for; None if that is not clear."""
     tried = _fresh(model)
     outputs = None if tried is None else _outcome(tried, first(part.inputs, 2))[0]
     shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
@@ -85,7 +85,7 @@ def outputs_of_model(model: Callable[[], nn.Module], part: Part) -> int | None:
 
 
 def _fresh(model: Callable[[], nn.Module]) -> nn.Module | None:
-    """Return a model; None if the factory makes none, which trainings will say."""
+    """Return a model; None if the factory fails, as the first training will report."""
     try:
         with isolated_torch(0, "trial"), isolated_numpy(0, "trial"):
             made: Any = model()
@@ -95,7 +95,7 @@ def _fresh(model: Callable[[], nn.Module]) -> nn.Module | None:
 
 
 def _outcome(model: nn.Module, inputs: Inputs) -> tuple[Any, BaseException | None]:
-    """Return what a model gives for the inputs, and what it raises, which may be anything, or None."""
+    """Return the outputs of a model and None, or None and what it raises, which may be anything."""
     try:
         # Layers that several models share, such as a frozen backbone, must be in the mode that the user left them in.
         with evaluating(model), torch.no_grad(), isolated_torch(0, "trial"), isolated_numpy(0, "trial"):

@@ -1,4 +1,4 @@
-"""The metrics that have a name: one table, how names are written and read, and what they need of a task's data."""
+"""The metrics that have a name: a table, how names are written and read, and what metrics need in a task's data."""
 
 import functools
 import re
@@ -61,7 +61,7 @@ class NamedFunction:
 _CLASSES, _VALUES = ("classification",), ("regression",)
 _ROWS = (
     NamedMetric(
-        "error_rate", "share of samples, or of labels, predicted wrongly", functions.error_rate, percent=True
+        "error_rate", "share of samples, or of labels, predicted incorrectly", functions.error_rate, percent=True
     ),
     NamedMetric(
         "balanced_error", "error rate of each class, averaged over classes", functions.balanced_error, percent=True
@@ -79,11 +79,11 @@ _ROWS = (
         functions.auroc, higher_is_better=True, needs_every_class=True,
     ),
     NamedMetric(
-        "average_precision", "area under precision against recall; the mean of one class against the rest for several",
+        "average_precision", "area under the precision-recall curve; the mean over classes if there are several",
         functions.average_precision, higher_is_better=True, needs_every_class=True,
     ),
     NamedMetric(
-        "accuracy", "share of samples, or of labels, predicted rightly", functions.accuracy,
+        "accuracy", "share of samples, or of labels, predicted correctly", functions.accuracy,
         higher_is_better=True, percent=True, usual=False,
     ),
     NamedMetric(
@@ -95,11 +95,11 @@ _ROWS = (
         example=1,
     ),
     NamedMetric(
-        "precision", "share of what is predicted to be of a class, or to have a label, that is", functions.precision,
+        "precision", "share of the samples predicted to have a class or label that have it", functions.precision,
         higher_is_better=True, usual=False, option="label", example=1,
     ),
     NamedMetric(
-        "recall", "share of a class, or of what has a label, that is found", functions.recall,
+        "recall", "share of the samples with a class or label that are predicted to have it", functions.recall,
         higher_is_better=True, usual=False, option="label", example=1,
     ),
     NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES),
@@ -142,7 +142,7 @@ if TYPE_CHECKING:  # it imports this module
 
 @dataclass(frozen=True)
 class Needs:
-    """Checks metrics that are not made of others on one part of a task.
+    """What is known about one part of a task, to check that metrics can be measured on it.
 
     Args:
         kind: The kind of task.
@@ -183,7 +183,7 @@ def missing_class(targets: Tensor, outputs: int, kind: str, classes: Classes | N
                 how_often = "always" if bool(present[:, label].any()) else "never"
                 return f"label {class_name(label, classes)} is {how_often} present there"
         return ""
-    # Targets of positions may be ignored, which a negative number says.
+    # Negative numbers mark positions that are ignored.
     counts = torch.bincount(targets[targets >= 0], minlength=max(2, outputs))
     missing = (counts == 0).nonzero().flatten().tolist()
     return f"class {class_name(missing[0], classes)} has no sample there" if missing else ""

@@ -1,4 +1,4 @@
-"""Optimizers and schedules of trainings: those of torch by name, with options, or made by a function."""
+"""Optimizers and schedules of trainings: torch's own by name, with options, or those that a function makes."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ from evomal.text import short_repr
 from evomal.users_code import described, users_code
 
 OptimizerFactory = Callable[..., Optimizer]
-"""Makes an optimizer of the list of trained parameters or, where its first argument is called `model`, of the model."""
+"""Makes an optimizer from the list of trained parameters, or from the model if its first argument is called `model`."""
 
 _OF_THE_RECIPE = ("lr", "weight_decay")
 _HOW_IT_IS_COMPUTED = ("foreach", "fused", "capturable", "differentiable", "maximize")
@@ -90,7 +90,7 @@ def takes_model(factory: OptimizerFactory) -> bool:
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """Returns the names of a function's arguments; none for one that does not tell."""
+    """Returns the names of a function's arguments; none if Python does not know its signature."""
     try:
         return [*inspect.signature(function).parameters]
     except (TypeError, ValueError):
@@ -118,7 +118,7 @@ def rate_of_factory(factory: OptimizerFactory) -> float:
 
 
 ScheduleFactory = Callable[..., LRScheduler]
-"""Makes a scheduler of an optimizer and, where it has an argument called `steps`, of the steps that it lasts."""
+"""Makes a scheduler from an optimizer and, if it has an argument called `steps`, the number of steps that it lasts."""
 
 _DECAY = 0.1  # of the learning rate at a milestone
 _OPTIONS: dict[str, dict[str, float]] = {
@@ -185,9 +185,9 @@ def _made_by(factory: ScheduleFactory, optimizer: Optimizer, steps: int) -> LRSc
         found = factory(optimizer, steps=steps) if "steps" in arguments_of(factory) else factory(optimizer)
     given: Any = found
     if not isinstance(given, LRScheduler):
-        raise InputError(f"the schedule of a recipe must make a scheduler of torch but made a {short_repr(given)}")
+        raise InputError(f"the schedule of a recipe must make a torch scheduler but made {short_repr(given)}")
     if isinstance(found, ReduceLROnPlateau):
         raise InputError("a schedule must follow from the number of steps, but ReduceLROnPlateau needs a metric")
     if found.optimizer is not optimizer:
-        raise InputError("the schedule of a recipe must make a scheduler of the optimizer that it is given")
+        raise InputError("the schedule of a recipe must make a scheduler for the optimizer that it is given")
     return found

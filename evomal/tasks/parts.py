@@ -71,7 +71,7 @@ class Part:
 
 
 def joined_parts(parts: Sequence[Part]) -> Part:
-    """Return the samples of several parts one after the other; samples without weights count 1 beside others."""
+    """Return the samples of several parts one after the other; beside weighted parts, others have the weight 1."""
     given = [part.weights for part in parts if part.weights is not None]
     weights = None
     if given:
@@ -82,7 +82,7 @@ def joined_parts(parts: Sequence[Part]) -> Part:
     return Part(joined([part.inputs for part in parts]), torch.cat([part.targets for part in parts]), weights)
 
 
-_ALIGNED = 64  # bytes: where a tensor may begin
+_ALIGNED = 64  # bytes: every tensor begins at a multiple of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class PackedPart:
         return dataclasses.replace(self, memory=self.memory.pin_memory())
 
     def copied(self, device: torch.device) -> Part:
-        """Returns the batch in other memory, on the device; nothing waits until it is there."""
+        """Returns a copy of the batch on the device, without waiting until it is complete."""
         memory = self.memory.to(device, non_blocking=True, copy=True)
         own = [memory[place].view(dtype).view(shape) for place, dtype, shape in self.layout]
         weights = own.pop() if self.has_weights else None
@@ -136,7 +136,7 @@ class Augmentation:
     flip: bool = True
 
     def __call__(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
-        """A changed copy of (samples, channels, height, width); the generator lives on the images' device."""
+        """A changed copy of images (samples, channels, height, width); the generator is on their device."""
         samples, _, height, width = images.shape
         device = images.device
         offsets = torch.randint(2 * self.padding + 1, (2, samples, 1), generator=generator, device=device)

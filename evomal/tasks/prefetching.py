@@ -21,7 +21,7 @@ from evomal.tasks.sources import Request, Source
 from evomal.threads import processors
 from evomal.users_code import users_code
 
-_KEPT_BYTES = 2**30  # on the device: kept in pinned memory, they would have to be allocated again and again
+_KEPT_BYTES = 2**30  # on the device; batches in pinned memory are not kept, as that memory is used again
 _AHEAD = 2  # batches that each worker reads ahead
 _MOST_WORKERS = 12  # that are started unless the user asks for more
 
@@ -29,9 +29,9 @@ _MOST_WORKERS = 12  # that are started unless the user asks for more
 class Stream:
     """The batches of some seeds and purposes, step after step.
 
-    Batches that are asked for in order are read ahead; any other step may be asked for, too, and reading starts anew
-    from there. Streams of one source share its worker processes: one of them reads ahead at a time. Batches are kept
-    where there is room, as all candidates of a search are trained on the same ones; they must not be changed.
+    Batches that are asked for in order are read ahead. Any other step may be asked for, too, and reading then restarts
+    there. Streams of one source share its worker processes, so that one of them reads ahead at a time. Batches are kept
+    while there is room, as all candidates of a search are trained on the same ones; they must not be changed.
 
     Args:
         source: Where the batches come from.
@@ -75,7 +75,7 @@ def whole(source: Source, *, size: int, device: torch.device) -> Iterator[Part]:
 
 
 class _KeptBatches:
-    """Batches of the streams that were used last, as many as there is room for."""
+    """Batches of the most recently used streams, as many as there is room for."""
 
     def __init__(self) -> None:
         self._streams: dict[tuple[int, str, int], dict[int, Part]] = {}
@@ -85,11 +85,11 @@ class _KeptBatches:
         """Returns the batch of a step if it was kept."""
         if stream not in self._streams:
             return None
-        self._streams[stream] = batches = self._streams.pop(stream)  # the one that was used last is the last
+        self._streams[stream] = batches = self._streams.pop(stream)  # at the end: the least recently used one is first
         return batches.get(step)
 
     def keep(self, stream: tuple[int, str, int], step: int, part: Part) -> None:
-        """Keep a batch; those of streams that were not used for long are dropped for it, but none of its own."""
+        """Keep a batch; those of the least recently used streams make room for it, but none of its own stream."""
         own = self._streams.setdefault(stream, {})
         while self._bytes + part.bytes > _KEPT_BYTES and next(iter(self._streams)) != stream:
             self._bytes -= sum(other.bytes for other in self._streams.pop(next(iter(self._streams))).values())
@@ -136,13 +136,13 @@ class _Reader:
 
     def __init__(self, source: Source, *, workers: int, device: torch.device) -> None:
         # A copy, so that source and reader do not refer to each other: workers must end as soon as nobody needs them.
-        # Waiting for the garbage collector, their handles would be collected in other processes that are forked.
+        # If they waited for the garbage collector, forked processes might collect their handles.
         self.source = copy.copy(source)
         self.device, self.workers = device, workers
         self.kept = _KeptBatches()
         self._requests = _Requests()
         self.owner: object = None
-        """Who reading ahead is for."""
+        """The stream that reading ahead is for."""
         self._batches: Iterator[Any] = iter(())
         self._loader: DataLoader[Any] | None = None
         if workers:
@@ -197,8 +197,8 @@ def _reader(source: Source, device: torch.device) -> _Reader:
 def worker_count(source: Source, device: torch.device) -> int:
     """Returns the number of processes that read a source: those asked for, else several for CUDA and none for a CPU.
 
-    It changes no number. Processes are not started by themselves where they would have to import the user's script, as
-    on macOS, nor in a process that may not start any.
+    The number does not change any batch. By default no process is started where it would have to import the user's
+    script, as on macOS; none is ever started by a process that may not start any.
     """
     if multiprocessing.current_process().daemon:
         return 0

@@ -38,11 +38,11 @@ class Recipe:
         weight_decay: The weight decay.
         batch_size: The number of samples in a batch.
         milestones: The steps at which the schedule `step` divides the learning rate by ten.
-        optimizer: The name of an optimizer of torch in lower case, with options as in `adamw:beta2=0.98,eps=1e-6`, or
+        optimizer: The name of a torch optimizer in lower case, with options as in `adamw:beta2=0.98,eps=1e-6`, or
             a function from the list of trained parameters to an optimizer; if its argument is called `model`, it is
             given the model. The function decides on momentum and weight decay.
         schedule: `step`, `constant`, `linear`, `cosine` (both with the option `end`, a share of the learning rate),
-            `one-cycle`, or a function from an optimizer to a scheduler of torch, which is stepped after every training
+            `one-cycle`, or a function from an optimizer to a torch scheduler, which is stepped after every training
             step; if it has an argument called `steps`, it is given the number of steps that it lasts.
         warmup: The number of steps, or as a float the share of all steps, in which the learning rate rises linearly;
             the schedule begins after them. A shorter training has a shorter warm-up.
@@ -59,7 +59,7 @@ class Recipe:
     """
 
     steps: int = 10_000
-    lr: float = cast("float", None)  # never None once it is made
+    lr: float = cast("float", None)  # a number after __post_init__
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
@@ -171,7 +171,7 @@ class Recipe:
 
 
 def final_recipe(recipe: Recipe, settings: "SearchSettings") -> Recipe:
-    """Return how trainings of full length run: the recipe with the changes of the settings."""
+    """Return the recipe of full trainings: the task's with the changes of the settings."""
     changes = settings.recipe_changes()
     for name in ("optimizer", "milestones"):
         if getattr(settings, name) is not None:

@@ -1,4 +1,4 @@
-"""Samples as people give them, all together or part by part, checked and as plain arrays."""
+"""Checks the samples that users give, all together or part by part, and converts them to plain arrays."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from evomal.text import short_repr
 Key = str | int | None
 """Which input of a model an array is: the name of an argument, its place, or None if there is only one."""
 _TUPLE = ": a tuple holds several inputs of a model; give the rows of one input as a list or an array"
-_NO_VALUES = {
+_ADVICE = {
     "regression": ': use kind="classification" for labels, or convert texts with astype(float)',
-    "multilabel": ": make a matrix of zeros and ones of them, as sklearn's MultiLabelBinarizer does",
+    "multilabel": ": convert them to a matrix of zeros and ones, as sklearn's MultiLabelBinarizer does",
 }
 
 
@@ -45,7 +45,7 @@ class Samples:
 def given_samples(
     x: Any, y: Any, weights: Any, parts: Mapping[str, Any], *, kind: Kind, classes: Any, ignored: Any
 ) -> dict[str, Samples]:
-    """Return the samples that were given, checked: those of train, validation and test, or of x and y as "all".
+    """Return the given samples, checked: those of train, validation and test, or those of x and y as "all".
 
     `parts` are what was given as train (or None), validation and test: pairs of inputs and targets, or shares.
     """
@@ -184,12 +184,12 @@ def _targets(
         return checked.numpy(), found
     if classes is not None and kind == "regression":
         raise InputError("classes must be None for regression, which has none")
-    # Before numpy finds that they differ in length.
+    # Checked here, as NumPy would only find that they differ in length.
     if kind == "multilabel" and isinstance(y, list | tuple):
         listed = [own for own in y if isinstance(own, list | tuple | set | frozenset)]
         if any(isinstance(value, str) for own in listed for value in own):
-            raise InputError(f"{place} must hold zeros and ones but holds texts{_NO_VALUES[kind]}")
-    targets = number_array(y, place, _NO_VALUES[kind])
+            raise InputError(f"{place} must hold zeros and ones but holds texts{_ADVICE[kind]}")
+    targets = number_array(y, place, _ADVICE[kind])
     if targets.ndim == 1:
         targets = targets[:, None]
     checked_targets(targets, kind, place)

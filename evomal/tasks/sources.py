@@ -24,9 +24,9 @@ Request = Any
 WHOLE = "whole"
 """The purpose of a pass over all samples in their order, as evaluations make it."""
 MOST_OPEN = 16
-"""Streams of one source that are read side by side."""
+"""The most streams of one source that are kept open."""
 MOST_UNCOUNTED = 10_000
-"""Batches that do not say how many they are: if there are more, they are taken for endless."""
+"""The most batches of a loader without a length: a loader with more is taken to be endless."""
 _MOST_WORKERS = 64
 _BITS = 2**64 - 1
 
@@ -92,7 +92,7 @@ class DatasetSource(Source):
         self.gives_batches = hasattr(dataset, "__getitems__")
         """Whether the dataset has a method to read several items at once, as torch and Hugging Face call it."""
         self.is_read_in_batches = False
-        """Whether all samples are read so in their order: for items that draw nothing, as no item has its own seed."""
+        """Whether `WHOLE` passes read several items at once: only if items draw nothing, as they share one seed."""
 
     @functools.cached_property
     def _draws(self) -> Draws:
@@ -134,13 +134,13 @@ class DatasetSource(Source):
             )
         return found
 
-    def seed(self, start: int) -> None:
+    def seed(self, seed: int) -> None:
         """Seed everything that an item may draw from."""
-        self._draws.seed(start)
+        self._draws.seed(seed)
 
-    def item(self, index: int, start: int) -> Any:
-        """Returns an item as the dataset gives it when all generators are seeded with that number."""
-        self.seed(start)
+    def item(self, index: int, seed: int) -> Any:
+        """Returns an item as the dataset gives it after all generators are seeded."""
+        self.seed(seed)
         with users_code(f"item {index} of the {self.place} dataset"):
             return self._dataset[index]
 
@@ -217,7 +217,7 @@ class PiecesSource(Source):
 
 
 class _Orders:
-    """The orders of rows of the streams that were used last."""
+    """The orders of rows of the most recently used streams."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -257,8 +257,8 @@ def _named_file(array: Any) -> Any:
 
 
 def item_seed(seed: int, purpose: str, epoch: int, index: int) -> int:
-    """Returns the seed of an item's draws in an epoch; there are many, so it is mixed and not hashed."""
-    mixed = (_epoch_seed(seed, purpose, epoch) + (index + 1) * 0x9E3779B97F4A7C15) & _BITS  # splitmix64
+    """Returns the seed of an item's draws in an epoch: mixed by splitmix64, which is faster than hashing."""
+    mixed = (_epoch_seed(seed, purpose, epoch) + (index + 1) * 0x9E3779B97F4A7C15) & _BITS
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _BITS
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _BITS
     return (mixed ^ (mixed >> 31)) >> 1

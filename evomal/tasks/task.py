@@ -52,7 +52,7 @@ class Task(TaskBuilders):
         name: What tables and records call the task.
         augmentation: Random changes of the training images.
         recipe: How models are trained.
-        record: What was done to the data: seed, sizes, hardships, the number of equal rows in two parts.
+        record: What was done to the data: seed, sizes, hardships, the number of rows that occur in two parts.
         units: Mean and scale of the raw targets if the parts hold standardised targets, else None.
         exchangeable: Whether rows of the training and the validation part come from one distribution, so that a search
             may draw the two parts anew (see `resplit`).
@@ -139,9 +139,9 @@ class Task(TaskBuilders):
         return ("validation", "test") if self.final is None else ("validation", "test", "final")
 
     def _check_metric(self) -> None:
-        """Raise unless validation and test hold what the metric needs; its groups of rows keep their rows."""
+        """Raise unless the judged parts hold what the metric needs; groups of rows also fix the split."""
         if self.metric.is_by_part and self.final is not None:
-            raise InputError("a metric with groups of rows knows no part for the final of a search, but it is given")
+            raise InputError("final must be None for a metric with groups of rows, which has no groups for that part")
         for name in self._judged:
             part = getattr(self, name)
             if self.metric.is_by_part and part.source is not None:
@@ -223,7 +223,7 @@ class Task(TaskBuilders):
             the units of the raw targets.
 
         Raises:
-            InputError: If the predictions are no numbers, or the numbers of outputs or classes do not fit the task.
+            InputError: If the predictions are not numbers, or the numbers of outputs or classes do not fit the task.
 
         Example:
             >>> import numpy as np
@@ -258,14 +258,15 @@ def task_list(name: str, tasks: Any) -> list[Task]:
 
 
 FEWEST_ROWS = 2000
-"""Validation rows from which on some are kept. Two classifiers that disagree on one row in twenty differ by a share of
-errors with a standard error of 0.7 percentage points on 1 000 rows; with fewer, a final would tell nothing."""
+"""The fewest validation rows of which some are set aside for the final. Two classifiers that disagree on one row in
+twenty differ by a share of errors with a standard error of 0.7 percentage points on 1,000 rows; with fewer, a final
+would decide nothing."""
 
 
 def with_final_rows(task: Task, share: float, *, generator: np.random.Generator) -> Task:
     """Move a share of the validation rows into the task's part for the final.
 
-    The task stays as it is if it has fewer than 2 000 validation rows, if these are read in batches (whose source
+    The task stays as it is if it has fewer than 2,000 validation rows, if these are read in batches (whose source
     decides their order and sizes), or if its metric needs rows that one of the parts would lack, such as groups of rows
     or a class that has one row.
 
@@ -280,8 +281,8 @@ def with_final_rows(task: Task, share: float, *, generator: np.random.Generator)
     order = generator.permutation(len(part))
     if part.targets[0].numel() == 1:  # both parts have the same shares of classes, or of small and large targets
         order = order[np.argsort(part.targets.flatten().numpy()[order], kind="stable")]
-    is_kept = np.diff(np.floor(np.arange(len(part) + 1) * share)) > 0
-    validation, final = (part.select(torch.from_numpy(np.sort(order[rows]))) for rows in (~is_kept, is_kept))
+    is_final = np.diff(np.floor(np.arange(len(part) + 1) * share)) > 0  # evenly spread over the order
+    validation, final = (part.select(torch.from_numpy(np.sort(order[rows]))) for rows in (~is_final, is_final))
     try:
         return dataclasses.replace(task, validation=validation, final=final)
     except InputError:  # the metric has groups of rows, or a class is so rare that one of the two has none of it

@@ -263,7 +263,7 @@ def test_a_function_is_recorded_by_its_name_and_what_it_makes():
         ({"optimizer": lambda parameters: None}, "the optimizer of a recipe must return an optimizer of torch but got"),
         ({"optimizer": torch.optim.LBFGS}, "must take a step without a closure, but LBFGS needs one"),
         ({"optimizer": "muon"}, "the optimizer muon cannot train this model: Muon only supports 2D parameters"),
-        ({"schedule": lambda optimizer: 3}, "the schedule of a recipe must make a scheduler of torch but made a 3"),
+        ({"schedule": lambda optimizer: 3}, "the schedule of a recipe must make a torch scheduler but made 3"),
         ({"schedule": lambda optimizer: 1 / 0}, "the schedule of the recipe failed: ZeroDivisionError"),
         ({"schedule": ReduceLROnPlateau}, "ReduceLROnPlateau needs a metric"),
     ],

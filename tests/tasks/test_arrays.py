@@ -75,7 +75,7 @@ def test_memory_that_is_read_only_is_copied(tmp_path):
         (np.zeros(2, [("a", float)]), "x must hold real numbers but got records: give a plain array of shape"),
         (np.zeros(2, "m8[s]"), "x must hold real numbers but got times: convert times to numbers"),
         ([2**70], "x must hold real numbers but got whole numbers of more than 64 bits"),
-        (np.array([2**64 - 1], np.uint64), "x must hold whole numbers of at most 64 bits with a sign but one is 1844"),
+        (np.array([2**64 - 1], np.uint64), "x must hold whole numbers below 2^63 but one is 1844"),
     ],
 )
 def test_what_is_no_array_of_numbers(values, sentence):

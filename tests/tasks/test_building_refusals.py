@@ -73,7 +73,11 @@ def test_inputs_that_do_not_fit_together(x, sentence):
             "ignore_index is for classification, but the kind is regression",
         ),
         (TEXTS, {"kind": "regression"}, 'y must hold real numbers but got text: use kind="classification" for labels'),
-        ([["a"], ["a", "b"]] * 30, {"kind": "multilabel"}, "y must hold zeros and ones but holds texts: make a matrix"),
+        (
+            [["a"], ["a", "b"]] * 30,
+            {"kind": "multilabel"},
+            "y must hold zeros and ones but holds texts: convert them to a matrix",
+        ),
         (np.arange(60), {}, "there are 60 classes and the rarest has 1 row: use a larger share, join or leave out"),
         (RNG.integers(0, 3, (60, 4)), {"hardships": Hardships(label_noise=0.1)}, "not defined for labels at positions"),
         (RNG.integers(0, 3, (60, 4)), {"hardships": Hardships(imbalance=0.1)}, "for classes only, one for each sample"),

@@ -110,5 +110,5 @@ def test_a_part_for_the_final_is_checked_as_the_others_are():
     whole = kept(task())
     with pytest.raises(InputError, match="the final split"):
         dataclasses.replace(whole, final=dataclasses.replace(whole.final, targets=whole.final.targets + 7))
-    with pytest.raises(InputError, match="groups of rows knows no part for the final"):
+    with pytest.raises(InputError, match="final must be None for a metric with groups of rows"):
         dataclasses.replace(with_groups(), final=whole.final)

@@ -76,7 +76,7 @@ _MNIST_SHA256 = (
     "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 )
-# The page of the authors links to plain HTTP. Where their server does not answer by https, put the files there by hand.
+# The authors' page links to plain HTTP. If their server does not answer by https, users put the files there by hand.
 _SVHN = "https://ufldl.stanford.edu/housenumbers/"
 _CALIFORNIA_SHA256 = "a2b44dcc7e1c9091b43c4f458b25cbd1f7e8068d08edd26bc4703108d3fa6214"
 _CIFAR10_SHA256 = (
@@ -142,7 +142,7 @@ def fetch(
 ) -> Path:
     """Download the files of a dataset that are missing.
 
-    Files that are there are checked and kept. An archive that was put into the dataset's folder by hand is unpacked.
+    Existing files are checked and kept. An archive that was put into the dataset's folder by hand is unpacked.
 
     Args:
         name: The dataset.
@@ -267,7 +267,7 @@ def _require_https(url: str) -> None:
 
 
 def _refuse_downgrade(response: "requests.Response", *_: Any, **__: Any) -> None:
-    """Raise if the server sends us to an address without https."""
+    """Raise if the server redirects to an address without https."""
     if response.is_redirect:
         _require_https(urljoin(response.url, response.headers["location"]))
 

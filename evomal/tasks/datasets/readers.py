@@ -1,4 +1,4 @@
-"""Readers of the datasets' files: whatever is wrong with one becomes a sentence that begins with its path."""
+"""Readers of the datasets' files; every error begins with the path of the file."""
 
 import csv
 import gzip
@@ -125,7 +125,7 @@ def read_diabetes(folder: Path, rows: tuple[int, int]) -> TableData:
     """Read Diabetes (Efron et al., "Least Angle Regression", 2004), which ships with scikit-learn.
 
     The features are the raw measurements: scikit-learn's scaled version uses the statistics of all rows, also of those
-    that will be tested on.
+    of the test part.
     """
     # Imported here: importing scikit-learn takes a second, which those who only want a loss should not wait for.
     from sklearn.datasets import load_diabetes

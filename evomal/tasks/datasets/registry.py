@@ -55,7 +55,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     path = path_to("data", chosen)
     try:
         return path.expanduser()
-    except RuntimeError:  # of ~NAME, where there is no such user
+    except RuntimeError:  # for ~NAME, if there is no such user
         raise InputError(f"data must be a folder but got {str(path)!r}, and there is no such user") from None
 
 
@@ -71,7 +71,7 @@ def missing_files(name: str, folder: str | os.PathLike[str] | None = None) -> li
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> TableData | ImageData:
-    """Read a dataset from files that are already there; nothing is downloaded."""
+    """Read a dataset from its files; nothing is downloaded."""
     missing = missing_files(name, folder)
     if missing:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What every model of the zoo shares: a representation, a head, and initial weights from an explicit generator."""
+"""What all built-in models share: a representation, a head, and initial weights from an explicit generator."""
 
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
@@ -19,7 +19,7 @@ class ZooModel(nn.Module):
     name: ClassVar[str]
     initialisation: ClassVar[Literal["xavier", "kaiming"]] = "kaiming"
     smallest_image: ClassVar[int] = 1
-    """The fewest pixels of a side, so that something is left of the image after the last pooling."""
+    """The fewest pixels of a side that leave at least one pixel after the last pooling."""
 
     def __init__(self, features: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class ZooModel(nn.Module):
         """The model on the CPU, its weights drawn from the generator alone; seed 0 if none is given."""
         shape, width = _sizes(input_shape), _sizes((outputs,))
         if not shape:
-            raise InputError(f"{cls.name}: an input shape is whole numbers of at least 1 but got {input_shape!r}")
+            raise InputError(f"{cls.name}: the input shape must be whole numbers of at least 1 but got {input_shape!r}")
         if not width:
             raise InputError(f"{cls.name}: the number of outputs must be whole and at least 1 but got {outputs!r}")
         # Parameters on the meta device have no numbers, so torch's own initialisation draws none.
@@ -77,7 +77,7 @@ class ZooModel(nn.Module):
 
 
 def _sizes(values: tuple[object, ...]) -> tuple[int, ...] | None:
-    """Plain integers, as numpy's count too, unless one is not a whole number of at least 1."""
+    """The values as plain integers, also NumPy's; None if one is not a whole number of at least 1."""
     sizes = tuple(
         int(value)
         for value in values
@@ -111,7 +111,7 @@ class GlobalAverage(nn.Module):
 class PreActivationBlock(nn.Module):
     """x + branch(a) with a = ReLU(batch norm(x)), after He et al. 2016, "Identity Mappings in Deep Residual Networks".
 
-    Where the shape changes the shortcut is a 1×1 convolution of a, else x untouched.
+    The shortcut is x itself, or a 1×1 convolution of a if the shape changes.
     """
 
     def __init__(self, channels: int, filters: int, stride: int, branch: nn.Module) -> None:

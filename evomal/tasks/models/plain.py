@@ -19,7 +19,7 @@ class Logistic(ZooModel):
         super().__init__(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs))
 
 
-WIDEST = 100_000  # two such layers are 40 GB: beyond it a mistyped number would take the machine down
+WIDEST = 100_000  # two such layers take 40 GB; a mistyped larger number would exhaust the memory
 
 
 class MultiLayerPerceptron(ZooModel):
@@ -38,7 +38,7 @@ class MultiLayerPerceptron(ZooModel):
 
 
 class LeNet5(ZooModel):
-    """Two 5×5 convolutions without padding, each averaged by two, then 120 and 84 units; tanh throughout."""
+    """Two 5×5 convolutions without padding, each with 2×2 average pooling, then 120 and 84 units; tanh throughout."""
 
     name = "lenet5"
     initialisation = "xavier"

@@ -43,7 +43,7 @@ EXPANSION = 4
 
 
 class PreResNet101(ZooModel):
-    """A 3×3 stem, 33 bottlenecks, and the batch norm that the last sum still lacks."""
+    """A 3×3 stem, 33 bottlenecks, and a batch norm after the last sum."""
 
     name = "preresnet101"
 
@@ -105,7 +105,7 @@ class PyramidNet(ZooModel):
         layers: list[nn.Module] = [convolution(channels, 16), nn.BatchNorm2d(16)]
         channels = 16
         for block in range(PYRAMIDNET_BLOCKS):
-            filters = round(16 + ALPHA * (block + 1) / PYRAMIDNET_BLOCKS)  # the additive pyramid, rounded once
+            filters = round(16 + ALPHA * (block + 1) / PYRAMIDNET_BLOCKS)  # additive; rounding errors do not add up
             layers.append(PyramidBlock(channels, filters, stride=2 if block in (STAGE, 2 * STAGE) else 1))
             channels = filters
         features = nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.ReLU(), GlobalAverage())

@@ -58,9 +58,9 @@ def test_bad_specs(spec, sentence):
 @pytest.mark.parametrize(
     ("shape", "outputs", "sentence"),
     [
-        ((), 1, "mlp: an input shape is whole numbers of at least 1 but got ()"),
-        ((0,), 1, "mlp: an input shape is whole numbers of at least 1 but got (0,)"),
-        ((2.0, 3), 1, "mlp: an input shape is whole numbers of at least 1 but got (2.0, 3)"),
+        ((), 1, "mlp: the input shape must be whole numbers of at least 1 but got ()"),
+        ((0,), 1, "mlp: the input shape must be whole numbers of at least 1 but got (0,)"),
+        ((2.0, 3), 1, "mlp: the input shape must be whole numbers of at least 1 but got (2.0, 3)"),
         ((3,), 0, "mlp: the number of outputs must be whole and at least 1 but got 0"),
         ((3,), True, "mlp: the number of outputs must be whole and at least 1 but got True"),
         ((3,), "10", "mlp: the number of outputs must be whole and at least 1 but got '10'"),
