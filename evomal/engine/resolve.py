@@ -29,7 +29,7 @@ from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.data_checks import advice_on_gaps
 from evomal.tasks.inputs import count
-from evomal.tasks.models.base import ZooModel
+from evomal.tasks.models.base import BuiltInModel
 from evomal.tasks.task import Task
 from evomal.text import short_repr
 from evomal.users_code import users_code
@@ -112,15 +112,15 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     `reuse`: a model of this task that is no longer needed; if it can redraw its weights, no new model is built.
     """
     former = None if reuse is None else without_row_outputs(reuse)
-    if isinstance(former, ZooModel):
+    if isinstance(former, BuiltInModel):
         model: nn.Module = former
     else:
         model = _made_model(task, seed, *purpose)
-        if not isinstance(model, ZooModel) and task not in _CHECKED:
+        if not isinstance(model, BuiltInModel) and task not in _CHECKED:
             check_independent(model, _made_model(task, seed, *purpose))
             _CHECKED.add(task)
         put_into_training_mode(model)
-    if isinstance(model, ZooModel):
+    if isinstance(model, BuiltInModel):
         model.reset(torch_generator(seed, "initial weights", *purpose))
     return with_row_outputs(model, task)
 

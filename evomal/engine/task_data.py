@@ -27,7 +27,7 @@ from evomal.forest import Forest
 from evomal.forest.programs import row_shares
 from evomal.randomness import isolated_torch
 from evomal.tasks.inputs import arguments, first, image_tensor, tensors
-from evomal.tasks.models.base import ZooModel
+from evomal.tasks.models.base import BuiltInModel
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
@@ -75,7 +75,7 @@ class InitialWeights:
         """How many steps are drawn at once: one where drawing is fast, or needs torch's global generator."""
         if not self._modules:
             self._drawn([0])
-        redraws = isinstance(without_row_outputs(self._modules[0]), ZooModel)
+        redraws = isinstance(without_row_outputs(self._modules[0]), BuiltInModel)
         return min(processors(), _MOST_THREADS) if redraws and self._model.size >= _DRAWN_TOGETHER else 1
 
     def _drawn(self, steps: Sequence[int]) -> list[Tensor]:

@@ -9,7 +9,7 @@ import evomal
 from evomal.engine import EngineSettings, task_data
 from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import TaskData
-from evomal.tasks.models.base import ZooModel
+from evomal.tasks.models.base import BuiltInModel
 
 STEPS, SEED = 7, 3
 CPU = torch.device("cpu")
@@ -24,13 +24,13 @@ def data():
 @pytest.fixture
 def redrawn(monkeypatch):
     """The threads in which a model has drawn its weights, one for each time."""
-    reset, threads = ZooModel.reset, []
+    reset, threads = BuiltInModel.reset, []
 
     def counted(model, generator):
         threads.append(threading.get_ident())
         reset(model, generator)
 
-    monkeypatch.setattr(ZooModel, "reset", counted)
+    monkeypatch.setattr(BuiltInModel, "reset", counted)
     return threads
 
 

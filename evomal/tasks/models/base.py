@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from evomal.errors import InputError
 
 
-class ZooModel(nn.Module):
+class BuiltInModel(nn.Module):
     """`features`, whose output is the representation, then `head`, the last linear or 1×1 layer and what follows it.
 
     Make one with `build` (or `make_model`): the constructor alone leaves torch's own initial weights, drawn from the

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from evomal.checks import named, options_in
-from evomal.tasks.models.base import ZooModel
+from evomal.tasks.models.base import BuiltInModel
 from evomal.tasks.models.plain import VGG16, AlexNet, AllCNNC, LeNet5, Logistic, MultiLayerPerceptron, SqueezeNet
 from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, WideResNet
 
@@ -16,7 +16,7 @@ from evomal.tasks.models.residual import PreResNet101, PyramidNet, ResNet18, Wid
 class NamedModel:
     """A row of the catalogue."""
 
-    make: type[ZooModel]
+    make: type[BuiltInModel]
     purpose: str
     citation: str
     options: Mapping[str, float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ MODELS: dict[str, NamedModel] = {row.name: row for row in _ROWS}
 
 def make_model(
     spec: str, input_shape: tuple[int, ...], outputs: int, *, generator: torch.Generator | None = None
-) -> ZooModel:
+) -> BuiltInModel:
     """The model that `spec` names, "name" or "name:option=value,option=value".
 
     Its weights are drawn from the generator alone, or from that of seed 0 if none is given.

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from evomal.errors import InputError
-from evomal.tasks.models.base import GlobalAverage, ZooModel, convolution, normalised
+from evomal.tasks.models.base import BuiltInModel, GlobalAverage, convolution, normalised
 
 
-class Logistic(ZooModel):
+class Logistic(BuiltInModel):
     """A linear function of the flattened input, which is its own representation."""
 
     name = "logistic"
@@ -22,7 +22,7 @@ class Logistic(ZooModel):
 WIDEST = 100_000  # two such layers take 40 GB; a mistyped larger number would exhaust the memory
 
 
-class MultiLayerPerceptron(ZooModel):
+class MultiLayerPerceptron(BuiltInModel):
     """Takes feature vectors and images alike: the input is flattened."""
 
     name = "mlp"
@@ -37,7 +37,7 @@ class MultiLayerPerceptron(ZooModel):
         super().__init__(features, nn.Linear(hidden, outputs))
 
 
-class LeNet5(ZooModel):
+class LeNet5(BuiltInModel):
     """Two 5×5 convolutions without padding, each with 2×2 average pooling, then 120 and 84 units; tanh throughout."""
 
     name = "lenet5"
@@ -68,7 +68,7 @@ def _after_convolutions(side: int) -> int:
     return ((side - 4) // 2 - 4) // 2
 
 
-class AlexNet(ZooModel):
+class AlexNet(BuiltInModel):
     """Five convolutions, three poolings, two hidden layers of 4096; no dropout, as in the EvoMAL experiments."""
 
     name = "alexnet"
@@ -108,7 +108,7 @@ def _after_poolings(side: int) -> int:
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 
-class VGG16(ZooModel):
+class VGG16(BuiltInModel):
     """Thirteen 3×3 convolutions, each stage halved by pooling; the two hidden layers of 4096 are left out.
 
     A 32×32 image ends as one pixel; of larger ones the average is taken, so that the parameters do not grow.
@@ -128,7 +128,7 @@ class VGG16(ZooModel):
         super().__init__(nn.Sequential(*layers, GlobalAverage()), nn.Linear(channels, outputs))
 
 
-class AllCNNC(ZooModel):
+class AllCNNC(BuiltInModel):
     """Nine convolutions, batch norm after each.
 
     The last one has no ReLU, so that logits keep their sign, and is averaged over the whole image. Dropout draws from
@@ -157,7 +157,7 @@ class AllCNNC(ZooModel):
         super().__init__(features, head)
 
 
-class SqueezeNet(ZooModel):
+class SqueezeNet(BuiltInModel):
     """Eight fire modules, three of them bypassed, and a 1×1 convolution to the outputs, averaged over the image."""
 
     name = "squeezenet"

@@ -3,10 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evomal.tasks.models.base import GlobalAverage, PreActivationBlock, ZooModel, convolution, normalised
+from evomal.tasks.models.base import BuiltInModel, GlobalAverage, PreActivationBlock, convolution, normalised
 
 
-class ResNet18(ZooModel):
+class ResNet18(BuiltInModel):
     """Four stages of two basic blocks, 64 to 512 filters, each stage but the first at half the size."""
 
     name = "resnet18"
@@ -42,7 +42,7 @@ STAGES = ((64, 3), (128, 4), (256, 23), (512, 3))
 EXPANSION = 4
 
 
-class PreResNet101(ZooModel):
+class PreResNet101(BuiltInModel):
     """A 3×3 stem, 33 bottlenecks, and a batch norm after the last sum."""
 
     name = "preresnet101"
@@ -71,7 +71,7 @@ def _bottleneck(channels: int, width: int, stride: int) -> PreActivationBlock:
 BLOCKS = 4  # (28 − 4) / 6 of each width
 
 
-class WideResNet(ZooModel):
+class WideResNet(BuiltInModel):
     """Three stages of four pre-activation blocks, ten times as wide as the thin network's 16, 32, 64; no dropout."""
 
     name = "wrn28-10"
@@ -95,7 +95,7 @@ STAGE = 18  # (110 − 2) / 6 blocks in each of the three stages
 PYRAMIDNET_BLOCKS = 3 * STAGE
 
 
-class PyramidNet(ZooModel):
+class PyramidNet(BuiltInModel):
     """A 3×3 stem of 16 filters and 54 blocks, each a little wider than the last, up to 64 channels."""
 
     name = "pyramidnet"
