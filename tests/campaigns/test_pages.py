@@ -146,7 +146,7 @@ def test_a_difference_is_shown_also_where_the_baseline_is_the_best_known_loss(fo
     assert f"| {shown} |" in found["results.md"]
     lines = list(task_lines(task))
     assert [line.count(" to mse 0.704") for line in lines] == [1, 1]  # the same loss is named once
-    assert "over 7 searches;" in lines[0]
+    assert "over 10 searches;" in lines[0]
 
 
 def test_one_search_is_one_search():
