@@ -18,7 +18,7 @@ def test_the_page_names_many_files():
 
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_named_exists(name):
-    places = [ROOT, ROOT.parent, *(ROOT / room for room in ("forest", "losses", "tasks", "engine", "runs"))]
+    places = [ROOT, ROOT.parent, *(ROOT / room for room in ("forest", "losses", "tasks", "engine", "methods", "runs"))]
     assert any((place / name).exists() for place in places)
 
 

@@ -50,7 +50,7 @@ class Expression:
             raise
         except (TypeError, ValueError, RuntimeError):  # raised by a number, an array or a tensor
             received = short_repr(tokens)
-            raise InputError(f"the tokens of an expression must be a list of texts but got {received}") from None
+            raise InputError(f"the tokens of an expression must be a list of strings but got {received}") from None
 
     @classmethod
     def parse(cls, source: str, *, fragment: bool = False) -> "Expression":
