@@ -110,7 +110,7 @@ def forest_plot(name: str, comparison: Comparison) -> ShownChart | None:
     metric = f"{'cost, −' if comparison.higher_is_better else ''}{comparison.metric.replace('_', ' ')}"
     label = f"difference to {comparison.baseline} in {metric}{f' ({unit})' if unit else ''}"
     axis = Axis.over(label, [0.0, *filter(math.isfinite, ends)], scale=metric_scale(comparison.metric))
-    description = f"Differences to {comparison.baseline} with 95 % intervals; less is better"
+    description = f"Differences to {comparison.baseline} with 95 % intervals; lower is better"
     names = [row for row, _ in rows]
     chart = Chart(description, axis, rows_axis(len(rows)), 70 + _ROW_HEIGHT * len(rows), names, _LEFT)
     chart.line([(0.0, len(rows) - 0.5), (0.0, -0.5)], "grey", kind="dashed")

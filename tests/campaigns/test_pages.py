@@ -80,6 +80,7 @@ def test_a_wrong_claim_is_said_in_one_sentence(docs, changed, sentence):
     with pytest.raises(InputError) as caught:
         pages.pages(docs)
     assert sentence in str(caught.value)
+    assert str(caught.value).count(str(path)) == 1
 
 
 # The labels of tables, figures and algorithms in the source of the paper, in their order.
