@@ -112,7 +112,7 @@ def test_a_run_under_other_threads_is_refused_unless_forced(run, tmp_path):  # n
     assert (folder / "run.sqlite").read_bytes() == before
     code, _, _ = run("resume", folder, "--set", "threads=2", "--force")
     assert code == 0
-    assert "the result may not be reproducible" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
+    assert "the result may then not be reproducible" in " ".join(run("resume", "--help")[1].replace("│", " ").split())
 
 
 def test_methods_are_listed(run):  # noqa: F811
