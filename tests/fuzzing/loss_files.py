@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import evomal
+from evomal.expression.prefix import MAX_SIZE
 from evomal.losses.exporting.formats import MAX_ONNX_NODES
 from tests.fuzzing import json_edits
 from tests.fuzzing.oracle import Box, Command, Function
@@ -23,6 +24,12 @@ _COMMANDS = (
     ("export", "loss.json", "--to", "jax", "--json"), ("analyse", "shapes", "loss.json", "--out", "made"),
     ("train", "diabetes", "--loss", "loss.json", "--model", "mlp:hidden=4", "--seeds", "1", "--steps", "1"),
 )  # fmt: skip
+_LARGEST = (
+    *((MAX_ONNX_NODES + more, _ONNX) for more in (-300, -1, 0, 1, 2, 500)),
+    *((MAX_SIZE + more, _ONNX) for more in (-1, 0, 1)),
+    *((MAX_SIZE, words) for words in _COMMANDS),
+)
+"""Nodes of a tree on both sides of a limit, and the command that reads it."""
 
 
 class LossFiles:
@@ -33,10 +40,10 @@ class LossFiles:
 
     def draw(self, rng: random.Random) -> list[Any]:
         """Which file, edits of it as JSON, then as bytes, then of the kind of file."""
-        if rng.random() < 0.001:  # trees on both sides of the largest that is exported, each of which takes seconds
-            tree = _chain(rng, MAX_ONNX_NODES + rng.choice([-300, -1, 0, 1, 2, 500]))
-            edits = [("replace", ("expression",), tree), ("replace", ("weights",), None)]
-            return [("file", 0), *(("json", edit) for edit in edits), ("command", _ONNX)]
+        if rng.random() < 0.001:  # trees about as large as they may be, each of which takes seconds
+            size, words = rng.choice(_LARGEST)
+            edits = [("replace", ("expression",), _chain(rng, size)), ("replace", ("weights",), None)]
+            return [("file", 0), *(("json", edit) for edit in edits), ("command", words)]
         number = rng.randrange(len(self._files))
         document = json.loads(self._files[number])
         edits: list[Any] = [("file", number)]
