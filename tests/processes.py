@@ -40,4 +40,6 @@ def check_in_interpreter(program):
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-c", f"{program}\nprint('checked')"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if "triton/runtime/interpreter.py" in done.stderr and "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("the interpreter of this Triton needs an older NumPy")
     assert done.stdout == "checked\n", done.stderr

@@ -94,7 +94,8 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
             slope = max(0.0, long[stage] - short[stage]) / (more - fewest) if stage in _STEPS_OF else 0.0
             once = max(0.0, short[stage] - fewest * slope)
             steps = getattr(settings, _STEPS_OF[stage]) if stage in _STEPS_OF else 0
-            seconds[stage] = once + slope * steps + (probe.seconds_of_drawing_again if stage == "optimise" else 0.0)
+            seconds[stage] = (once + slope * steps) * probe.candidates_per_tried(stage)
+            seconds[stage] += probe.seconds_of_drawing_again if stage == "optimise" else 0.0
         if ladder is not None:
             return probe.estimate_on_rungs(ladder, settings, strategy, setup, seconds)
         rivals = len(RIVALS[probe.kind]) * seconds["evaluate_losses"]
@@ -130,7 +131,7 @@ class _Probe:
         self.seconds_of_initial_weights, self.seconds_of_drawing_again, self.memory = 0.0, 0.0, 0
 
     def seconds(self, steps: int) -> dict[Stage, float]:
-        """Seconds of each stage with that many steps, once everything is compiled and captured."""
+        """Seconds of each stage for the candidates that are tried, once everything is compiled and captured."""
         engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(steps))
         if any(_STEPS_OF.get(stage) == "meta_steps" for stage in self._tried):
             begin = time.perf_counter()
@@ -148,11 +149,15 @@ class _Probe:
                 begin = time.perf_counter()
                 getattr(engine, stage)(*columns)
                 taken.append(time.perf_counter() - begin)
-            found[stage] = min(taken) * self._wanted[stage] / self._tried[stage]
+            found[stage] = min(taken)
         self.memory = (
             _peak_memory(self.device) + engine.bytes_kept(self._settings.meta_steps) - engine.bytes_kept(steps)
         )
         return found
+
+    def candidates_per_tried(self, stage: Stage) -> float:
+        """The candidates of a generation that are expected at this stage, for each one that is tried."""
+        return self._wanted[stage] / self._tried[stage]
 
     def seconds_of_one(self, seconds: Mapping[Stage, float]) -> float:
         """Seconds of a training with one loss, from the seconds of each stage."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from evomal.methods.candidates import Candidate, State, best_of
+from evomal.methods.candidates import Candidate, State
 
 if TYPE_CHECKING:
     from evomal.runs.recorded_run import Run
@@ -29,7 +29,8 @@ class Generation:
     counts: Mapping[State, int]
     """Number of candidates in each state."""
     best: Candidate | None
-    """The candidate of lowest fitness, the smaller of equal ones; None if none was trained successfully."""
+    """The candidate of lowest fitness, the smaller of equal ones; None if none has a fitness. It may have the fitness of
+    an equal candidate that was trained earlier, so that the best of a generation is not lost with the next one."""
     seconds: Mapping[str, float] = field(compare=False)
     """Time taken by each stage."""
 
@@ -67,7 +68,9 @@ def _summary(number: int, members: list[Candidate]) -> Generation:
         counts[member.state] += 1
         for stage, taken in member.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + taken
-    return Generation(number, len(members), dict(counts), best_of(members), seconds)
+    known = [member for member in members if member.has_fitness]
+    best = min(known, key=lambda member: member.rank, default=None)
+    return Generation(number, len(members), dict(counts), best, seconds)
 
 
 def candidate_columns(run: "Run") -> dict[str, list[Any]]:

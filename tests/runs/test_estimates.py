@@ -85,6 +85,7 @@ def test_looped_candidates_are_tried_by_two_and_multiplied(monkeypatch):
     settings = SHORT.with_changes(population=20, generations=1, training_steps=900, population_mode="looped")
     found = estimate(regression(), method="taylorglo", settings=settings).stages
     assert found["evaluate"] == pytest.approx((0.25 + 0.002 * 900 * 2) * 10)
+    assert found["setup"] >= 0  # nothing is subtracted but what was tried
 
 
 def test_on_rungs_networks_are_timed_as_networks_and_rivals_as_trees(monkeypatch):

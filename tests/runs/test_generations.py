@@ -2,11 +2,14 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 
 import evomal
 from evomal.errors import InputError
+from evomal.methods.candidates import State, proposed
+from evomal.runs.generations import summarised
 from evomal.runs.results import SearchResult
 from tests.engine.populations import regression
 from tests.runs.test_run_loop import SHORT
@@ -55,6 +58,16 @@ def test_the_metric_has_its_own_sign(results):
     known = frame[frame.fitness.notna()]
     assert (known.value == -known.fitness).all()
     assert math.isnan(frame.value[frame.fitness.isna()].iloc[0])
+
+
+def test_the_best_of_a_generation_may_have_its_fitness_from_an_equal_one():
+    trained = proposed("huber", "given").measured(0.3)
+    equal = replace(trained, genome="mae", state=State.EQUIVALENT, generation=1, origin="elite")
+    worse = replace(trained, genome="mse", fitness=0.4, generation=1, index=1)
+    failed = replace(worse.ended(State.DIVERGED, "diverged"), index=2)
+    first, second = summarised([trained, equal, worse, failed])
+    assert (first.best, second.best) == (trained, equal)
+    assert second.counts == {State.EVALUATED: 1, State.DIVERGED: 1}
 
 
 def test_without_pandas_it_is_one_sentence(monkeypatch, results):
