@@ -2,7 +2,7 @@
 
     python benchmarks/lines_to_campaign.py LINES… --rivals LINES --commit 956772b --out docs/results/data/searches.json
 
-A line may say its own `commit`. Rivals that were not measured with the searches keep the hardware of their own lines. A
+A line may say its own `commit` and `hardware`. Rivals that were not measured with the searches keep the hardware of their own lines. A
 line whose final was lost on every loss, as by a device that was out of memory, is left out and counted.
 """
 
@@ -52,7 +52,10 @@ def search_of(line: dict[str, Any], commit: str, hardware: dict[str, str]) -> Se
     lead = validation.get("lead")
     return SearchCell(
         method="evomal", preset=preset_of(line), seed=line["seed"], settings=line["changes"],
-        made=Provenance(commit=line.get("commit", commit), hardware=hardware[line["preset"]], seconds=line["seconds"]),
+        made=Provenance(
+            commit=line.get("commit", commit), hardware=line.get("hardware", hardware[line["preset"]]),
+            seconds=line["seconds"],
+        ),
         counts=line.get("counts", {}), formula=line.get("formula"), lr=finite(line.get("best_lr")),
         recommended=LEARNED if recommended == "best" else recommended, rival=line.get("rival"),
         lead=None if lead is None or None in map(finite, lead) else tuple(lead),
