@@ -72,6 +72,10 @@ class Ladder:
         """The learning rates to try in the final, which trains longer than the last rung, from the best one there."""
         return rates_near(rate, lower=2, higher=1) if self.rates > 1 else (rate,)
 
+    def settled_rates(self, rate: float) -> tuple[float, ...]:
+        """Those with which the winner of the final is chosen: the best learning rate so far, and the next lower one."""
+        return rates_near(rate, lower=self._lower)
+
     def chosen(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that are trained on the next rung, the best first."""
         ranked = trained(candidates)

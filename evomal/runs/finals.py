@@ -2,16 +2,18 @@
 
 The lowest of hundreds of numbers is partly luck, and says little about how the loss trains with another seed. So the
 best candidates and the rivals are trained again with fresh seeds, and the candidate with the lowest mean is the result.
-Where a search tries several learning rates, its final has three stages, each with fresh seeds: the learning rates are
-chosen, then the winner, then its lead over the best rival is measured. All trainings are of full length.
+Where a search tries several learning rates, its final has three stages, each with fresh seeds: learning rates are
+tried, then the winner is chosen, each loss at its best learning rate or the next lower one, then its lead over the best
+rival is measured. All trainings are of full length.
 """
 
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evomal.engine import RungScores
 from evomal.methods.candidates import Candidate, trained
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.tasks.metric_display import difference_unit, metric_number
@@ -20,6 +22,8 @@ from evomal.text import plural
 FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
 _CONFIDENCE = 0.95
+_SURE_DIVERGENCES = 6
+"""A loss leads one that diverges with this many seeds more, as the sign test then has p < 0.05."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ class Scores:
         if len(self.values) < 2 or not all(map(math.isfinite, self.values)):
             return math.nan
         return statistics.stdev(self.values)
+
+    @property
+    def diverged(self) -> int:
+        """Number of trainings that diverged."""
+        return sum(not math.isfinite(value) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,15 @@ class Final:
     def lead(self) -> tuple[float, float]:
         """How much lower the winner's cost is than the best rival's, over paired seeds, and the interval's half-width.
 
-        The interval is Student's, at 95 %; infinite for one seed, or if a training diverged.
+        The interval is Student's, at 95 %; infinite for one seed, or if a training diverged. The lead over a loss that
+        diverged with many seeds is infinite, and certain, if the winner never did.
         """
-        own, other = (self.winner[1], self.best_rival[1]) if self.last is None else self.last[:2]
-        return _lead(own, other)
+        return _lead(*self._paired)
+
+    @property
+    def _paired(self) -> tuple[Scores, Scores]:
+        """The winner and the best rival with the seeds on which the lead is measured."""
+        return (self.winner[1], self.best_rival[1]) if self.last is None else self.last[:2]
 
     @property
     def leads(self) -> bool:
@@ -114,11 +128,15 @@ class Final:
     def advised(self) -> str:
         """The known loss to use if the winner does not lead: the best rival, or the baseline if that rival has no lead.
 
-        Without further seeds to measure that lead, it is the best rival.
+        Of the two, one that diverged more often is not advised. Without further seeds to measure the lead, it is the
+        best rival.
         """
         if self.last is None:
             return self.best_rival[0]
-        lead, half = _lead(*self.last[1:])
+        _, rival, baseline = self.last
+        if rival.diverged != baseline.diverged:
+            return self.best_rival[0] if rival.diverged < baseline.diverged else self.baseline
+        lead, half = _lead(rival, baseline)
         return self.best_rival[0] if lead - half > 0 else self.baseline
 
     def verdict(self, metric: str = "") -> str:
@@ -130,6 +148,9 @@ class Final:
         name, (lead, half) = self.best_rival[0], self.lead
         if not math.isfinite(self.winner[1].mean):
             return f"no lead over {name}: training with the learned loss diverged"
+        if self.leads and math.isinf(lead):
+            other = self._paired[1]
+            return f"beats {name}, which diverged with {other.diverged} of {plural(len(other.values), 'seed')}"
         if self.leads:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit = difference_unit(metric)
@@ -140,8 +161,16 @@ class Final:
         if advised not in self.rates:
             return f"no lead over {name}"
         # Otherwise it would seem to advise against the loss that it has just called the best of the known ones.
-        why = "" if advised == name else f", which has none over {advised}"
+        why = "" if advised == name else f", which {self._against_rival()}"
         return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}"
+
+    def _against_rival(self) -> str:
+        """Why the baseline is advised instead of the best rival."""
+        assert self.last is not None
+        _, rival, baseline = self.last
+        if rival.diverged > baseline.diverged:
+            return f"diverged with {rival.diverged} of {plural(len(rival.values), 'seed')}"
+        return f"has none over {self.baseline}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
@@ -157,7 +186,8 @@ def _lead(own: Scores, other: Scores) -> tuple[float, float]:
     """By how much the first cost is lower, over paired seeds, and half the width of Student's interval at 95 %."""
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
     if not all(map(math.isfinite, differences)):
-        return other.mean - own.mean, math.inf
+        is_sure = not own.diverged and other.diverged >= _SURE_DIVERGENCES
+        return other.mean - own.mean, 0.0 if is_sure else math.inf
     mean, count = sum(differences) / len(differences), len(differences)
     if count < 2:
         return mean, math.inf
@@ -197,36 +227,36 @@ def final_of(
     candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None
 ) -> Final | None:
     """The final that these trials belong to; None if there is none, or if trials of it are missing."""
-    entries, rivals = entries_of(candidates, trials)
-    everyone = [*(scores for _, scores in entries), *rivals.values()]
-    if not entries or not rivals or any(len(scores.values) != seeds for scores in everyone):
+    decided = final_so_far(candidates, trials, lr=lr)
+    everyone = [*(scores for _, scores in decided.candidates), *decided.rivals.values()]
+    if not decided.candidates or not decided.rivals or any(len(scores.values) != seeds for scores in everyone):
         return None
     if not any(trial.stage == "rates" for trial in trials):
-        return Final(entries, rivals)
-    rates = {trial.loss: trial.rate for trial in trials if trial.stage == "final"}
-    decided, last = Final(entries, rivals, rates, lr), _by_loss(trials, "lead")
-    three = [last.get(loss, Scores(())) for loss in decided.compared]
+        return Final(decided.candidates, decided.rivals)
+    last = _by_loss(trials, "lead")
+    three = [last[loss][1] if loss in last else Scores(()) for loss in decided.compared]
     if any(len(scores.values) != lead_seeds(seeds) for scores in three):
         return None
     own, other, baseline = three
-    return Final(entries, rivals, rates, lr, (own, other, baseline))
+    return replace(decided, last=(own, other, baseline))
 
 
-def entries_of(
-    candidates: Iterable[Candidate], trials: Iterable[RecordedTrial]
-) -> tuple[tuple[tuple[Candidate, Scores], ...], dict[str, Scores]]:
-    """The candidates and the rivals of the final that these trials belong to, with their scores so far."""
-    scores, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
-    entries = tuple((places[loss], values) for loss, values in scores.items() if loss in places)
-    return entries, {loss: values for loss, values in scores.items() if loss not in places}
+def final_so_far(candidates: Iterable[Candidate], trials: Iterable[RecordedTrial], *, lr: float | None = None) -> Final:
+    """The final that these trials belong to, each loss at its better learning rate, without the measured lead."""
+    found, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
+    entries = tuple((places[loss], scores) for loss, (_, scores) in found.items() if loss in places)
+    rivals = {loss: scores for loss, (_, scores) in found.items() if loss not in places}
+    return Final(entries, rivals, {loss: rate for loss, (rate, _) in found.items()}, lr)
 
 
-def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, Scores]:
-    found: dict[str, list[float]] = {}
+def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, tuple[float, Scores]]:
+    """The best learning rate of each loss at a stage, and the scores at it."""
+    found: dict[str, dict[float, list[float]]] = {}
     for trial in trials:
         if trial.stage == stage:
-            found.setdefault(trial.loss, []).append(trial.score)
-    return {loss: Scores(tuple(values)) for loss, values in found.items()}
+            found.setdefault(trial.loss, {}).setdefault(trial.rate, []).append(trial.score)
+    tried = {loss: RungScores({rate: tuple(row) for rate, row in rates.items()}) for loss, rates in found.items()}
+    return {loss: (scores.rate, Scores(scores.costs[scores.rate])) for loss, scores in tried.items()}
 
 
 def recorded_final(

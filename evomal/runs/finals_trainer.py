@@ -16,7 +16,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.finals import Final, entries_of, final_of, final_seeds, finalists, lead_seeds
+from evomal.runs.finals import Final, final_of, final_seeds, final_so_far, finalists, lead_seeds
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
@@ -171,12 +171,11 @@ class FinalsTrainer:
         best_candidates = [loss for loss in ranked if loss not in names][: kept_of(len(chosen))]
         best_rivals = [loss for loss in ranked if loss in names][: kept_of(len(names))]
         staying = [*dict.fromkeys([baseline, *best_rivals]), *best_candidates]
-        self._train_or_read(
-            "final", {loss: (losses[loss], (rates[loss].rate,)) for loss in staying},
-            self._final_rung("final", final_count),
-        )  # fmt: skip
-        decided = Final(*entries_of(chosen, self._recorded("final")))
-        compared = {loss: (losses[loss], (rates[loss].rate,)) for loss in decided.compared}
+        # Two seeds may miss that a learning rate is too high for others.
+        settled = {loss: (losses[loss], ladder.settled_rates(rates[loss].rate)) for loss in staying}
+        self._train_or_read("final", settled, self._final_rung("final", final_count))
+        decided = final_so_far(chosen, self._recorded("final"))
+        compared = {loss: (losses[loss], (decided.rates[loss],)) for loss in decided.compared}
         self._train_or_read("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
         trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
         return final_of(chosen, trials, seeds=final_count, lr=self.lr)
@@ -305,7 +304,7 @@ def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int
     """The number of trials of a final in stages, for estimates."""
     rivals = min(rivals, _FINAL_RIVALS + 1)
     staying = kept_of(candidates) + kept_of(rivals)
-    return (candidates + rivals) * rates * _RATE_SEEDS + staying * seeds + 3 * lead_seeds(seeds)
+    return (candidates + rivals) * rates * _RATE_SEEDS + staying * min(2, rates) * seeds + 3 * lead_seeds(seeds)
 
 
 def _key(trial: RecordedTrial) -> tuple[str, float, int, int]:

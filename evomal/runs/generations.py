@@ -29,8 +29,8 @@ class Generation:
     counts: Mapping[State, int]
     """Number of candidates in each state."""
     best: Candidate | None
-    """The candidate of lowest fitness, the smaller of equal ones; None if none has a fitness. It may have the fitness of
-    an equal candidate that was trained earlier, so that the best of a generation is not lost with the next one."""
+    """The candidate of lowest fitness, the smaller of equal ones; None if none has a fitness. It need not have been
+    trained: its fitness may be that of an earlier candidate with the same gradients."""
     seconds: Mapping[str, float] = field(compare=False)
     """Time taken by each stage."""
 

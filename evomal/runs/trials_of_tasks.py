@@ -134,8 +134,10 @@ def values_by_task(
     """
     found: dict[int, dict[str, list[float]]] = {}
     losses = () if final is None else tuple(dict.fromkeys(final.compared))
+    rates = {} if final is None else final.rates
     for trial in trials:
-        if trial.stage == "final" and trial.task is not None and trial.loss in losses:
+        is_at_its_rate = rates.get(trial.loss, trial.rate) == trial.rate
+        if trial.stage == "final" and trial.task is not None and trial.loss in losses and is_at_its_rate:
             found.setdefault(trial.task, {}).setdefault(trial.loss, []).append(trial.score)
     if sorted(found) != [*range(len(tasks))] or any(len(own) < len(losses) for own in found.values()):
         return ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evomal.runs.finals import Final, Scores, final_of, final_seeds, finalists
+from evomal.runs.finals import Final, Scores, final_of, final_seeds, final_so_far, finalists
 from evomal.runs.rows import RecordedTrial
 from tests.figures.records import row
 
@@ -75,6 +75,25 @@ def test_a_lead_is_one_only_where_its_whole_interval_is():
     assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict() == "no lead over mse"
 
 
+def test_a_loss_that_often_diverges_is_beaten_and_not_advised():
+    def diverged(count):
+        return Scores((math.inf,) * count + (1.0,) * (15 - count))
+
+    found = replace(
+        final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)}), rates={"mse": 10.0, "mae": 1.0}, lr=0.01,
+        last=(diverged(0), diverged(0), diverged(2)),
+    )  # fmt: skip
+    assert found.advised == "mae"
+    assert found.verdict() == "no lead over mae: use mae with lr 0.01"
+    often = replace(found, last=(diverged(0), diverged(6), diverged(1)))
+    assert often.leads
+    assert often.verdict() == "beats mae, which diverged with 6 of 15 seeds"
+    seldom = replace(found, last=(diverged(0), diverged(5), diverged(1)))
+    assert not seldom.leads
+    assert seldom.verdict() == "no lead over mae, which diverged with 5 of 15 seeds: use mse with lr 0.1"
+    assert not replace(found, last=(diverged(1), diverged(15), diverged(15))).leads
+
+
 def test_the_verdict_says_why_it_advises_against_the_best_rival():
     rates, worse, better = {"mse": 1.0, "mae": 10.0}, Scores((2.0, 2.1, 2.2)), Scores((1.0, 1.1, 1.2))
     drawn = final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)})
@@ -89,6 +108,26 @@ def test_the_verdict_says_on_how_many_further_seeds_a_lead_was_measured():
     last = (Scores((1.0, 1.5, 2.0)), Scores((2.0, 2.5, 3.0)), Scores((2.0, 2.5, 3.0)))
     found = replace(final([(2.5, 2.5)], {"mse": (2.0, 2.0)}), rates={"mse": 1.0, "0:0": 1.0}, last=last)
     assert found.verdict() == "beats mse by 1 ± 0 on validation over 3 further seeds"
+
+
+def test_a_loss_takes_part_at_the_better_of_its_learning_rates():
+    """Two seeds may choose a learning rate at which a training with a further seed diverges."""
+    rows, seeds = [row(0, 0, 0.5)], (3000, 3001)
+    costs = {
+        ("mse", 10.0): (0.2, math.inf),
+        ("mse", 3.0): (0.4, 0.5),
+        ("0:0", 1.0): (0.3, 0.3),
+        ("0:0", 0.3): (0.4, 0.4),
+    }
+    trials = [
+        replace(trial(loss, seed, score), rate=rate)
+        for (loss, rate), row in costs.items()
+        for seed, score in zip(seeds, row, strict=True)
+    ]  # fmt: skip
+    found = final_so_far(rows, trials)
+    assert found.rates == {"mse": 3.0, "0:0": 1.0}
+    assert found.rivals == {"mse": Scores((0.4, 0.5))}
+    assert found.winner == (rows[0], Scores((0.3, 0.3)))
 
 
 def test_a_final_is_read_back_once_it_is_complete():

@@ -76,6 +76,9 @@ def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished
     seeds = {stage: {trial.seed for trial in trials if trial.stage == stage} for stage in ("rates", "final", "lead")}
     assert [len(found) for found in seeds.values()] == [2, 3, 9]
     assert len(set.union(*seeds.values())) == 14
+    settled = {trial.rate for trial in trials if (trial.stage, trial.loss) == ("final", "mse")}
+    assert len(settled) == 2
+    assert result.final.rates["mse"] in settled
     final = result.final
     assert final.rates[final.winner[0].place] in {
         trial.rate for trial in trials if trial.stage == "rates" and trial.loss == final.winner[0].place
