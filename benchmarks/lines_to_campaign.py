@@ -2,8 +2,9 @@
 
     python benchmarks/lines_to_campaign.py LINES… --rivals LINES --commit 956772b --out docs/results/data/searches.json
 
-A line may say its own `commit` and `hardware`. Rivals that were not measured with the searches keep the hardware of their own lines. A
-line whose final was lost on every loss, as by a device that was out of memory, is left out and counted.
+A line may say its own `commit` and `hardware`. Rivals that were not measured with the searches keep the hardware of
+their own lines. A line whose final was lost on every loss, as by a device that was out of memory, is left out and
+counted.
 """
 
 import argparse
