@@ -23,7 +23,7 @@ FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
 _CONFIDENCE = 0.95
 _SURE_DIVERGENCES = 6
-"""A loss leads one that diverges with this many seeds more, as the sign test then has p < 0.05."""
+"""A loss that never diverged leads one that did with this many seeds: the sign test then has p < 0.05."""
 
 
 @dataclass(frozen=True)
