@@ -151,26 +151,25 @@ class Final:
         if self.leads and math.isinf(lead):
             other = self._paired[1]
             return f"beats {name}, which diverged with {other.diverged} of {plural(len(other.values), 'seed')}"
+        # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
+        further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
         if self.leads:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
-            unit = difference_unit(metric)
-            # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
-            seeds = "" if self.last is None else f" over {plural(len(self.last[0].values), 'further seed')}"
-            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation{seeds}"
+            unit, over = difference_unit(metric), further and f" over {further}"
+            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation{over}"
         advised = self.advised
         if advised not in self.rates:
             return f"no lead over {name}"
-        # Otherwise it would seem to advise against the loss that it has just called the best of the known ones.
-        why = "" if advised == name else f", which {self._against_rival()}"
+        why = self._against_rival(further) if advised != name else further and f" on {further}"
         return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}"
 
-    def _against_rival(self) -> str:
-        """Why the baseline is advised instead of the best rival."""
+    def _against_rival(self, further: str) -> str:
+        """Why the baseline is advised, not the loss that was just called the best of the known ones."""
         assert self.last is not None
         _, rival, baseline = self.last
         if rival.diverged > baseline.diverged:
-            return f"diverged with {rival.diverged} of {plural(len(rival.values), 'seed')}"
-        return f"has none over {self.baseline}"
+            return f", which diverged with {rival.diverged} of {further}"
+        return f", which has none over {self.baseline}, on {further}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""

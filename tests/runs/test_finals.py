@@ -84,13 +84,13 @@ def test_a_loss_that_often_diverges_is_beaten_and_not_advised():
         last=(diverged(0), diverged(0), diverged(2)),
     )  # fmt: skip
     assert found.advised == "mae"
-    assert found.verdict() == "no lead over mae: use mae with lr 0.01"
+    assert found.verdict() == "no lead over mae on 15 further seeds: use mae with lr 0.01"
     often = replace(found, last=(diverged(0), diverged(6), diverged(1)))
     assert often.leads
     assert often.verdict() == "beats mae, which diverged with 6 of 15 seeds"
     seldom = replace(found, last=(diverged(0), diverged(5), diverged(1)))
     assert not seldom.leads
-    assert seldom.verdict() == "no lead over mae, which diverged with 5 of 15 seeds: use mse with lr 0.1"
+    assert seldom.verdict() == "no lead over mae, which diverged with 5 of 15 further seeds: use mse with lr 0.1"
     assert not replace(found, last=(diverged(1), diverged(15), diverged(15))).leads
 
 
@@ -98,9 +98,9 @@ def test_the_verdict_says_why_it_advises_against_the_best_rival():
     rates, worse, better = {"mse": 1.0, "mae": 10.0}, Scores((2.0, 2.1, 2.2)), Scores((1.0, 1.1, 1.2))
     drawn = final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)})
     undecided = replace(drawn, rates=rates, lr=0.01, last=(better, better, better))
-    assert undecided.verdict() == "no lead over mae, which has none over mse: use mse with lr 0.01"
+    assert undecided.verdict() == "no lead over mae, which has none over mse, on 3 further seeds: use mse with lr 0.01"
     better_rival = replace(drawn, rates=rates, lr=0.01, last=(better, better, worse))
-    assert better_rival.verdict() == "no lead over mae: use mae with lr 0.1"
+    assert better_rival.verdict() == "no lead over mae on 3 further seeds: use mae with lr 0.1"
 
 
 def test_the_verdict_says_on_how_many_further_seeds_a_lead_was_measured():
