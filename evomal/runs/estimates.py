@@ -186,7 +186,7 @@ class _Probe:
         stages["evaluate"] = own_step * generations * ladder.steps(population)
         if finalists:
             steps = self._tasks[0].recipe.for_steps(settings.final_steps, settings.milestones).steps
-            shared = {"rates": min(3, ladder.rates), "seeds": settings.final_seeds}
+            shared = {"rates": len(ladder.final_rates(1.0)), "seeds": settings.final_seeds}
             trials, own_trials = (final_trials(finalists, count, **shared) for count in (len(rivals), 0))
             stages["final"] = steps * (step * (trials - own_trials) + own_step_in_final * own_trials)
         return Estimate(stages, self.memory, generations, population, str(self.device), self.plan)
