@@ -186,10 +186,11 @@ class ShownFormula:
         shown = [f"{shorten(name, _LONGEST_WORD)} {run.shown_metric.text(cost)}" for name, cost in costs.items()]
         if not shown:
             return ""
-        how = "one training each" if run.final is None else f"the same seeds: {shorten(run.final.verdict(metric), 200)}"
+        how = "one training each" if run.final is None else "the same seeds"
+        verdict = "" if run.final is None else f" Final: {shorten(run.final.verdict(metric), 200)}."
         tasks = run.by_task[:_MOST_RIVALS]
         by_task = "".join(f" On {shorten(one.task, _LONGEST_WORD)}: {one.text()}." for one in tasks)
-        return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how}).{by_task}"
+        return f" Rivals: {', '.join(shown[:_MOST_RIVALS])} ({how}).{verdict}{by_task}"
 
 
 def shown_formula(best: BestLosses) -> ShownFormula:

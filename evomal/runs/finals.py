@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evomal.engine import RungScores
 from evomal.methods.candidates import Candidate, trained
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.tasks.metric_display import difference_unit, metric_number
@@ -23,7 +22,8 @@ FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
 _CONFIDENCE = 0.95
 _SURE_DIVERGENCES = 6
-"""A loss that never diverged leads one that did with this many seeds: the sign test then has p < 0.05."""
+"""A loss diverges less often than another for certain if it is the only one that trains with this many seeds, and never
+the only one that diverges: the sign test then has p < 0.05."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,23 @@ class Scores:
     @property
     def diverged(self) -> int:
         """Number of trainings that diverged."""
-        return sum(not math.isfinite(value) for value in self.values)
+        return len(self.values) - len(self._finite)
+
+    @property
+    def standing(self) -> tuple[int, float]:
+        """Smaller is better: first the number of trainings that diverged, then the mean of the others."""
+        return self.diverged, statistics.fmean(self._finite) if self._finite else math.inf
+
+    @property
+    def _finite(self) -> list[float]:
+        return [value for value in self.values if math.isfinite(value)]
 
 
 @dataclass(frozen=True)
 class Final:
     """Candidates and rivals under one protocol: the same fresh seeds, the same number of steps.
 
-    Losses that were dropped when learning rates were chosen are not included.
+    Losses that were dropped after learning rates were tried are not included.
     """
 
     candidates: tuple[tuple[Candidate, Scores], ...]
@@ -87,19 +96,19 @@ class Final:
     @property
     def winner(self) -> tuple[Candidate, Scores]:
         """The candidate with the lowest mean; of equal ones the one that was better in the search."""
-        return min(self.candidates, key=lambda entry: entry[1].mean)
+        return min(self.candidates, key=lambda entry: entry[1].standing)
 
     @property
     def best_rival(self) -> tuple[str, Scores]:
         """The rival with the lowest mean; of equal ones the first."""
-        return min(self.rivals.items(), key=lambda entry: entry[1].mean)
+        return min(self.rivals.items(), key=lambda entry: entry[1].standing)
 
     @property
     def lead(self) -> tuple[float, float]:
         """How much lower the winner's cost is than the best rival's, over paired seeds, and the interval's half-width.
 
         The interval is Student's, at 95 %; infinite for one seed, or if a training diverged. The lead over a loss that
-        diverged with many seeds is infinite, and certain, if the winner never did.
+        diverges more often for certain, and is not better otherwise, is infinite with an interval of width zero.
         """
         return _lead(*self._paired)
 
@@ -110,9 +119,15 @@ class Final:
 
     @property
     def leads(self) -> bool:
-        """Whether the whole interval of the lead is above zero."""
-        lead, half = self.lead
-        return lead - half > 0
+        """Whether the whole interval of the lead is above zero.
+
+        If that is because the best rival diverges, the winner must not be behind the baseline, which may not.
+        """
+        (lead, half), (own, _) = self.lead, self._paired
+        if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
+            return False
+        baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
+        return math.isfinite(lead) or own.standing <= baseline.standing
 
     @property
     def compared(self) -> tuple[str, str, str]:
@@ -148,11 +163,10 @@ class Final:
         name, (lead, half) = self.best_rival[0], self.lead
         if not math.isfinite(self.winner[1].mean):
             return f"no lead over {name}: training with the learned loss diverged"
-        if self.leads and math.isinf(lead):
-            other = self._paired[1]
-            return f"beats {name}, which diverged with {other.diverged} of {plural(len(other.values), 'seed')}"
         # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
         further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
+        if self.leads and math.isinf(lead):
+            return f"beats {name}, which diverged with {self._paired[1].diverged} of {further or self.seeds_in_words}"
         if self.leads:
             amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
             unit, over = difference_unit(metric), further and f" over {further}"
@@ -161,7 +175,9 @@ class Final:
         if advised not in self.rates:
             return f"no lead over {name}"
         why = self._against_rival(further) if advised != name else further and f" on {further}"
-        return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}"
+        lost = 0 if self.last is None else self.last[1 if advised == name else 2].diverged
+        warning = f" (it diverged with {lost} of them)" if lost else ""
+        return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}{warning}"
 
     def _against_rival(self, further: str) -> str:
         """Why the baseline is advised, not the loss that was just called the best of the known ones."""
@@ -185,8 +201,11 @@ def _lead(own: Scores, other: Scores) -> tuple[float, float]:
     """By how much the first cost is lower, over paired seeds, and half the width of Student's interval at 95 %."""
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
     if not all(map(math.isfinite, differences)):
-        is_sure = not own.diverged and other.diverged >= _SURE_DIVERGENCES
-        return other.mean - own.mean, 0.0 if is_sure else math.inf
+        # Where both diverged, the difference is not a number.
+        only_own, only_other = differences.count(-math.inf), differences.count(math.inf)
+        both_trained = [difference for difference in differences if math.isfinite(difference)]
+        is_sure = not only_own and only_other >= _SURE_DIVERGENCES and sum(both_trained) >= 0
+        return (math.inf, 0.0) if is_sure else (other.mean - own.mean, math.inf)
     mean, count = sum(differences) / len(differences), len(differences)
     if count < 2:
         return mean, math.inf
@@ -254,8 +273,9 @@ def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, tu
     for trial in trials:
         if trial.stage == stage:
             found.setdefault(trial.loss, {}).setdefault(trial.rate, []).append(trial.score)
-    tried = {loss: RungScores({rate: tuple(row) for rate, row in rates.items()}) for loss, rates in found.items()}
-    return {loss: (scores.rate, Scores(scores.costs[scores.rate])) for loss, scores in tried.items()}
+    tried = {loss: {rate: Scores(tuple(row)) for rate, row in rates.items()} for loss, rates in found.items()}
+    best = {loss: min(rates, key=lambda rate: (rates[rate].standing, rate)) for loss, rates in tried.items()}
+    return {loss: (rate, tried[loss][rate]) for loss, rate in best.items()}
 
 
 def recorded_final(

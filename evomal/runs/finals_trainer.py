@@ -158,7 +158,7 @@ class FinalsTrainer:
     def _train_in_stages(
         self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
     ) -> Final | None:
-        """Choose learning rates, then the winner, then measure its lead; every stage has fresh seeds."""
+        """Try learning rates, then choose the winner, then measure its lead; every stage has fresh seeds."""
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
         best_rates = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
@@ -171,9 +171,15 @@ class FinalsTrainer:
         best_candidates = [loss for loss in ranked if loss not in names][: kept_of(len(chosen))]
         best_rivals = [loss for loss in ranked if loss in names][: kept_of(len(names))]
         staying = [*dict.fromkeys([baseline, *best_rivals]), *best_candidates]
-        # Two seeds may miss that a learning rate is too high for others.
-        settled = {loss: (losses[loss], ladder.settled_rates(rates[loss].rate)) for loss in staying}
-        self._train_or_read("final", settled, self._final_rung("final", final_count))
+        # Two seeds may miss that a learning rate is too high for others. Older records have one rate of each loss here.
+        done = self._recorded("final")
+        settled = {
+            loss: tuple(sorted({trial.rate for trial in done if trial.loss == loss}))
+            or ladder.settled_rates(rates[loss].rate)
+            for loss in staying
+        }
+        entrants = {loss: (losses[loss], some) for loss, some in settled.items()}
+        self._train_or_read("final", entrants, self._final_rung("final", final_count))
         decided = final_so_far(chosen, self._recorded("final"))
         compared = {loss: (losses[loss], (decided.rates[loss],)) for loss in decided.compared}
         self._train_or_read("lead", compared, self._final_rung("lead", lead_seeds(final_count)))

@@ -29,7 +29,7 @@ _OLDER_TRIAL_COLUMNS, _AT_ONE_RATE = 8, ("1.0", 0)
 
 Row = tuple[int | str | None, ...]
 TrialStage = Literal["rivals", "rates", "final", "lead"]
-"""Rivals before the first generation; then the final: learning rates are chosen, then the winner, then its lead over
+"""Rivals before the first generation; then the final: learning rates are tried, the winner is chosen, and its lead over
 the best rival is measured."""
 
 

@@ -29,7 +29,7 @@ EXPORTS = {
 """The ending and the media type of each format."""
 _LONGEST_TYPESET = 240  # characters
 _MOST_STEPS, _MOST_PARENTS = 40, 12
-_STAGES = {"rates": "choice of learning rates", "final": "final", "lead": "lead over the best rival"}
+_STAGES = {"rates": "learning rates tried", "final": "final", "lead": "lead over the best rival"}
 
 
 @dataclass(frozen=True)

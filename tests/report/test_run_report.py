@@ -56,7 +56,7 @@ def test_the_best_loss_is_the_final_s_winner_and_its_rivals_stand_beside_it(tmp_
     assert formula.written == SQUARE
     assert formula.sentence == (
         "Validation mse 0.625 (mean of 2 fresh seeds; 0.5 in the search), size 4, found in generation 1 by initial "
-        "(evomal, seed 0). Rivals: mse 0.65, mae 0.9 (the same seeds: no lead over mse)."
+        "(evomal, seed 0). Rivals: mse 0.65, mae 0.9 (the same seeds). Final: no lead over mse."
     )
     assert "mean in the final" in report_page(report)
     assert ancestry(report.runs).ancestors[-1].candidate.genome == SQUARE

@@ -75,23 +75,49 @@ def test_a_lead_is_one_only_where_its_whole_interval_is():
     assert final([(1.0, 1.0)], {"mse": (2.0, math.inf)}).verdict() == "no lead over mse"
 
 
-def test_a_loss_that_often_diverges_is_beaten_and_not_advised():
-    def diverged(count):
-        return Scores((math.inf,) * count + (1.0,) * (15 - count))
+def diverged(count, cost=1.0):
+    """Fifteen scores, the first of which are of trainings that diverged."""
+    return Scores((math.inf,) * count + (cost,) * (15 - count))
 
-    found = replace(
-        final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)}), rates={"mse": 10.0, "mae": 1.0}, lr=0.01,
-        last=(diverged(0), diverged(0), diverged(2)),
-    )  # fmt: skip
-    assert found.advised == "mae"
+
+@pytest.fixture
+def drawn():
+    found = final([(1.0, 1.0)], {"mse": (2.0, 2.0), "mae": (1.0, 1.0)})
+    return replace(found, rates={"mse": 10.0, "mae": 1.0}, lr=0.01)
+
+
+def test_of_known_losses_the_one_that_diverged_more_often_is_not_advised(drawn):
+    found = replace(drawn, last=(diverged(0), diverged(0), diverged(2)))
     assert found.verdict() == "no lead over mae on 15 further seeds: use mae with lr 0.01"
-    often = replace(found, last=(diverged(0), diverged(6), diverged(1)))
-    assert often.leads
-    assert often.verdict() == "beats mae, which diverged with 6 of 15 seeds"
-    seldom = replace(found, last=(diverged(0), diverged(5), diverged(1)))
-    assert not seldom.leads
-    assert seldom.verdict() == "no lead over mae, which diverged with 5 of 15 further seeds: use mse with lr 0.1"
-    assert not replace(found, last=(diverged(1), diverged(15), diverged(15))).leads
+    found = replace(drawn, last=(diverged(0), diverged(5), diverged(0)))
+    assert found.verdict() == "no lead over mae, which diverged with 5 of 15 further seeds: use mse with lr 0.1"
+    found = replace(drawn, last=(diverged(0), diverged(2), diverged(2, 3.0)))
+    assert found.verdict().endswith("on 15 further seeds: use mse with lr 0.1 (it diverged with 2 of them)")
+
+
+@pytest.mark.parametrize(
+    ("last", "leads"),
+    [
+        ((diverged(0), diverged(6), diverged(1)), True),
+        ((diverged(0), diverged(5), diverged(1)), False),
+        ((diverged(0, 1.1), diverged(6), diverged(6)), False),  # behind where both were trained
+        ((diverged(0), diverged(6), diverged(0, 0.9)), False),  # behind the baseline
+        ((diverged(1), diverged(15), diverged(15)), True),
+        ((Scores((1.0,) * 14 + (math.inf,)), diverged(6), diverged(15)), False),  # each diverges alone
+    ],
+)
+def test_a_loss_leads_one_that_diverges_more_often_for_certain(drawn, last, leads):
+    found = replace(drawn, last=last)
+    assert found.leads is leads
+    expected = f"beats mae, which diverged with {last[1].diverged} of 15 further seeds"
+    assert (found.verdict() == expected) is leads
+
+
+def test_a_winner_that_diverged_does_not_lead(drawn):
+    last = diverged(0, 0.1), diverged(0), diverged(0)
+    lost = replace(drawn, candidates=((row(0, 0, 1.0), Scores((1.0, math.inf))),), last=last)
+    assert not lost.leads
+    assert lost.verdict() == "no lead over mae: training with the learned loss diverged"
 
 
 def test_the_verdict_says_why_it_advises_against_the_best_rival():
@@ -128,6 +154,8 @@ def test_a_loss_takes_part_at_the_better_of_its_learning_rates():
     assert found.rates == {"mse": 3.0, "0:0": 1.0}
     assert found.rivals == {"mse": Scores((0.4, 0.5))}
     assert found.winner == (rows[0], Scores((0.3, 0.3)))
+    worse = [replace(one, score=math.inf) if (one.loss, one.seed) == ("mse", 3000) else one for one in trials]
+    assert final_so_far(rows, worse).rates["mse"] == 3.0, "the other diverged with both seeds"
 
 
 def test_a_final_is_read_back_once_it_is_complete():

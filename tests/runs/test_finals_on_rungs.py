@@ -1,6 +1,7 @@
 """Searches on rungs: headroom before, a final in stages after, what is recommended, and all of it resumed."""
 
 import math
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -10,6 +11,7 @@ from evomal.engine import Engine
 from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import Candidate
+from evomal.methods.rungs import Ladder
 from evomal.runs import RunStore
 from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
@@ -80,9 +82,6 @@ def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished
     assert len(settled) == 2
     assert result.final.rates["mse"] in settled
     final = result.final
-    assert final.rates[final.winner[0].place] in {
-        trial.rate for trial in trials if trial.stage == "rates" and trial.loss == final.winner[0].place
-    }
     assert {trial.loss for trial in trials if trial.stage == "lead"} == set(final.compared)
     own, other, _ = final.last
     assert final.lead[0] == pytest.approx(other.mean - own.mean)
@@ -115,6 +114,40 @@ def test_what_is_recommended_is_the_winner_or_the_best_rival(finished):
         assert recommended.lr == result.final.learning_rate(name)
         assert str(result).count(f"use {name} with lr") == 1
     assert math.isfinite(float(recommended.loss()(regression().test.targets * 0, regression().test.targets)))
+
+
+def test_a_learning_rate_that_diverges_with_further_seeds_is_left(finished, tmp_path, monkeypatch):
+    """Those of stage `rates` are chosen with two seeds; the lead is measured at what is settled with more."""
+    trained, calls = Engine.try_rates, []
+
+    def try_rates(engine, losses, rungs, rates, **named):
+        found = trained(engine, losses, rungs, rates, **named)
+        if rungs[0].steps == ON_RUNGS["final_steps"]:
+            calls.append(rates)
+            if len(calls) == 2:
+                lost = [{max(one.costs): (math.inf,) * len(rungs[0].seeds)} for one in found]
+                found = [replace(one, costs={**one.costs, **gone}) for one, gone in zip(found, lost, strict=True)]
+        return found
+
+    monkeypatch.setattr(Engine, "try_rates", try_rates)
+    result = run(tmp_path)
+    with RunStore.read(tmp_path) as store:
+        trials = store.trials()
+    for loss, rate in result.final.rates.items():
+        assert rate == min(trial.rate for trial in trials if (trial.stage, trial.loss) == ("final", loss))
+    assert {trial.rate == result.final.rates[trial.loss] for trial in trials if trial.stage == "lead"} == {True}
+    assert len(calls) == 3
+    assert all(math.isfinite(value) for scores in result.final.last for value in scores.values)
+
+
+def test_a_final_of_an_older_record_with_one_learning_rate_of_each_loss_is_resumed(finished, tmp_path, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(Ladder, "settled_rates", lambda ladder, rate: (rate,))
+        before = run(tmp_path)
+    assert run(tmp_path).final == before.final
+    with RunStore.read(tmp_path) as store:
+        final = [trial for trial in store.trials() if trial.stage == "final"]
+    assert len({(trial.loss, trial.rate) for trial in final}) == len({trial.loss for trial in final})
 
 
 @pytest.mark.parametrize("stage", ["rates", "final", "lead"])

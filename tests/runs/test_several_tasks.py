@@ -138,6 +138,12 @@ def test_it_is_shown_and_read_in_its_own_units(finished):
     assert provenance["metric"] == "worst_change"
     assert "learning_rate" not in provenance
     values = {one.task: one.values for one in result.by_task}
+    if settings is RUNGS:
+        with RunStore.read(folder / "whole") as store:
+            trials = [trial for trial in store.trials() if (trial.stage, trial.loss) == ("final", "ce")]
+        assert {trial.rate for trial in trials} > {result.final.rates["ce"]}, "it was trained at another one, too"
+        scores = [one.score for one in trials if (one.task, one.rate) == (0, result.final.rates["ce"])]
+        assert values["table"]["ce"] == pytest.approx(sum(scores) / len(scores))
     assert all(0 <= value <= 1 for own in values.values() for value in own.values())
     assert next(iter(values["images"])) == result.final.winner[0].place
     if settings is RUNGS:
