@@ -124,7 +124,7 @@ def _candidate(view: RunView, place: tuple[int, int]) -> Candidate:
 
 
 def scores_of(view: RunView, run: Run, candidate: Candidate) -> list[tuple[str, str, str, str]]:
-    """For each stage of the final and learning rate: the stage, the rate, the score of each seed, and their mean."""
+    """For each stage of the final and learning rate: the stage, the rate, the mean score, and that of each seed."""
     found: dict[tuple[str, float], list[tuple[int, float]]] = {}
     for trial in view.trials:
         if trial.loss == candidate.place and trial.stage in _STAGES and trial.task is None:
@@ -134,7 +134,7 @@ def scores_of(view: RunView, run: Run, candidate: Candidate) -> list[tuple[str, 
     for (stage, rate), scores in found.items():
         each = ", ".join(f"{seed}: {run.shown_metric.text(score)}" for seed, score in scores)
         mean = Scores(tuple(score for _, score in scores))
-        rows.append((_STAGES[stage], rate_text(rate, lr), each, run.shown_metric.text(mean.mean, mean.deviation)))
+        rows.append((_STAGES[stage], rate_text(rate, lr), run.shown_metric.text(mean.mean, mean.deviation), each))
     return rows
 
 
