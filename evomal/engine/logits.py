@@ -35,7 +35,7 @@ def warn_of_probabilities(outputs: Tensor, task: Task) -> None:
         warnings.warn(
             f"the outputs of the model of {task.name} look like {what}, but losses take logits and make probabilities "
             f"of them themselves: remove the final {layer} of the model",
-            stacklevel=1,  # so that Python also shows it once, whoever calls
+            stacklevel=1,  # one place for all callers, so that Python shows it once
         )
 
 
