@@ -4,6 +4,7 @@ A position of a sample, such as a token of a sequence or a pixel of an image, is
 engine sees outputs `(rows, K)`, class numbers `(rows,)` or values `(rows, K)`, and weights `(rows,)`.
 """
 
+import dataclasses
 import math
 import weakref
 from collections.abc import Sequence
@@ -36,6 +37,11 @@ class Rows:
     """The shape of a sample's positions; empty where a sample is one row."""
     is_masked_only: bool = True
     """Whether weights are 0 and 1, so that a loss that ignores rows needs no weights."""
+
+    def to(self, device: str) -> "Rows":
+        """Returns the same rows on another device."""
+        weights = None if self.weights is None else self.weights.to(device)
+        return dataclasses.replace(self, targets=self.targets.to(device), weights=weights)
 
 
 class RowRule:

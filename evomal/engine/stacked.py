@@ -34,6 +34,9 @@ from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part, joined_parts
 
 FEWEST_MEMBERS = 2
+_HOST_OUTPUTS = 200_000
+"""Outputs of one model on a part up to which the CPU computes its metric: it is as fast, and the members of a stack do
+not wait for the device one after the other."""
 
 
 @dataclass(frozen=True)
@@ -349,8 +352,19 @@ class TrialStack:
                 inputs = (_in_groups(select(pool.inputs, some.reshape(-1)), self.groups) for some in chosen)
                 outputs = torch.cat([self._outputs(x) for x in inputs], dim=2)
                 judged = [self._row_rule.of_metric(pool.select(own)) for own in rows]
-        for members, own in zip(outputs.to(self.setup.dtype), judged, strict=True):
+        outputs = outputs.to(self.setup.dtype)
+        if self._is_judged_on_host(outputs):
+            outputs = outputs.cpu()
+            on_host = {id(own): own.to("cpu") for own in judged}
+            judged = [on_host[id(own)] for own in judged]
+        for members, own in zip(outputs, judged, strict=True):
             yield [Evaluated(member, own.targets, own.weights) for member in members]
+
+    def _is_judged_on_host(self, outputs: Tensor) -> bool:
+        """Whether the metrics of `[G, R, B, K]` are computed by the CPU: by one rule for both parts of the task."""
+        task = self.setup.task
+        targets = max(part.targets.numel() for part in (task.validation, task.test))
+        return outputs.is_cuda and task.metric.is_named and targets * outputs.shape[-1] <= _HOST_OUTPUTS
 
 
 def _in_groups(inputs: Inputs, groups: int) -> Inputs:

@@ -128,6 +128,11 @@ class Metric:
             needs.check(self, targets, place_of(part))
 
     @property
+    def is_named(self) -> bool:
+        """Whether it is one of evomal's own, which take tensors of any device."""
+        return isinstance(self.function, NamedFunction)
+
+    @property
     def is_by_part(self) -> bool:
         """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
         return isinstance(self.function, Combined) and self.function.is_by_part

@@ -1,4 +1,4 @@
-"""Layers for stacks of small convolutional models, beside torch's own: every pass of a search, and the kernels."""
+"""Layers for stacks of models, beside torch's own: every pass of a search, and the kernels."""
 
 import copy
 
@@ -9,7 +9,13 @@ from torch.func import functional_call, grad, jvp, vjp, vmap
 
 from evomal.engine import stackable_layers
 from evomal.engine.precision import matmul_precision
-from evomal.engine.stackable_layers import StackableAveragePool, StackableConvolution, replace_stackable_layers
+from evomal.engine.stackable_layers import (
+    StackableAveragePool,
+    StackableConvolution,
+    StackableLinear,
+    replace_linear_layers,
+    replace_stackable_layers,
+)
 from tests.processes import check_in_interpreter
 
 
@@ -20,20 +26,27 @@ def small_model():
     )  # fmt: skip
 
 
+def linear_model():
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(80, 36), nn.Tanh(), nn.Linear(36, 32, bias=False), nn.Tanh(), nn.Linear(32, 5)
+    )
+
+
 def random_like(parameters, *lead, seed=0, **options):
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(*lead, *value.shape, generator=generator, dtype=value.dtype).to(value.device)
+        * min(1.0, 5.0 / value[0].numel())  # many inputs would saturate tanh, whose derivatives then lose all digits
         for name, value in parameters.items()
     }
 
 
-def passes_of_a_search(model, device="cpu", dtype=torch.float64):
+def passes_of_a_search(model, device="cpu", dtype=torch.float64, samples=6):
     """What a model gives in all the ways in which a search runs stacked models."""
     start = {name: value.detach() for name, value in model.named_parameters()}
     draws = torch.Generator().manual_seed(1)
-    inputs = torch.randn(2, 6, 1, 8, 10, generator=draws, dtype=dtype).to(device)
-    cotangents = torch.randn(3, 6, 5, generator=draws, dtype=dtype).to(device)
+    inputs = torch.randn(2, samples, 1, 8, 10, generator=draws, dtype=dtype).to(device)
+    cotangents = torch.randn(3, samples, 5, generator=draws, dtype=dtype).to(device)
 
     def outputs_of(parameters, x=inputs[0]):
         return functional_call(model, parameters, (x,))
@@ -80,16 +93,47 @@ def changed_copy(model):
     return changed
 
 
-def test_all_passes_are_those_of_torch_s_layers():
-    plain = small_model().double()
-    check_all_passes(plain, changed_copy(plain), 1e-10)
+def changed_linear_copy(model):
+    changed = copy.deepcopy(model)
+    assert replace_linear_layers(changed)
+    assert [type(layer) for layer in changed[1::2]] == [StackableLinear, StackableLinear, nn.Linear]
+    return changed
+
+
+@pytest.mark.parametrize(("model", "changed"), [(small_model, changed_copy), (linear_model, changed_linear_copy)])
+def test_all_passes_are_those_of_torch_s_layers(model, changed):
+    plain = model().double()
+    check_all_passes(plain, changed(plain), 1e-10)
+
+
+def test_linear_layers_take_inputs_of_any_shape():
+    plain = nn.Linear(40, 36).double()
+    x = torch.randn(2, 3, 5, 40, dtype=torch.float64)
+    for own in (x, x[0, 0], x[0, 0, 0]):
+        torch.testing.assert_close(StackableLinear(plain)(own), plain(own), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_all_passes_by_the_kernels_on_a_gpu():
-    plain = small_model().cuda()
+@pytest.mark.parametrize(
+    ("model", "changed", "samples"), [(small_model, changed_copy, 6), (linear_model, changed_linear_copy, 64)]
+)
+def test_all_passes_by_the_kernels_on_a_gpu(model, changed, samples):
+    plain = model().cuda()
     with matmul_precision("float32", torch.device("cuda")):  # cuDNN would use TF32 for the layers of torch
-        check_all_passes(plain, changed_copy(plain), 2e-3, device="cuda", dtype=torch.float32)
+        check_all_passes(plain, changed(plain), 2e-3, device="cuda", dtype=torch.float32, samples=samples)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("precision", ["tf32x3", "bf16x6"])
+def test_matrix_products_on_a_gpu_are_as_accurate_as_float32(precision):
+    from evomal.engine.products_triton import matrix_product
+
+    draws = torch.Generator("cuda").manual_seed(0)
+    a, b = (torch.randn(3, 2, 200, 300, device="cuda", generator=draws) for _ in range(2))
+    exact = a.double() @ b.double().mT
+    found = matrix_product(a, b.mT, PRECISION=precision)
+    assert (found - exact).norm() / exact.norm() < 5e-7
+    assert torch.equal(matrix_product(a[1:2], b[1:2].mT, PRECISION=precision)[0], found[1])
 
 
 INTERPRETED = """
@@ -127,6 +171,42 @@ def test_kernels_in_the_interpreter():
     check_in_interpreter(INTERPRETED)
 
 
+INTERPRETED_PRODUCTS = """
+from tests.engine.test_stackable_layers import *
+from evomal.engine import products_triton
+from evomal.engine.products_triton import fits, matrix_product
+
+products_triton._OTHERWISE["PRECISION"] = "tf32x3"  # the interpreter knows no other; it computes in float32
+torch.manual_seed(0)
+tall, wide = torch.randn(2, 3, 68, 40), torch.randn(2, 3, 40, 72)
+for a, b in (
+    (tall, wide), (tall[:1], wide), (tall[:, :1], wide), (tall, wide[:, :1]), (tall[0, 0], wide),
+    (tall[0], wide[1, :1]), (tall[None], wide), (tall.mT.contiguous().mT, wide), (tall, wide.mT.contiguous().mT),
+    (tall.mT.contiguous().mT, wide.mT.contiguous().mT), (torch.randn(2, 3, 68, 42)[..., 1:-1], wide),
+    (torch.randn(2, 3, 68, 80)[..., ::2], wide), (tall[..., :1].expand(tall.shape), wide),
+):
+    torch.testing.assert_close(matrix_product(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    assert fits(a, b)
+assert not fits(tall[0, 0], wide[0, 0])  # one model alone
+assert not fits(tall[..., :30], wide[..., :30, :])  # 30 is no multiple of four
+
+stackable_layers.fits_kernels = stackable_layers.fits_matrix_kernel = lambda *_: True
+products_triton._SMALLEST = 4
+plain = linear_model()
+assert isinstance(stackable_layers.stackable_copy(plain, device=plain[1].weight.device, dtype=torch.float32,
+                                                  precision="float32")[1], StackableLinear)
+used = []
+computed = products_triton.matrix_product
+products_triton.matrix_product = lambda *pair: used.append(pair) or computed(*pair)
+check_all_passes(plain, changed_linear_copy(plain), 2e-3, dtype=torch.float32, samples=8)
+assert len(used) > 20
+"""
+
+
+def test_matrix_products_in_the_interpreter():
+    check_in_interpreter(INTERPRETED_PRODUCTS)
+
+
 @pytest.mark.parametrize(
     "layer",
     [
@@ -150,6 +230,16 @@ def test_average_pooling_that_leaves_a_row_over():
     assert torch.equal(torch.autograd.grad(layer(x).square().sum(), x)[0], expected[0])
 
 
-def test_models_on_a_cpu_keep_torch_s_layers():
+@pytest.mark.parametrize("model", [small_model, linear_model])
+def test_models_on_a_cpu_keep_torch_s_layers(model):
     options = {"dtype": torch.float32, "precision": "float32"}
-    assert stackable_layers.stackable_copy(small_model(), device=torch.device("cpu"), **options) is None
+    assert stackable_layers.stackable_copy(model(), device=torch.device("cpu"), **options) is None
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Linear(31, 64), nn.Linear(64, 31), nn.utils.parametrizations.weight_norm(nn.Linear(64, 64))]
+)
+def test_other_linear_layers_stay(layer):
+    model = nn.Sequential(layer)
+    assert not replace_linear_layers(model)
+    assert model[0] is layer
