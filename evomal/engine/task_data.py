@@ -36,7 +36,7 @@ from evomal.threads import processors
 _KEPT_SHARE = 1 / 3  # share of a GPU's memory for initial weights
 _KEPT_HOST_SHARE = 1 / 4  # share of the machine's memory for those that the GPU has no room for
 _KEPT_BYTES = 2 * 2**30  # memory for them on a CPU
-_DRAWN_TOGETHER = 2**20  # a model with at least as many weights draws those of several steps at once, by threads
+_DRAWN_TOGETHER = 2**18  # a model with at least as many weights draws those of several steps at once, by threads
 _MOST_THREADS = 16
 _DIGITS = 16  # of a digest: enough to tell two apart, and short enough to be read
 

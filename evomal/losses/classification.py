@@ -31,7 +31,7 @@ class CrossEntropyLoss(ClassificationLoss):
     applies_to, code = "log_odds", "return -logsigmoid(d)"
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        return _cross_entropy(self, logits, target)
+        return self.by_torch(logits, target)
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         return F.cross_entropy(logits.to(compute_dtype(logits)), target, weight=weight, reduction="none")
@@ -247,7 +247,7 @@ class LabelSmoothingLoss(ClassificationLoss):
 
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
         if is_eager(logits) and is_one_block(logits):
-            return _cross_entropy(self, logits, target, self.smoothing)
+            return self.by_torch(logits, target, self.smoothing)
         return None
 
     def of_classes(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -293,13 +293,3 @@ class LabelSmoothingLoss(ClassificationLoss):
         from evomal.expression.symbolic import PREDICTION_SYMBOL, TARGET_SYMBOL
 
         return self._sympy(PREDICTION_SYMBOL, TARGET_SYMBOL)
-
-
-def _cross_entropy(loss: ClassificationLoss, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The reduced loss by torch's own kernels."""
-    dtype = compute_dtype(logits)
-    weight = None if loss.weight is None else loss.weight.to(dtype)
-    return F.cross_entropy(
-        logits.to(dtype), target, weight=weight, ignore_index=loss.ignore_index, reduction=loss.reduction,
-        label_smoothing=smoothing,
-    )  # fmt: skip

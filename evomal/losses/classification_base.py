@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evomal.checks import Kind
@@ -16,6 +17,7 @@ from evomal.losses.fused import (
     can_fuse,
     class_number,
     fused_loss,
+    is_fast_in_torch,
     target_log_odds,
 )
 from evomal.losses.loss import HandMadeLoss
@@ -28,6 +30,18 @@ class ClassificationLoss(HandMadeLoss):
 
     @abstractmethod
     def cost(self, xp: Any, p: Any, y: Any, classes: Any, options: Any = None) -> Any: ...
+
+    def by_torch(self, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Returns the reduced cross-entropy by torch's own kernels, with the weights and the reduction of this loss."""
+        weight, dtype = self._buffers["weight"], compute_dtype(logits)
+        if weight is not None:
+            weight = weight.to(dtype)
+        if logits.dtype != dtype:  # a conversion that changes nothing still takes as long as all these checks
+            logits = logits.to(dtype)
+        return F.cross_entropy(
+            logits, target, weight=weight, ignore_index=self.ignore_index, reduction=self.reduction,
+            label_smoothing=smoothing,
+        )  # fmt: skip
 
     def sympy(self) -> Any:
         """Returns the loss as a SymPy expression in the target's probability p and the number of classes C."""
@@ -99,13 +113,17 @@ class FusedTargetLoss(TargetLoss):
     def fused(self, logits: Tensor, target: Tensor) -> Tensor | None:
         if not can_fuse(logits, target):
             return None
+        coefficients = self.coefficients(logits.shape[1])
+        if coefficients.is_cross_entropy and is_fast_in_torch(logits):
+            value = self.by_torch(logits, target)
+            return value if coefficients.scale == 1 else coefficients.scale * value
         return fused_loss(
             logits,
             target,
-            self.weight,
+            self._buffers["weight"],
             ignore_index=self.ignore_index,
             reduction=self.reduction,
-            coefficients=self.coefficients(logits.shape[1]),
+            coefficients=coefficients,
             composed=lambda z: self.composed(
                 z, target, None if self.weight is None else self.weight.to(compute_dtype(z)), target.shape
             ),

@@ -95,13 +95,13 @@ class BatchLoss(nn.Module, ABC):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """Returns the reduced loss of a batch, computed in float32 or float64, in the dtype that torch would return."""
-        _require_tensors(output, target)
-        if not output.is_floating_point():
-            raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
-        if self.kind == "classification" and self._is_usual(output, target):
+        if self._is_usual(output, target):
             fused = self.fused(output, target)
             if fused is not None:
                 return fused
+        _require_tensors(output, target)
+        if not output.is_floating_point():
+            raise InputError(f"output must be a floating-point tensor but got {output.dtype}")
         with _without_autocast(output):
             if self.kind == "regression":
                 loss = self._regression(output, target)
@@ -114,14 +114,16 @@ class BatchLoss(nn.Module, ABC):
         return loss.to(_result_dtype(output, target))
 
     def _is_usual(self, output: Tensor, target: Tensor) -> bool:
-        """Whether nothing has to be converted or refused: for small batches the checks take longer than the loss."""
-        shape, weight = output.shape, self.weight
+        """Whether nothing has to be converted or refused: for small batches all checks take longer than the loss."""
+        if not (self.kind == "classification" and isinstance(output, Tensor) and isinstance(target, Tensor)):
+            return False
+        shape, weight = output.shape, self._buffers["weight"]  # as an attribute it would take as long as the rest
         return (
             len(shape) == 2
             and shape[1] > 1
             and target.shape == shape[:1]
-            and target.dtype == torch.int64
-            and output.dtype in (torch.float32, torch.float64)
+            and target.dtype is torch.int64
+            and (output.dtype is torch.float32 or output.dtype is torch.float64)
             and (weight is None or weight.shape == shape[1:])
             and not torch.is_autocast_enabled(output.device.type)
         )
@@ -282,7 +284,10 @@ def _require_tensors(output: object, target: object) -> None:
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
     """Returns float64 if any of the tensors has it, else float32: half precision is never enough inside a loss."""
-    return torch.float64 if torch.float64 in [tensor.dtype for tensor in tensors] else torch.float32
+    for tensor in tensors:
+        if tensor.dtype is torch.float64:
+            return torch.float64
+    return torch.float32
 
 
 def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

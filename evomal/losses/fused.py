@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -68,8 +68,7 @@ def all_log_odds(logits: Tensor) -> Tensor:
     return torch.where(is_top, target_log_odds(logits, top.squeeze(1)).unsqueeze(1), small - torch.log1p(-small.exp()))
 
 
-@dataclass(frozen=True)
-class Coefficients:
+class Coefficients(NamedTuple):
     """scale·(1 − p)^focus·|log p + shift| + opposite·p^focus·(offset − log(1 − p)).
 
     Cross-entropy, absolute cross-entropy, focal loss and the sparse smoothings are choices of these five numbers, so
@@ -83,9 +82,9 @@ class Coefficients:
     offset: Number = 0.0
 
     @property
-    def numbers(self) -> tuple[Number, ...]:
-        """The five numbers in the order of the arguments of the kernels."""
-        return self.scale, self.shift, self.focus, self.opposite, self.offset
+    def is_cross_entropy(self) -> bool:
+        """Whether it is −scale·log p."""
+        return not (self.shift or self.focus or isinstance(self.opposite, Tensor) or self.opposite)
 
     def of_log_odds(self, log_odds: Tensor) -> Tensor:
         """Returns the formula elementwise in d = log(p / (1 − p)), by plain differentiable operations.
@@ -103,35 +102,32 @@ class Coefficients:
         return loss
 
 
-@dataclass(frozen=True)
+@dataclass
 class TargetLosses:
-    """What a kernel returns for each sample."""
+    """What a kernel returns."""
 
     losses: Tensor
-    """ℓ times the weight of the target's class, 0 where the sample is ignored."""
-    slopes: Tensor
-    """The derivative of that by the log-odds."""
-    shares: Tensor
-    """The weight of the target's class, 0 where the sample is ignored."""
+    """ℓ times the weight of the target's class, 0 where the sample is ignored, reduced."""
     kept: Any
-    """What the gradient needs: for each sample the target, the largest of the logits of the other classes, and the
-    logarithm of the sum of their exponentials relative to it."""
+    """What the gradient needs: some numbers for each sample."""
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
-    """Returns whether there is a kernel: for (samples, classes) and (samples,) int64, plain tensors on CPU or CUDA."""
+    """Returns whether there is a kernel for (samples, classes) and (samples,) int64: plain tensors on CPU or CUDA."""
+    device = logits.device
     return (
-        logits.dim() == 2
-        and target.dim() == 1
-        and logits.shape[0] == target.shape[0]
+        device.type in _BACKENDS
+        and device == target.device
         and logits.shape[1] > 1
-        and target.dtype == torch.int64
-        and logits.device == target.device
-        and logits.device.type in _BACKENDS
         # Triton takes the coefficients in single precision, which is not enough for a double result.
-        and not (logits.is_cuda and logits.dtype == torch.float64)
+        and not (logits.dtype == torch.float64 and device.type == "cuda")
         and is_eager(logits)
     )
+
+
+def is_fast_in_torch(logits: Tensor) -> bool:
+    """Returns whether torch's own cross-entropy takes no longer than the kernels."""
+    return logits.device.type == "cpu" and logits.numel() <= 1 << 14
 
 
 def fused_loss(
@@ -145,35 +141,26 @@ def fused_loss(
     composed: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Returns the reduced loss; `composed` computes it by plain operations, for second derivatives."""
-    settings = (ignore_index, reduction, coefficients, composed)
-    return cast(Tensor, _Fused.apply(logits, target, weight, settings))  # type: ignore[no-untyped-call]
+    arguments = logits, target, weight, ignore_index, coefficients, reduction
+    if logits.requires_grad and torch.is_grad_enabled():
+        return cast(Tensor, _Fused.apply(logits, arguments, composed))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _backend(logits.device.type).losses(*arguments).losses)
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, settings: tuple[Any, ...]) -> Tensor:
-        ignore_index, reduction, coefficients, ctx.composed = settings
-        found: TargetLosses = _backend(logits.device.type).losses(logits, target, weight, ignore_index, coefficients)
-        divisor = found.shares.sum() if reduction == "mean" else None
-        ctx.save_for_backward(logits, divisor)
-        ctx.slopes, ctx.kept = found.slopes, found.kept  # neither inputs nor outputs, so attributes do
-        if reduction == "none":
-            return found.losses
-        return found.losses.sum() if divisor is None else found.losses.sum() / divisor
+    def forward(ctx: Any, logits: Tensor, arguments: tuple[Any, ...], composed: Callable[[Tensor], Tensor]) -> Tensor:
+        found: TargetLosses = _backend(logits.device.type).losses(*arguments)
+        ctx.save_for_backward(logits)
+        ctx.rest = found.kept, composed  # neither inputs nor outputs, so an attribute does
+        return found.losses
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        logits, divisor = ctx.saved_tensors
+        (logits,), (gradient,), (kept, composed) = ctx.saved_tensors, gradients, ctx.rest
         if torch.is_grad_enabled():  # create_graph: this backward pass will be differentiated
-            return torch.autograd.grad(ctx.composed(logits), logits, gradients, create_graph=True)[0], None, None, None
-        (gradient,) = gradients
-        scale = gradient if divisor is None else gradient / divisor
-        factors = ctx.slopes * scale
-        # An ignored sample gets no gradient even where the mean of nothing makes the rest NaN. On the CPU, reading one
-        # number takes less time than making the mask, which matters with few classes.
-        if scale.is_cuda or scale.dim() or not math.isfinite(scale):
-            factors = factors.masked_fill_(ctx.slopes == 0, 0)
-        return _backend(logits.device.type).gradient(logits, ctx.kept, factors), None, None, None
+            return torch.autograd.grad(composed(logits), logits, gradient, create_graph=True)[0], None, None
+        return _backend(logits.device.type).gradient(logits, kept, gradient), None, None
 
 
 @functools.cache

@@ -6,155 +6,235 @@ from typing import Any
 
 import numpy as np
 import torch
+from llvmlite import ir
+from numba.extending import intrinsic
 from torch import Tensor
 
-from evomal.compiled import VECTORISABLE, exp_nonpositive, inner, kernel
+from evomal.compiled import VECTORISABLE, exp_nonpositive, inner, kernel, log_positive
 from evomal.losses.contract import compute_dtype
 from evomal.losses.fused import Coefficients, TargetLosses, blocks
 from evomal.threads import kernel_threads
 
-_LANES = 32  # sums kept side by side, so that a reduction runs in vector registers
-_VECTOR = 8  # numbers of a vector register
 _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 _ELEMENTS_PER_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
 
+_ROWS = 64  # rows whose numbers are computed side by side, in vector registers
+_FEW_CLASSES = 128  # up to here rows are transposed, since a row of its own would leave vectors half empty
+_VECTOR = 8  # rows of more classes are filled up to multiples of this, which leaves vector loops no remainder
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _larger(typing_context: Any, one: Any, other: Any) -> Any:
+    """The larger of two floats, as an operation of which LLVM makes vectors; of a NaN it returns either."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = arguments[0].type
+        largest = builder.module.declare_intrinsic("llvm.maxnum", [number], ir.FunctionType(number, [number, number]))
+        return builder.call(largest, arguments, fastmath=("nnan", "nsz"))
+
+    return one(one, one), generate
+
+
+@inner()
+def _largest(numbers: Any) -> Any:
+    top = numbers[0]
+    for j in range(1, len(numbers)):
+        top = _larger(top, numbers[j])
+    return top
+
+
+@inner(fastmath={"reassoc", "nsz"})  # in any order, which a sum in vector registers needs
+def _sum(numbers: Any) -> Any:
+    total = numbers[0]
+    for j in range(1, len(numbers)):
+        total += numbers[j]
+    return total
+
 
 @inner(fastmath=VECTORISABLE)
-def _add(numbers: Any, start: int, stop: int, lanes: Any) -> None:
-    """Add numbers[start:stop] to the lanes."""
-    whole = (stop - start) // _LANES * _LANES
-    for j in range(start, start + whole, _LANES):
-        for lane in range(_LANES):
-            lanes[lane] += numbers[j + lane]
-    for j in range(start + whole, stop):
-        lanes[0] += numbers[j]
+def _others_of_few(logits: Any, columns: Any, room: Any, tops: Any, totals: Any) -> None:
+    """Fill in for each row its largest element without that of its column, and the sum of exponentials relative to it.
 
-
-@inner(fastmath=VECTORISABLE)
-def _others(row: Any, k: int, room: Any, lanes: Any) -> tuple[float, float]:
-    """The largest of a row without its element k, and the sum of exponentials of the differences to it.
-
-    The room is as long as a row filled up to whole vectors, which leaves vector loops no remainder.
+    The room has the rows of the logits as columns.
     """
-    lowest = np.finfo(row.dtype).min
-    for j in range(len(row)):
-        room[j] = row[j]
-    for j in range(len(row), len(room)):
-        room[j] = lowest
-    room[k] = lowest
-    for lane in range(_VECTOR):
-        lanes[lane] = lowest
-    for j in range(0, len(room), _VECTOR):
-        for lane in range(_VECTOR):
+    lowest = np.finfo(logits.dtype).min
+    for i in range(len(logits)):
+        for j in range(logits.shape[1]):
+            room[j, i] = logits[i, j]
+        room[columns[i], i] = -np.inf
+    tops[:] = lowest
+    totals[:] = 0
+    for j in range(logits.shape[1]):
+        for i in range(len(logits)):
             # A NaN is lost here; it reaches the loss through its exponential.
-            lanes[lane] = room[j + lane] if room[j + lane] > lanes[lane] else lanes[lane]
-    top = lanes[0]
-    for lane in range(1, _VECTOR):
-        top = lanes[lane] if lanes[lane] > top else top
-    for j in range(len(room)):
-        room[j] = exp_nonpositive(room[j] - top)
-    room[k] = 0
-    if len(row) <= _LANES:  # lanes would take longer than a short row
-        total = 0.0
-        for j in range(len(row)):
-            total += room[j]
-        return float(top), total
-    lanes[:] = 0
-    _add(room, 0, k, lanes)
-    _add(room, k + 1, len(row), lanes)
-    return float(top), float(lanes.sum())
+            tops[i] = room[j, i] if room[j, i] > tops[i] else tops[i]
+    for j in range(logits.shape[1]):
+        for i in range(len(logits)):
+            totals[i] += exp_nonpositive(room[j, i] - tops[i])
 
 
-@kernel()
-def _losses(
-    logits: Any, target: Any, losses: Any, slopes: Any, tops: Any, logs: Any, shares: Any,
-    weight: Any, ignore_index: int, scale: float, shift: float, focus: float, opposite: float, offset: float,
-) -> int:  # fmt: skip
-    """Fill in what `TargetLosses` holds; the first row whose target is out of bounds, or −1."""
-    lanes = np.empty(_LANES, logits.dtype)
-    room = np.empty(-(-logits.shape[1] // _VECTOR) * _VECTOR, logits.dtype)
-    for i in range(len(target)):
-        k = target[i]
-        losses[i] = slopes[i] = tops[i] = logs[i] = shares[i] = 0
-        if k == ignore_index:
-            continue
-        if not 0 <= k < logits.shape[1]:
-            return i
-        shares[i] = weight[k] if len(weight) else 1.0
-        top, total = _others(logits[i], k, room, lanes)
-        log_total = -np.inf if total == 0 else math.log(total)
-        tops[i], logs[i] = top, log_total
-        d = (float(logits[i, k]) - top) - log_total
-        e = math.exp(-abs(d))
-        log_p, log_rest = min(d, 0.0) - math.log1p(e), min(-d, 0.0) - math.log1p(e)
-        p, rest = (1 / (1 + e), e / (1 + e)) if d > 0 else (e / (1 + e), 1 / (1 + e))
-        if d != d:
-            log_p = log_rest = p = rest = d
-        # The formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p.
-        focus_factor = math.exp(focus * log_rest) if focus else 1.0
-        loss = scale * focus_factor * abs(log_p + shift)
-        bend = focus * p * abs(log_p + shift) if focus and p > 0 else 0.0
-        slope = scale * focus_factor * (np.sign(log_p + shift) * rest - bend)
+@inner(fastmath=VECTORISABLE)
+def _others_of_many(logits: Any, columns: Any, room: Any, tops: Any, totals: Any) -> None:
+    """The same for rows of many classes, one after the other; the room is a row filled up to whole vectors."""
+    lowest = np.finfo(logits.dtype).min
+    classes = logits.shape[1]
+    for i in range(len(logits)):
+        for j in range(classes):
+            room[j] = logits[i, j]
+        for j in range(classes, len(room)):
+            room[j] = lowest
+        room[columns[i]] = lowest
+        top = _largest(room)
+        top = top if top > lowest else lowest
+        for j in range(len(room)):
+            room[j] = exp_nonpositive(room[j] - top)
+        room[columns[i]] = 0
+        tops[i], totals[i] = top, _sum(room[:classes])
+
+
+@inner(fastmath=VECTORISABLE, error_model="numpy")
+def _formula(
+    log_odds: Any, losses: Any, slopes: Any, scale: Any, shift: Any, focus: Any, opposite: Any, offset: Any
+) -> None:
+    """Fill in the formula of `Coefficients`, and its derivative with (log p)' = 1 − p and (log(1 − p))' = −p."""
+    zero, one = log_odds.dtype.type(0), log_odds.dtype.type(1)
+    for i in range(len(log_odds)):
+        d = log_odds[i]
+        e = exp_nonpositive(-abs(d))
+        # log1p(e) for 0 ≤ e ≤ 1: log(1 + e) alone loses the digits of a small e.
+        one_plus = one + e
+        log1p = e if one_plus == one else log_positive(one_plus) * (e / (one_plus - one))
+        log_p, log_rest = (d if d < zero else zero) - log1p, (zero if d < zero else -d) - log1p
+        p, rest = (e if d < zero else one) / one_plus, (one if d < zero else e) / one_plus
+        shifted = log_p + shift
+        size = abs(shifted)
+        sign = one if shifted > zero else (-one if shifted < zero else shifted)
+        if focus:
+            factor = scale * exp_nonpositive(focus * log_rest)
+            losses[i] = factor * size
+            slopes[i] = factor * (sign * rest - (focus * p * size if p > zero else zero))
+        else:
+            losses[i] = scale * size
+            slopes[i] = scale * sign * rest
         if opposite:
-            opposite_factor = math.exp(focus * log_p) if focus else 1.0
-            loss += opposite * opposite_factor * (offset - log_rest)
-            slope += (
-                opposite * opposite_factor * (p + (focus * rest * (offset - log_rest) if focus and rest > 0 else 0.0))
-            )
-        losses[i], slopes[i] = shares[i] * loss, shares[i] * slope
-    return -1
+            against = offset - log_rest
+            factor = opposite * (exp_nonpositive(focus * log_p) if focus else one)
+            losses[i] += factor * against
+            slopes[i] += factor * (p + (focus * rest * against if focus and rest > zero else zero))
 
 
 @kernel(fastmath=VECTORISABLE)
-def _gradient(logits: Any, target: Any, tops: Any, logs: Any, factors: Any, result: Any) -> None:
-    """Fill in factors · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
-    lowest = np.finfo(logits.dtype).min
+def _losses(
+    logits: Any, target: Any, losses: Any, slopes: Any, tops: Any, totals: Any,
+    weight: Any, ignore_index: int, scale: float, shift: float, focus: float, opposite: float, offset: float,
+) -> float:  # fmt: skip
+    """Fill in what `TargetLosses` holds; the sum of the shares, or NaN if a target is out of bounds."""
+    number, classes, sum_of_shares = logits.dtype.type, logits.shape[1], 0.0
+    few = classes <= _FEW_CLASSES
+    room = np.empty((classes, _ROWS) if few else (1, -(-classes // _VECTOR) * _VECTOR), logits.dtype)
+    columns, log_odds, shares = np.empty(_ROWS, np.int64), np.empty(_ROWS, logits.dtype), np.empty(_ROWS, logits.dtype)
+    for start in range(0, len(target), _ROWS):
+        stop = min(start + _ROWS, len(target))
+        for i in range(start, stop):
+            k = target[i]
+            if k == ignore_index:
+                columns[i - start] = 0
+                continue
+            if not 0 <= k < classes:
+                return np.nan
+            columns[i - start], shares[i - start] = k, weight[k] if len(weight) else 1.0
+            sum_of_shares += shares[i - start]
+        if few:
+            _others_of_few(logits[start:stop], columns, room, tops[start:stop], totals[start:stop])
+        else:
+            _others_of_many(logits[start:stop], columns, room[0], tops[start:stop], totals[start:stop])
+        for i in range(start, stop):
+            log_total = log_positive(totals[i]) if totals[i] != 0 else -number(np.inf)
+            log_odds[i - start] = (logits[i, columns[i - start]] - tops[i]) - log_total
+        _formula(
+            log_odds[: stop - start], losses[start:stop], slopes[start:stop],
+            number(scale), number(shift), number(focus), number(opposite), number(offset),
+        )  # fmt: skip
+        for i in range(start, stop):
+            # Selected, not multiplied by 0: a NaN in an ignored row must not get through.
+            losses[i] = 0 if target[i] == ignore_index else shares[i - start] * losses[i]
+            slopes[i] = 0 if target[i] == ignore_index else shares[i - start] * slopes[i]
+    return sum_of_shares
+
+
+@kernel()
+def _total(losses: Any) -> float:
+    """The sum of all losses in double precision, by one thread, so that it does not depend on how many there are."""
+    total = 0.0
+    for loss in losses:
+        total += loss
+    return total
+
+
+@kernel(fastmath=VECTORISABLE, error_model="numpy")
+def _gradient(
+    logits: Any, target: Any, slopes: Any, tops: Any, totals: Any, result: Any, scale: float
+) -> None:  # fmt: skip
+    """Fill in scale · slopes · ∂d/∂logits: 1 for the target, minus its share among the others for the rest."""
     for i in range(len(target)):
-        if factors[i] == 0 or not 0 <= target[i] < logits.shape[1]:  # ignored samples, whose target may be anything
+        # An ignored sample, whose target may be anything, has no gradient even where the scale is NaN.
+        if slopes[i] == 0 or not 0 <= target[i] < logits.shape[1]:
             result[i, :] = 0
             continue
-        # Where every other class is excluded by −inf: −inf − −inf would be NaN, exp(−inf − lowest) is the right 0.
-        top, log_total, factor = tops[i], max(logs[i], lowest), -factors[i]
+        top, of_target = tops[i], logits.dtype.type(scale * slopes[i])
+        # The sum is 0 where every other class is excluded by −inf.
+        factor = -of_target / totals[i] if totals[i] != 0 else totals[i]
         for j in range(logits.shape[1]):
-            # Subtracted in two steps: together they would lose the digits of a small logarithm beside large logits.
-            result[i, j] = factor * exp_nonpositive((logits[i, j] - top) - log_total)
-        result[i, target[i]] = -factor
+            result[i, j] = factor * exp_nonpositive(logits[i, j] - top)
+        result[i, target[i]] = of_target
+
+
+# Between the kernels there are numbers and arrays: every operation on tensors takes longer than a small batch.
 
 
 def losses(
-    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients, reduction: str
 ) -> TargetLosses:
-    """The losses of a batch of class indices, weighted, and what their gradient needs."""
+    """The reduced loss of a batch of class indices, and what its gradient needs."""
     dtype = compute_dtype(logits)
-    results = torch.empty(5, len(target), dtype=dtype)
     weights = _NO_WEIGHTS[dtype] if weight is None else weight.detach().to(dtype).numpy()
-    constants = (weights, ignore_index, *coefficients.numbers)
-    # Arrays from here to the gradient: making them of tensors takes as long as a small batch.
-    indices, found = _array(target), results.numpy()
-    if logits.dtype == dtype:
-        bad = [_over_rows(_losses, (_array(logits), indices, *found), constants)]
+    constants = (weights, ignore_index, *coefficients)
+    indices = _array(target)
+    found, slopes, tops, totals = np.empty((4, len(indices)), weights.dtype)
+    per_row = (indices, found, slopes, tops, totals)
+    if logits.dtype is dtype:
+        shares = sum(_over_rows(_losses, (_array(logits), *per_row), constants))
     else:
-        bad = [
-            _over_rows(_losses, (_array(logits[block].to(dtype)), indices[block], *found[:, block]), constants)
-            for block in blocks(logits)
-        ]
-    if max(bad, default=-1) >= 0:
+        shares = 0.0
+        for block in blocks(logits):
+            rows = _array(logits[block].to(dtype))
+            shares += sum(_over_rows(_losses, (rows, *(array[block] for array in per_row)), constants))
+    if math.isnan(shares):
         outside = (target != ignore_index) & ((target < 0) | (target >= logits.shape[1]))
         raise IndexError(f"Target {target[outside][0].item()} is out of bounds.")
-    return TargetLosses(results[0], results[1], results[4], (indices, found[2], found[3]))
+    divisor = shares if reduction == "mean" else 1.0
+    if reduction != "none":
+        total = _total(found)
+        found = np.array(total / divisor if divisor else total * math.inf, found.dtype)
+    return TargetLosses(torch.from_numpy(found), (indices, slopes, tops, totals, divisor))
 
 
-def gradient(logits: Tensor, kept: tuple[Any, Any, Any], factors: Tensor) -> Tensor:
-    """The gradient of Σ factors · log-odds with respect to the logits."""
+def gradient(logits: Tensor, kept: tuple[Any, ...], by_loss: Tensor) -> Tensor:
+    """The gradient with respect to the logits, from that with respect to the reduced loss."""
+    indices, slopes, tops, totals, divisor = kept
+    if by_loss.dim() == 0:
+        scale = by_loss.item() / divisor if divisor else math.nan
+    else:
+        scale, slopes = 1.0, np.where(slopes == 0, 0, slopes * _array(by_loss))
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    per_row = (*kept, _array(factors))
-    if logits.dtype == factors.dtype:
-        _over_rows(_gradient, (_array(logits), *per_row, result.numpy()))
+    per_row = (indices, slopes, tops, totals)
+    if logits.dtype is by_loss.dtype:
+        _over_rows(_gradient, (_array(logits), *per_row, result.numpy()), (scale,))
     else:
         for block in blocks(logits):
-            rows = logits[block].to(factors.dtype, memory_format=torch.contiguous_format)
-            _over_rows(_gradient, (rows.numpy(), *(array[block] for array in per_row), rows.numpy()))
-            result[block] = rows
+            rows = _array(logits[block].to(by_loss.dtype))
+            _over_rows(_gradient, (rows, *(array[block] for array in per_row), rows), (scale,))
+            result[block] = torch.from_numpy(rows)
     return result
 
 
@@ -162,13 +242,13 @@ def _array(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().numpy()
 
 
-def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...] = ()) -> Any:
-    """Call the kernel on all rows, by several threads if there is enough work; return its largest result."""
-    rows, elements = len(arrays[0]), arrays[0].size
+def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...] = ()) -> list[Any]:
+    """Call the kernel on all rows, by several threads if there is enough work; return what the calls returned."""
+    rows, elements = len(arrays[1]), arrays[0].size
     threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_PER_THREAD)
     if threads < 2:
-        return function(*arrays, *constants)
+        return [function(*arrays, *constants)]
     bounds = [rows * thread // threads for thread in range(threads + 1)]
     shares = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(bounds)]
     running = [kernel_threads().submit(function, *share, *constants) for share in shares]
-    return max((run.result() for run in running), key=lambda value: -1 if value is None else value)
+    return [run.result() for run in running]

@@ -1,5 +1,7 @@
 """Losses of the target's probability on a GPU, by Triton: one program per row, and one per tile of a row backward."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -88,9 +90,9 @@ def _gradient_kernel(logits, target, tops, logs, factors, result, classes, row_s
 
 
 def losses(
-    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, coefficients: Coefficients, reduction: str
 ) -> TargetLosses:
-    """The losses of a batch of class indices, weighted, and what their gradient needs."""
+    """The reduced loss of a batch of class indices, and what its gradient needs."""
     samples, classes = logits.shape
     losses, slopes, tops, logs, shares = torch.empty(
         5, samples, dtype=compute_dtype(logits), device=logits.device
@@ -101,15 +103,22 @@ def losses(
         with on_device_of(logits):
             _losses_kernel[(samples,)](
                 rows, target, rows if weight is None else weight.contiguous(), losses, slopes, tops, logs, shares,
-                classes, rows.stride(0), ignore_index, *coefficients.numbers,
+                classes, rows.stride(0), ignore_index, *coefficients,
                 WEIGHTED=weight is not None, TILE=tile, num_warps=_warps(tile),
             )  # fmt: skip
-    return TargetLosses(losses, slopes, shares, (target, tops, logs))
+    divisor = shares.sum() if reduction == "mean" else None
+    kept = (target, slopes, tops, logs, divisor)
+    if reduction == "none":
+        return TargetLosses(losses, kept)
+    return TargetLosses(losses.sum() if divisor is None else losses.sum() / divisor, kept)
 
 
-def gradient(logits: Tensor, kept: tuple[Tensor, Tensor, Tensor], factors: Tensor) -> Tensor:
-    """The gradient of Σ factors · log-odds with respect to the logits."""
-    target, tops, logs = kept
+def gradient(logits: Tensor, kept: tuple[Any, ...], by_loss: Tensor) -> Tensor:
+    """The gradient with respect to the logits, from that with respect to the reduced loss."""
+    target, slopes, tops, logs, divisor = kept
+    factors = slopes * (by_loss if divisor is None else by_loss / divisor)
+    # An ignored sample has no gradient even where the mean of nothing makes the rest NaN.
+    factors = factors.masked_fill_(slopes == 0, 0)
     samples, classes = logits.shape
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if samples:

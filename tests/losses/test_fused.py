@@ -165,8 +165,8 @@ def test_triton_kernels_are_launched_on_the_device_of_the_logits(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "_losses_kernel", Kernel())
     monkeypatch.setattr(gpu_kernels, "_gradient_kernel", Kernel())
     logits, target = case(4, 3, 1, torch.float32)
-    found = gpu_kernels.losses(logits, target, None, -100, Coefficients())
-    gpu_kernels.gradient(logits, found.kept, found.slopes)
+    found = gpu_kernels.losses(logits, target, None, -100, Coefficients(), "mean")
+    gpu_kernels.gradient(logits, found.kept, torch.tensor(1.0))
     assert launched == [logits.device] * 2
 
 
