@@ -15,7 +15,7 @@ import typer
 from evomal.checks import MOST_SEEDS
 from evomal.errors import InputError
 from evomal.extras import has_numba
-from evomal.settings import SearchSettings, describe, preset_of_file, setting_text
+from evomal.settings import AUTO_SPACE, SearchSettings, describe, preset_of_file, setting_text
 from evomal.text import printable
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def compile_ahead(settings: SearchSettings) -> None:
     if has_numba() and settings.executor == "local" and settings.device.startswith(("auto", "cpu")):
         from evomal.forest import numba_ahead
 
-        numba_ahead.start(extended=settings.space != ("paper",), mixed=settings.tuned_rung is not None)
+        extended = not {*settings.space} <= {"paper", AUTO_SPACE}
+        numba_ahead.start(extended=extended, mixed=settings.tuned_rung is not None)
 
 
 def _ray(name: str) -> Any:

@@ -59,11 +59,13 @@ def strong_rivals(*tasks: Task) -> tuple[str, ...]:
         ('mse', 'mae', 'huber')
     """
     names = _STRONG[tasks[0].kind]
-    if tasks[0].kind == "classification":
-        shares = map(class_priors, tasks)
-        if any(priors.max() > _IMBALANCE * priors.min() for priors in shares):
-            names += _FOR_IMBALANCE
-    return names
+    return names + _FOR_IMBALANCE if has_unequal_classes(*tasks) else names
+
+
+def has_unequal_classes(*tasks: Task) -> bool:
+    """Whether the largest training class has more than three times as many rows as the smallest, on any task."""
+    shares = (class_priors(task) for task in tasks if task.kind == "classification")
+    return any(priors.max() > _IMBALANCE * priors.min() for priors in shares)
 
 
 def train_rivals(

@@ -13,6 +13,7 @@ from evomal.losses import ExpressionLoss, load_loss
 from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import with_rule
+from evomal.methods.spaces import with_space
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator
 from evomal.runs.callbacks import SearchListener
@@ -44,7 +45,7 @@ def prepared(
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
     ready = _prepared_tasks(tasks, settings, seed)
-    settings = with_rule(settings, ready)
+    settings = with_space(with_rule(settings, ready), ready)
     engine = engine_settings(settings, method)
     with open_executor(ready, settings, seed=seed, engine=engine, listener=listener) as executor:
         context = _context(ready, settings, seed)
@@ -55,7 +56,9 @@ def prepared_locally(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int
 ) -> tuple[Engine, Strategy, Ladder | None]:
     """The engine, the strategy and the rungs of a search in this process, for estimates."""
-    engine = Engine(_prepared_tasks(tasks, settings, seed), seed=seed, settings=engine_settings(settings, method))
+    ready = _prepared_tasks(tasks, settings, seed)
+    settings = with_space(settings, ready)
+    engine = Engine(ready, seed=seed, settings=engine_settings(settings, method))
     context = _context(engine.tasks, settings, seed)
     return engine, _strategy(method, context), context.ladder
 

@@ -10,7 +10,7 @@ import torch
 from evomal.errors import InputError
 from evomal.runs.canonical import Difference
 from evomal.runs.store import RECORD_NAME, RunStore
-from evomal.settings import WORKPLACE, SearchSettings
+from evomal.settings import AUTO_SPACE, WORKPLACE, SearchSettings
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 """Settings that only decide when a search ends; they may be changed on resuming."""
@@ -37,6 +37,9 @@ def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
         is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
         if settings.across_tasks is None and is_of_several and "across_tasks" not in recorded:
             changes["across_tasks"] = "mean"
+        # The rule for the space may have been another one; a record does not name the paper's.
+        if AUTO_SPACE in settings.space:
+            changes["space"] = recorded.get("space", ["paper"])
         # Earlier versions kept no rows for the final.
         if settings.final_share and "final_share" not in recorded:
             changes["final_share"] = 0.0

@@ -22,6 +22,8 @@ _HIGHEST_TREE = 32  # a crossover can double it before the cap is applied, and n
 _HIGHEST_START = 12  # a full tree of this height is the largest that a tree may be
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _TIME = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
+AUTO_SPACE = "auto"
+"""The name in `space` that stands for the space that fits the task."""
 
 
 def _tuple_of_list(value: Any) -> Any:
@@ -112,7 +114,8 @@ class SettingFields(BaseModel):
     space: Annotated[tuple[_Text, ...], BeforeValidator(_names)] = Field(
         ("paper",),
         description="Operators and terminals of the trees: paper, extended (also exp, pow, t, and for classification "
-        "logp, blogp, margin, prior), or a list of these names and of single operators and terminals.",
+        "logp, blogp, margin, prior), auto (the paper's, and blogp where classes are of very unequal size), or a list "
+        "of these names and of single operators and terminals.",
     )
     parsimony: _NotNegative = Field(
         0.0, description="Added to the fitness for every node of a tree when parents are selected. For one island."
@@ -288,6 +291,7 @@ class SettingFields(BaseModel):
 
 
 _BY_RUNGS: Mapping[str, Any] = {
+    "space": (AUTO_SPACE,),
     "filters": get_args(Filter),
     "filter_steps": 250,
     "meta_steps": 100,

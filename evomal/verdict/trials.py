@@ -14,6 +14,7 @@ from evomal.engine.resolve import initial_model
 from evomal.engine.task_data import digest_of_parts, task_content
 from evomal.errors import EvomalError
 from evomal.methods import Failure
+from evomal.methods.spaces import with_space
 from evomal.progress import StepsDone
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import canonical, versions
@@ -69,7 +70,7 @@ class TrialTrainer:
             recipe={**settings.recipe_changes(), "milestones": recipe.milestones}, device=settings.device,
             precision=settings.precision, channels_last=settings.channels_last, chunk=settings.chunk,
             population_mode=settings.population_mode, population=1, meta_steps=1, deterministic=settings.deterministic,
-            threads=settings.threads, space=settings.space,
+            threads=settings.threads, space=with_space(settings, [task]).space,
         )  # fmt: skip
         self._engine = Engine(task, seed=0, settings=engine_settings)
 

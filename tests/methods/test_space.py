@@ -1,5 +1,6 @@
 """A search in the extended space: its trees, its record, its result, and trainings whose loss knows their progress."""
 
+import dataclasses
 import json
 
 import pytest
@@ -13,7 +14,9 @@ from evomal.errors import InputError
 from evomal.expression import PAPER, Expression
 from evomal.losses import ExpressionLoss
 from evomal.losses.loss import WeightedTree
+from evomal.methods.spaces import with_space
 from evomal.settings import SearchSettings
+from evomal.verdict.trials import TrialTrainer
 
 TINY = {
     "population": 6, "generations": 2, "meta_steps": 2, "training_steps": 5, "filter_steps": 5, "device": "cpu",
@@ -52,6 +55,44 @@ def test_records_of_the_paper_s_space_do_not_know_it(tmp_path):
     evomal.search(task_of("regression"), folder=tmp_path, preset="paper", **TINY)
     assert "space" not in json.dumps(record_of(tmp_path))
     assert {token for tree in trees_of(tmp_path) for token in tree.tokens} <= set(PAPER.tokens)
+
+
+SMALL = {**TINY, "first_trees": 200, "rung_seeds": (1, 1)}
+
+
+def test_the_space_that_fits_unequal_classes_knows_how_frequent_they_are(tmp_path):
+    task = task_of("classification")  # 3 to 19 times as many rows of the first class
+    assert SearchSettings.preset("quick").space == SearchSettings.preset("thorough").space == ("auto",)
+    evomal.search(task, folder=tmp_path, **SMALL)
+    assert record_of(tmp_path)["settings"]["space"] == ["paper", "blogp"]
+    assert "blogp" in {token for tree in trees_of(tmp_path) for token in tree.tokens}
+    before = (tmp_path / "run.sqlite").read_bytes()
+    evomal.search(task, folder=tmp_path, **SMALL)
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+
+
+def test_a_record_from_before_the_rule_is_resumed_in_its_space(tmp_path):
+    task = task_of("classification")
+    evomal.search(task, folder=tmp_path, space="paper", **SMALL)
+    before = (tmp_path / "run.sqlite").read_bytes()
+    evomal.search(task, folder=tmp_path, **SMALL)
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+
+
+def test_the_space_that_fits_other_tasks_is_the_paper_s():
+    equal = task_of("classification").train.targets * 0 + torch.arange(len(task_of("classification").train)) % 3
+    task = task_of("classification")
+    task = dataclasses.replace(task, train=dataclasses.replace(task.train, targets=equal))
+    auto = SearchSettings(space=("auto", "exp", "log"))
+    assert with_space(auto, [task]).space == with_space(auto, [task_of("regression")]).space == ("paper", "exp", "log")
+    assert with_space(auto, [task, task_of("classification")]).space == ("paper", "blogp", "exp", "log")
+    assert with_space(SearchSettings(), [task_of("classification")]).space == ("paper",)
+
+
+@pytest.mark.parametrize(("kind", "space"), [("classification", ("paper", "blogp")), ("regression", ("paper",))])
+def test_a_comparison_trains_losses_of_the_space_that_fits(kind, space):
+    settings = SearchSettings.preset("quick", device="cpu", final_steps=20)
+    assert TrialTrainer(task_of(kind), settings=settings)._engine.settings.space == space
 
 
 def test_the_setting_is_checked_with_the_task(tmp_path):

@@ -39,7 +39,7 @@ QUICK = PAPER | {
     "population": 32, "generations": 8, "islands": 4, "first_trees": 4000, "surplus": 6.0, "meta_steps": 100,
     "training_steps": 500, "tried_rates": 5, "rungs": (0.2, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
     "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
-    "final_steps": 2000, "final_share": 0.5,
+    "final_steps": 2000, "final_share": 0.5, "space": ("auto",),
     "finalists": 6, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
