@@ -3,8 +3,13 @@
 Both are measured in turns within one run, so that a busy machine slows both; the ratio is what counts. Batch 100 and
 ξ = 0.1 as in the paper's appendix. Memory is the peak above the logits, in multiples of the logits' size. On CUDA a
 batch of 100 is over sooner than its kernels are launched; CUDA graphs show the device's own time.
+
+Then the speed-up of evomal's fused losses for many sizes, against torch's own loss where it has the same, else against
+plain operations as people write them, which lose digits where p is close to 1. `OMP_NUM_THREADS=1` shows one thread.
 """
 
+import functools
+import math
 import statistics
 from collections.abc import Callable
 
@@ -15,18 +20,83 @@ from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from evomal.losses import SparseLabelSmoothingLoss
+from evomal.losses import AbsoluteCrossEntropyLoss, FocalLoss, LabelSmoothingLoss, SparseLabelSmoothingLoss
 
 BATCH, SMOOTHING = 100, 0.1
 CLASSES = (10, 100, 1_000, 10_000, 100_000)
 ROUNDS = 15
 SECONDS_PER_ROUND = 0.05
 
+BATCHES = (32, 100, 128, 512, 2_048)
+CLASSES_BY_BATCH = (2, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000)
+ROUNDS_BY_BATCH, SECONDS_BY_BATCH = 9, 0.004
+
 Step = Callable[[], None]
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def plain_sparse(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    classes = logits.shape[1]
+    share = 1 - SMOOTHING + SMOOTHING / classes
+    log_p = -F.cross_entropy(logits, target, reduction="none")
+    return -(share * log_p + (1 - share) * (torch.log(-torch.expm1(log_p)) - math.log(classes - 1))).mean()
+
+
+def plain_absolute(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (math.log(1.2) - F.cross_entropy(logits, target, reduction="none")).abs().mean()
+
+
+def plain_focal(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    cross_entropy = F.cross_entropy(logits, target, reduction="none")
+    return ((1 - torch.exp(-cross_entropy)) ** 2 * cross_entropy).mean()
+
+
+PAIRS: dict[str, tuple[Loss, Loss]] = {
+    "ce": (torch.nn.CrossEntropyLoss(), AbsoluteCrossEntropyLoss(phi1=1.0)),
+    "smoothed": (torch.nn.CrossEntropyLoss(label_smoothing=SMOOTHING), LabelSmoothingLoss(SMOOTHING)),
+    "absolute": (plain_absolute, AbsoluteCrossEntropyLoss(phi1=1.2)),
+    "sparse": (plain_sparse, SparseLabelSmoothingLoss(SMOOTHING)),
+    "focal": (plain_focal, FocalLoss(2.0)),
+}
 
 
 def main() -> None:
-    console = Console(width=80)
+    console = Console(width=100)
+    memory_and_time(console)
+    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+        for backward in (True, False):
+            by_size(console, device, backward=backward)
+
+
+def by_size(console: Console, device: str, *, backward: bool) -> None:
+    passes = "forward and backward" if backward else "forward only"
+    title = (
+        f"speed-up with quartiles over {ROUNDS_BY_BATCH} rounds, {passes}, float32\n{hardware(device)}\n"
+        "against torch: ce (absolute, phi1 = 1) and smoothed; against plain operations: the others"
+    )
+    table = Table(title=title, box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for column in ("batch", "classes", *PAIRS):
+        table.add_column(column, justify="right", no_wrap=True)
+    for batch in BATCHES:
+        for classes in CLASSES_BY_BATCH:
+            ratios = (speed_up(device, batch, classes, pair, backward=backward) for pair in PAIRS.values())
+            table.add_row(f"{batch:,}", f"{classes:,}", *ratios)
+    console.print(table, "")
+
+
+def speed_up(device: str, batch: int, classes: int, pair: tuple[Loss, Loss], *, backward: bool) -> str:
+    """The median of the ratios of the rounds, and their quartiles."""
+    generator = torch.Generator().manual_seed(classes)
+    logits = torch.randn(batch, classes, generator=generator).to(device).requires_grad_(backward)
+    target = torch.randint(classes, (batch,), generator=generator).to(device)
+    steps = [functools.partial(loss, logits, target) for loss in pair]
+    runs = [differentiated(step, logits) for step in steps] if backward else steps
+    times = in_turns(runs, rounds=ROUNDS_BY_BATCH, seconds_per_round=SECONDS_BY_BATCH)
+    lower, median, upper = statistics.quantiles((theirs / ours for theirs, ours in zip(*times, strict=True)), n=4)
+    return f"{median:.2f} {lower:.1f}-{upper:.1f}"
+
+
+def memory_and_time(console: Console) -> None:
     for mode in ("cpu", "cuda", "cuda graphs"):
         if mode != "cpu" and not torch.cuda.is_available():
             console.print(f"{mode}: not measured, there is no CUDA device")

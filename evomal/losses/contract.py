@@ -113,7 +113,7 @@ class BatchLoss(nn.Module, ABC):
                 loss = self._classification(output, target)
         return loss.to(_result_dtype(output, target))
 
-    def _is_usual(self, output: Tensor, target: Tensor) -> bool:
+    def _is_usual(self, output: object, target: object) -> bool:
         """Whether nothing has to be converted or refused: for small batches all checks take longer than the loss."""
         if not (self.kind == "classification" and isinstance(output, Tensor) and isinstance(target, Tensor)):
             return False

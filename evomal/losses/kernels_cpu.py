@@ -1,6 +1,5 @@
 """Losses of the target's probability on the CPU, by numba: every row is processed while it is in the cache."""
 
-import itertools
 import math
 from typing import Any
 
@@ -16,14 +15,14 @@ from evomal.losses.fused import Coefficients, TargetLosses, blocks
 from evomal.threads import kernel_threads
 
 _NO_WEIGHTS = {dtype: torch.empty(0, dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
-_ELEMENTS_PER_THREAD = 1 << 17  # a tenth of a millisecond of work, several times what handing it over costs
+_ELEMENTS_PER_PART = 1 << 17  # some 50 microseconds of work for a thread, several times what handing it over costs
 
 _ROWS = 64  # rows whose numbers are computed side by side, in vector registers
 _FEW_CLASSES = 128  # up to here rows are transposed, since a row of its own would leave vectors half empty
 _VECTOR = 8  # rows of more classes are filled up to multiples of this, which leaves vector loops no remainder
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _larger(typing_context: Any, one: Any, other: Any) -> Any:
     """The larger of two floats, as an operation of which LLVM makes vectors; of a NaN it returns either."""
 
@@ -39,7 +38,7 @@ def _larger(typing_context: Any, one: Any, other: Any) -> Any:
 def _largest(numbers: Any) -> Any:
     top = numbers[0]
     for j in range(1, len(numbers)):
-        top = _larger(top, numbers[j])
+        top = _larger(top, numbers[j])  # type: ignore[call-arg]
     return top
 
 
@@ -162,13 +161,13 @@ def _losses(
     return sum_of_shares
 
 
-@kernel()
-def _total(losses: Any) -> float:
-    """The sum of all losses in double precision, by one thread, so that it does not depend on how many there are."""
+@kernel(error_model="numpy")
+def _reduce(losses: Any, divisor: float, result: Any) -> None:
+    """Fill in Σ losses / divisor, in double precision and by one thread, whatever number of threads there is."""
     total = 0.0
     for loss in losses:
         total += loss
-    return total
+    result[()] = total / divisor
 
 
 @kernel(fastmath=VECTORISABLE, error_model="numpy")
@@ -213,10 +212,10 @@ def losses(
         outside = (target != ignore_index) & ((target < 0) | (target >= logits.shape[1]))
         raise IndexError(f"Target {target[outside][0].item()} is out of bounds.")
     divisor = shares if reduction == "mean" else 1.0
+    result = found if reduction == "none" else np.empty((), found.dtype)
     if reduction != "none":
-        total = _total(found)
-        found = np.array(total / divisor if divisor else total * math.inf, found.dtype)
-    return TargetLosses(torch.from_numpy(found), (indices, slopes, tops, totals, divisor))
+        _reduce(found, divisor, result)
+    return TargetLosses(torch.from_numpy(result), (indices, slopes, tops, totals, divisor))
 
 
 def gradient(logits: Tensor, kept: tuple[Any, ...], by_loss: Tensor) -> Tensor:
@@ -225,7 +224,8 @@ def gradient(logits: Tensor, kept: tuple[Any, ...], by_loss: Tensor) -> Tensor:
     if by_loss.dim() == 0:
         scale = by_loss.item() / divisor if divisor else math.nan
     else:
-        scale, slopes = 1.0, np.where(slopes == 0, 0, slopes * _array(by_loss))
+        scale, tensor = 1.0, torch.from_numpy(slopes)
+        slopes = _array((tensor * by_loss).masked_fill_(tensor == 0, 0))
     result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     per_row = (indices, slopes, tops, totals)
     if logits.dtype is by_loss.dtype:
@@ -243,12 +243,25 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...] = ()) -> list[Any]:
-    """Call the kernel on all rows, by several threads if there is enough work; return what the calls returned."""
+    """Call the kernel on all rows, or on parts of them if there is work for several threads; return its results."""
     rows, elements = len(arrays[1]), arrays[0].size
-    threads = min(torch.get_num_threads(), rows, elements // _ELEMENTS_PER_THREAD)
+    parts = min(rows, elements // _ELEMENTS_PER_PART)
+    threads = min(parts, torch.get_num_threads())
     if threads < 2:
         return [function(*arrays, *constants)]
-    bounds = [rows * thread // threads for thread in range(threads + 1)]
-    shares = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(bounds)]
-    running = [kernel_threads().submit(function, *share, *constants) for share in shares]
-    return [run.result() for run in running]
+    results: list[Any] = [None] * parts
+    # This thread takes parts as well, as the others may begin late: torch's own threads keep the processors busy for a
+    # while after their work.
+    left = iter(range(parts))  # threads can share it: under the interpreter lock each number is taken once
+
+    def work() -> None:
+        for part in left:
+            start, stop = rows * part // parts, rows * (part + 1) // parts
+            results[part] = function(*(array[start:stop] for array in arrays), *constants)
+
+    running = [kernel_threads().submit(work) for _ in range(threads - 1)]
+    work()
+    for run in running:
+        if not run.cancel():
+            run.result()
+    return results

@@ -198,6 +198,22 @@ def test_few_logits_are_smoothed_by_torch_s_own_kernel(reduction, weighted):
     assert torch.equal(*gradients)
 
 
+@pytest.mark.parametrize(("samples", "by_torch"), [(512, True), (513, False)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_label_smoothing_on_both_sides_of_the_size_up_to_which_it_is_left_to_torch(samples, by_torch, weighted):
+    weight = torch.rand(1024, generator=torch.Generator().manual_seed(1)) if weighted else None
+    logits, target = torch.randn(samples, 1024, requires_grad=True), torch.arange(samples)
+    target[3] = -100
+    assert fused.is_smoothed_fast_in_torch(logits) == by_torch
+    value = LabelSmoothingLoss(0.1, weight=weight)(logits, target)
+    exact = logits.detach().double().requires_grad_()
+    weight = None if weight is None else weight.double()
+    expected = torch.nn.functional.cross_entropy(exact, target, weight=weight, label_smoothing=0.1)
+    torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=0)
+    gradients = [torch.autograd.grad(each, z)[0].double() for each, z in ((value, logits), (expected, exact))]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", [*LOSSES, *BY_BLOCKS])
 @pytest.mark.parametrize("form", ["indices", "probabilities", "multilabel"])
 def test_what_fits_one_block_is_not_computed_again_for_its_gradient(monkeypatch, name, form):

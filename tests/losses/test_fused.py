@@ -6,8 +6,15 @@ import pytest
 import torch
 
 import evomal.losses.kernels_cpu as cpu_kernels
-from evomal.losses import FocalLoss, SparseLabelSmoothingLoss
-from evomal.losses.fused import Coefficients, all_log_odds, can_fuse, fused_loss, target_log_odds
+from evomal.losses import AbsoluteCrossEntropyLoss, FocalLoss, SparseLabelSmoothingLoss
+from evomal.losses.fused import (
+    Coefficients,
+    all_log_odds,
+    can_fuse,
+    fused_loss,
+    is_fast_in_torch,
+    target_log_odds,
+)
 from tests.processes import check_in_interpreter
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -56,10 +63,16 @@ def assert_agrees(logits, target, coefficients):
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("classes", [2, 3, 31, 32, 33, 65, 1000, 70_000])
+@pytest.mark.parametrize("classes", [2, 3, 31, 32, 33, 65, 128, 129, 1000, 70_000])
 def test_cpu_kernel(formula, dtype, classes):
     for spread in (1, 20, 1e4):
         assert_agrees(*case(9, classes, spread, dtype), FORMULAS[formula])
+
+
+@pytest.mark.parametrize("samples", [63, 64, 65, 200])  # the kernel computes 64 rows side by side
+@pytest.mark.parametrize("classes", [3, 130])
+def test_cpu_kernel_for_any_number_of_rows(samples, classes):
+    assert_agrees(*case(samples, classes, 3, torch.float32), FORMULAS["focal sparse"])
 
 
 def test_the_losses_use_the_kernel(monkeypatch):
@@ -71,6 +84,76 @@ def test_the_losses_use_the_kernel(monkeypatch):
         FocalLoss()(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
     # Where there is no kernel, plain operations do.
     assert not can_fuse(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_reduction_of_the_kernel(reduction, weighted):
+    logits, target = case(70, 5, 3, torch.float64)
+    loss = FocalLoss(reduction=reduction, weight=torch.arange(1.0, 6.0) if weighted else None)
+    logits.requires_grad_()
+    weight = None if loss.weight is None else loss.weight.double()
+    found, expected = loss(logits, target), loss.composed(logits, target, weight, target.shape)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    factors = torch.linspace(-1, 2, found.numel(), dtype=torch.float64).reshape(found.shape)
+    gradients = [torch.autograd.grad(value, logits, factors)[0] for value in (found, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        assert torch.equal(loss(logits, target), found)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("upstream", [torch.nan, torch.inf])
+def test_an_ignored_sample_has_no_gradient_whatever_follows_the_loss(reduction, upstream):
+    logits, target = case(5, 4, 1, torch.float32)
+    logits.requires_grad_()
+    value = FocalLoss(reduction=reduction)(logits, target)
+    (gradient,) = torch.autograd.grad(value, logits, torch.full_like(value, upstream))
+    assert torch.equal(gradient[2], torch.zeros(4))
+    assert not gradient[3].isfinite().any()
+
+
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_what_exceeds_single_precision_is_infinite(reduction):
+    logits, target = case(5, 4, 1, torch.float32)
+    value = AbsoluteCrossEntropyLoss(3e38, 1.1, reduction=reduction)(logits, target)
+    assert value.max() == torch.inf
+
+
+CROSS_ENTROPIES = {
+    "absolute": lambda **o: AbsoluteCrossEntropyLoss(1.5, 1.0, **o),
+    "focal": lambda **o: FocalLoss(0.0, **o),
+    "sparse": lambda **o: SparseLabelSmoothingLoss(0.0, **o),
+}
+
+
+@pytest.mark.parametrize(
+    ("samples", "classes", "by_torch"),
+    [(9, 3, True), (1024, 4, True), (1025, 4, False), (256, 16, True), (512, 2048, True), (513, 2048, False)],
+)
+@pytest.mark.parametrize("name", CROSS_ENTROPIES)
+def test_cross_entropy_is_left_to_torch_where_that_is_faster(monkeypatch, name, samples, classes, by_torch):
+    used = []
+    kernel = cpu_kernels.losses
+    monkeypatch.setattr(cpu_kernels, "losses", lambda *arguments: used.append(1) or kernel(*arguments))
+    logits, target = case(samples, classes, 3, torch.float32)
+    assert is_fast_in_torch(logits) == by_torch
+    loss = CROSS_ENTROPIES[name](reduction="none")
+    logits.requires_grad_()
+    value = loss(logits, target)
+    assert bool(used) != by_torch
+    # On both sides of the rule the same loss, compared with plain operations in double precision.
+    exact = logits.detach().double().requires_grad_()
+    expected = by_plain_operations(exact, target, loss.coefficients(classes))
+    torch.testing.assert_close(value.double(), expected, rtol=2e-6, atol=2e-6)
+    gradients = [torch.autograd.grad(each.sum(), z)[0].double() for each, z in ((value, logits), (expected, exact))]
+    torch.testing.assert_close(*gradients, rtol=2e-5, atol=2e-5)
+
+
+def test_other_losses_are_never_left_to_torch():
+    assert [name for name, formula in FORMULAS.items() if formula.is_cross_entropy] == ["cross-entropy"]
+    assert SparseLabelSmoothingLoss(0.0).coefficients(5).is_cross_entropy
+    assert not SparseLabelSmoothingLoss(0.1, simplified=True).coefficients(5).is_cross_entropy
 
 
 def test_strided_logits():
