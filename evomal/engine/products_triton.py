@@ -6,7 +6,6 @@ is as accurate (beside float64, relative errors of 0.7 to 2e-7, cuBLAS 2 to 6e-7
 always in the same order: what a model gets does not depend on how many others there are.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -14,10 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from evomal.engine.stackable_layers import UNIT
 from evomal.forest.triton_backend import on_device_of
 
-_UNIT = 4  # sizes and strides are multiples of it, so that loads of 16 bytes are aligned
-_SMALLEST = 32  # size of a product's sides below which cuBLAS is as fast
 _LONG_ROWS: dict[str, Any] = {"PRECISION": "tf32x3", "ROWS": 128, "COLUMNS": 64, "DEPTH": 32, "num_warps": 8}
 """Where the numbers that are summed up lie side by side in both factors, as TF32 products need them."""
 _OTHERWISE: dict[str, Any] = {"PRECISION": "bf16x6", "ROWS": 64, "COLUMNS": 64, "DEPTH": 32, "num_warps": 4}
@@ -71,13 +69,6 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(target, total, mask=is_row[:, None] & is_column[None, :])
 
 
-def fits(a: Tensor, b: Tensor) -> bool:
-    """Whether there is a stack of products, of sizes that the kernel can compute."""
-    sizes = (*a.shape[-2:], b.shape[-1])
-    stacked = math.prod(a.shape[:-2]) > 1 or math.prod(b.shape[:-2]) > 1
-    return stacked and all(size >= _SMALLEST and size % _UNIT == 0 for size in sizes)
-
-
 def matrix_product(a: Tensor, b: Tensor, **tiles: Any) -> Tensor:
     """Returns `[…, M, N]` from `[…, M, K]` and `[…, K, N]`; members share a factor whose leading dimensions are 1.
 
@@ -91,11 +82,11 @@ def matrix_product(a: Tensor, b: Tensor, **tiles: Any) -> Tensor:
     is_a_by_row, is_b_by_row = a.stride(3) == 1, b.stride(3) == 1
     chosen = {**(_LONG_ROWS if is_a_by_row and not is_b_by_row else _OTHERWISE), "num_stages": 3, **tiles}
     grid = (triton.cdiv(rows, chosen["ROWS"]) * triton.cdiv(columns, chosen["COLUMNS"]), outer * inner)
-    sizes = (size // _UNIT for size in (rows, columns, depth))
+    sizes = (size // UNIT for size in (rows, columns, depth))
     with on_device_of(result):
         _product_kernel[grid](
             a, b, result, inner, *sizes, *_strides(a), *_strides(b), A_BY_ROW=is_a_by_row, B_BY_ROW=is_b_by_row,
-            UNIT=_UNIT, **chosen,
+            UNIT=UNIT, **chosen,
         )  # fmt: skip
     return result
 
@@ -108,11 +99,11 @@ def _with_two_leading(value: Tensor, lead: tuple[int, ...]) -> Tensor:
         value = value.unsqueeze(0)
     places = [step for size, step in zip(value.shape[:2], value.stride()[:2], strict=True) if size > 1]
     *steps, closest = sorted(value.stride()[2:], reverse=True)
-    is_dense = closest == 1 and all(step % _UNIT == 0 for step in (*places, *steps))
+    is_dense = closest == 1 and all(step % UNIT == 0 for step in (*places, *steps))
     return value if is_dense else value.contiguous()
 
 
 def _strides(value: Tensor) -> tuple[int, int, int]:
     """Returns strides in units: of both leading dimensions, 0 where members share, and from row to row or column."""
     outer, inner = (0 if size == 1 else step for size, step in zip(value.shape[:2], value.stride()[:2], strict=True))
-    return outer // _UNIT, inner // _UNIT, max(value.stride()[2:]) // _UNIT
+    return outer // UNIT, inner // UNIT, max(value.stride()[2:]) // UNIT

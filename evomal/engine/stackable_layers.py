@@ -26,8 +26,12 @@ _ROLES: tuple[Role, ...] = ("x", "w", "y")
 Pair = tuple[int, int]
 STACKED_CONVOLUTION_PARAMETERS = 200_000
 """Parameters up to which a convolutional model is stacked on a GPU; a larger one fills it alone."""
-_FEWEST_FEATURES = 32
-"""Features of a linear layer below which torch's products are as fast."""
+UNIT = 4
+"""Sizes and strides of a product by the kernel are multiples of it, so that its loads of 16 bytes are aligned."""
+_SMALLEST_SIDE = 32
+_DATA_CENTRE = ((8, 0), (9, 0), (10, 0), (10, 3))
+"""Compute capabilities of GPUs whose tensor cores have many times the rate of ordinary float32: a product of six or
+three parts is faster there than a plain one."""
 
 
 class _Bilinear(Protocol):
@@ -178,12 +182,18 @@ def _matrix_product(a: Tensor, b: Tensor) -> Tensor:
     """Returns `[…, M, N]` from `[…, M, K]` and `[…, K, N]`, whose leading dimensions are broadcast."""
     # TF32 is faster in torch's own products.
     is_float32 = torch.backends.cuda.matmul.fp32_precision != "tf32"
-    if is_float32 and fits_matrix_kernel(a.device, a.dtype):
+    # A stack of one is a stack, too: a member gets the same alone and among others.
+    is_stack = max(a.dim(), b.dim()) > 2 and all(map(is_fast_side, (*a.shape[-2:], b.shape[-1])))
+    if is_stack and is_float32 and fits_matrix_kernel(a.device, a.dtype):
         from evomal.engine import products_triton
 
-        if products_triton.fits(a, b):
-            return products_triton.matrix_product(a, b)
+        return products_triton.matrix_product(a, b)
     return torch.matmul(a, b)
+
+
+def is_fast_side(size: int) -> bool:
+    """Whether the kernel is faster than cuBLAS for products of matrices with a side of that size."""
+    return size >= _SMALLEST_SIDE and size % UNIT == 0
 
 
 def fits_kernels(device: torch.device, dtype: torch.dtype) -> bool:
@@ -192,42 +202,35 @@ def fits_kernels(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def fits_matrix_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether float32 products of stacks on that device are faster by tensor cores, in several products each.
-
-    They are on processors for data centres (compute capabilities 8.0, 9.0, 10.0). On others tensor cores have at most
-    twice the rate of ordinary float32 in such products, of which six or three are needed.
-    """
-    return fits_kernels(device, dtype) and torch.cuda.get_device_capability(device) in _CAPABILITIES
+    """Whether float32 products of stacks are faster by the kernel for tensor cores than by torch."""
+    return fits_kernels(device, dtype) and torch.cuda.get_device_capability(device) in _DATA_CENTRE
 
 
-_CAPABILITIES = ((8, 0), (9, 0), (10, 0), (10, 3))
-
-
-class StackableConvolution(nn.Module):
-    """Takes the place of a convolution with stride 1."""
-
-    def __init__(self, layer: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-        self._convolving = _Convolving(_pair(layer.kernel_size), _pair(layer.padding))
+class StackableConvolution(nn.Conv2d):
+    """A convolution with stride 1; a layer becomes one by a change of its class, which loses no reference to it."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = _product({"x": x, "w": self.weight, "y": None}, self._convolving)
+        if x.dim() != 4 or _is_cast(x, self.weight):
+            return super().forward(x)
+        convolving = _Convolving(_pair(self.kernel_size), _pair(self.padding))
+        y = _product({"x": x, "w": self.weight, "y": None}, convolving)
         return y if self.bias is None else y + self.bias.view(-1, 1, 1)
 
 
-class StackableLinear(nn.Module):
-    """Takes the place of a linear layer; inputs may have any number of dimensions."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.weight = layer.weight
-        self.bias: nn.Parameter | None = layer.bias
+class StackableLinear(nn.Linear):
+    """A linear layer."""
 
     def forward(self, x: Tensor) -> Tensor:
+        if _is_cast(x, self.weight):
+            return super().forward(x)
         y = _product({"x": x.reshape(-1, x.shape[-1]), "w": self.weight, "y": None}, _LINEAR)
-        y = y if self.bias is None else y + self.bias
-        return y.view(*x.shape[:-1], -1)
+        y = y if self.bias is None else y + self.bias  # type: ignore[redundant-expr]  # it is None without a bias
+        return y.view(*x.shape[:-1], len(self.weight))
+
+
+def _is_cast(x: Tensor, weight: Tensor) -> bool:
+    """Whether torch's own layers would convert a factor, as under autocast."""
+    return x.dtype != weight.dtype or torch.is_autocast_enabled(x.device.type)
 
 
 class _AveragePool(torch.autograd.Function):
@@ -255,17 +258,14 @@ class _AveragePool(torch.autograd.Function):
         return F.avg_pool2d(change, ctx.tile)
 
 
-class StackableAveragePool(nn.Module):
-    """Takes the place of an average pooling without overlap and padding."""
-
-    def __init__(self, layer: nn.AvgPool2d) -> None:
-        super().__init__()
-        self._tile = _pair(layer.kernel_size)
+class StackableAveragePool(nn.AvgPool2d):
+    """An average pooling without overlap and padding."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-2] % self._tile[0] or x.shape[-1] % self._tile[1]:  # rows or columns are left over
-            return F.avg_pool2d(x, self._tile)
-        result: Tensor = _AveragePool.apply(x, self._tile)  # type: ignore[no-untyped-call]
+        high, wide = tile = _pair(self.kernel_size)
+        if x.shape[-2] % high or x.shape[-1] % wide:  # rows or columns are left over
+            return super().forward(x)
+        result: Tensor = _AveragePool.apply(x, tile)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -277,39 +277,39 @@ def stackable_copy(
         return None
     copied = copy.deepcopy(module)
     is_small = sum(parameter.numel() for parameter in module.parameters()) <= STACKED_CONVOLUTION_PARAMETERS
-    has_linear = fits_matrix_kernel(device, dtype) and replace_linear_layers(copied)
+    has_linear = precision == "float32" and fits_matrix_kernel(device, dtype) and replace_linear_layers(copied)
     return copied if (is_small and replace_stackable_layers(copied)) or has_linear else None
 
 
 def replace_stackable_layers(module: nn.Module) -> bool:
-    """Put convolutions and poolings of this file into a model; returns whether it has a convolution of that kind."""
+    """Make convolutions and poolings of a model those of this file; returns whether it has such a convolution."""
     replaced = False
-    for parent, name, layer in _replaceable(module):
+    for layer in _plain_layers(module):
         if type(layer) is nn.Conv2d and _is_plain(layer):
-            setattr(parent, name, StackableConvolution(layer))
+            layer.__class__ = StackableConvolution
             replaced = True
         elif type(layer) is nn.AvgPool2d and _covers(layer):
-            setattr(parent, name, StackableAveragePool(layer))
+            layer.__class__ = StackableAveragePool
     return replaced
 
 
 def replace_linear_layers(module: nn.Module) -> bool:
-    """Put linear layers of this file into a model where they are faster; returns whether there are any."""
+    """Make linear layers of a model that of this file where it is faster; returns whether there are any."""
     replaced = False
-    for parent, name, layer in _replaceable(module):
-        if type(layer) is nn.Linear and min(layer.weight.shape) >= _FEWEST_FEATURES:
-            setattr(parent, name, StackableLinear(layer))
+    for layer in _plain_layers(module):
+        if type(layer) is nn.Linear and all(map(is_fast_side, layer.weight.shape)):
+            layer.__class__ = StackableLinear
             replaced = True
     return replaced
 
 
-def _replaceable(module: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
-    """Returns parent, name and layer of every layer that computes what its type says."""
+def _plain_layers(module: nn.Module) -> list[nn.Module]:
+    """Returns the layers that compute what their class says: hooks and a `forward` of their own would be lost."""
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     return [
-        (parent, name, layer)
-        for parent in module.modules()
-        for name, layer in parent.named_children()
-        if not (layer._forward_pre_hooks or layer._forward_hooks or layer._backward_hooks)  # as of spectral norm
+        layer
+        for layer in module.modules()
+        if "forward" not in vars(layer) and not any(getattr(layer, name) for name in hooks)
     ]
 
 

@@ -33,7 +33,7 @@ class ClassificationLoss(HandMadeLoss):
 
     def by_torch(self, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
         """Returns the reduced cross-entropy by torch's own kernels, with the weights and the reduction of this loss."""
-        weight, dtype = self._buffers["weight"], compute_dtype(logits)
+        weight, dtype = self.own_weight, compute_dtype(logits)
         if weight is not None:
             weight = weight.to(dtype)
         if logits.dtype != dtype:  # a conversion that changes nothing still takes as long as all these checks
@@ -120,7 +120,7 @@ class FusedTargetLoss(TargetLoss):
         return fused_loss(
             logits,
             target,
-            self._buffers["weight"],
+            self.own_weight,
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             coefficients=coefficients,

@@ -113,11 +113,18 @@ class BatchLoss(nn.Module, ABC):
                 loss = self._classification(output, target)
         return loss.to(_result_dtype(output, target))
 
+    @property
+    def own_weight(self) -> Tensor | None:
+        """The class weights; read as an attribute of a module they take as long as all checks of a small batch."""
+        if "weight" in self._buffers:
+            return self._buffers["weight"]
+        return self.weight  # a parameter, or what a parametrisation makes of one
+
     def _is_usual(self, output: object, target: object) -> bool:
         """Whether nothing has to be converted or refused: for small batches all checks take longer than the loss."""
         if not (self.kind == "classification" and isinstance(output, Tensor) and isinstance(target, Tensor)):
             return False
-        shape, weight = output.shape, self._buffers["weight"]  # as an attribute it would take as long as the rest
+        shape, weight = output.shape, self.own_weight
         return (
             len(shape) == 2
             and shape[1] > 1

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from evomal.extras import has_numba, has_triton
 from evomal.losses.contract import compute_dtype, is_eager
@@ -104,12 +105,12 @@ class Coefficients(NamedTuple):
 
 @dataclass
 class TargetLosses:
-    """What a kernel returns."""
+    """The losses of a batch, and what their gradient needs."""
 
     losses: Tensor
     """ℓ times the weight of the target's class, 0 where the sample is ignored, reduced."""
     kept: Any
-    """What the gradient needs: some numbers for each sample."""
+    """Numbers of each sample, in the form that the backend's `gradient` takes."""
 
 
 def can_fuse(logits: Tensor, target: Tensor) -> bool:
@@ -122,17 +123,26 @@ def can_fuse(logits: Tensor, target: Tensor) -> bool:
         # Triton takes the coefficients in single precision, which is not enough for a double result.
         and not (logits.dtype == torch.float64 and device.type == "cuda")
         and is_eager(logits)
+        and not _has_tangent(logits)
     )
 
 
-# Up to so many logits on a CPU torch's own loss, where it has the same, is left to torch: it has no Python in it, and
-# its threads share smaller pieces of work. Measured (AVX-512, torch 2.13) on 32 to 2 048 rows of 2 to 10 000 classes,
-# forward and backward, the kernels have these multiples of the speed of torch's cross-entropy: up to 2^18 logits 0.6 to
-# 1.0; up to 2^20 logits 1.2 to 1.4 with one thread but 0.5 with two; beyond that 1.2 to 4. Rows of fewer classes than a
-# vector register holds torch computes number by number: from 2^12 logits on the kernels are faster. Label smoothing by
-# blocks has 0.7 times torch's speed up to 2^19 logits; more are not left to torch, which takes three times the memory.
-_FAST_IN_TORCH, _CLASSES_OF_A_VECTOR, _FAST_IN_TORCH_WITH_FEWER = 1 << 20, 16, 1 << 12
+def _has_tangent(logits: Tensor) -> bool:
+    """Returns whether forward mode differentiates by the logits, which the kernels cannot."""
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(logits).tangent is not None  # type: ignore[no-untyped-call]
+
+
+# Up to so many logits on a CPU, what is cross-entropy or label smoothing is left to torch's own loss, which has no
+# Python in it. Measured with AVX-512 and torch 2.13 on 32 to 2 048 rows of 2 to 10 000 classes, forward and backward.
+# As in torch, a NaN among the logits of a row that is ignored then gets NaN as its gradient; the kernels give it 0.
+_FAST_IN_TORCH = 1 << 20
+"""The kernels have 0.6 to 1.0 of torch's speed up to 2^18 logits; then, up to here, 1.2 to 1.4 with one thread, but 0.5
+with two; beyond that 1.2 to 4."""
+_CLASSES_OF_A_VECTOR = 16
+_FAST_IN_TORCH_WITH_FEWER = 1 << 12
+"""Rows of fewer classes than a vector register holds torch computes number by number."""
 _SMOOTHED_BY_TORCH = 1 << 19
+"""By blocks label smoothing has 0.7 of torch's speed up to here; beyond, torch takes three times the memory."""
 
 
 def is_fast_in_torch(logits: Tensor) -> bool:

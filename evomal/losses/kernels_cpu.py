@@ -24,12 +24,12 @@ _VECTOR = 8  # rows of more classes are filled up to multiples of this, which le
 
 @intrinsic
 def _larger(typing_context: Any, one: Any, other: Any) -> Any:
-    """The larger of two floats, as an operation of which LLVM makes vectors; of a NaN it returns either."""
+    """The larger of two floats, as an operation of which LLVM makes vectors; NaN if one of them is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = arguments[0].type
-        largest = builder.module.declare_intrinsic("llvm.maxnum", [number], ir.FunctionType(number, [number, number]))
-        return builder.call(largest, arguments, fastmath=("nnan", "nsz"))
+        largest = builder.module.declare_intrinsic("llvm.maximum", [number], ir.FunctionType(number, [number, number]))
+        return builder.call(largest, arguments, fastmath=("nsz",))
 
     return one(one, one), generate
 
@@ -243,15 +243,13 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...] = ()) -> list[Any]:
-    """Call the kernel on all rows, or on parts of them if there is work for several threads; return its results."""
+    """Call the kernel on all rows, in parts if they are many, by several threads; return its results."""
     rows, elements = len(arrays[1]), arrays[0].size
-    parts = min(rows, elements // _ELEMENTS_PER_PART)
-    threads = min(parts, torch.get_num_threads())
-    if threads < 2:
+    # The same parts for any number of threads: sums over all rows are then added in the same order.
+    parts = max(1, min(rows, elements // _ELEMENTS_PER_PART))
+    if parts == 1:
         return [function(*arrays, *constants)]
     results: list[Any] = [None] * parts
-    # This thread takes parts as well, as the others may begin late: torch's own threads keep the processors busy for a
-    # while after their work.
     left = iter(range(parts))  # threads can share it: under the interpreter lock each number is taken once
 
     def work() -> None:
@@ -259,8 +257,15 @@ def _over_rows(function: Any, arrays: tuple[Any, ...], constants: tuple[Any, ...
             start, stop = rows * part // parts, rows * (part + 1) // parts
             results[part] = function(*(array[start:stop] for array in arrays), *constants)
 
+    threads = min(parts, torch.get_num_threads())
     running = [kernel_threads().submit(work) for _ in range(threads - 1)]
-    work()
+    try:
+        # This thread takes parts as well, as the others may begin late: torch's own threads keep the processors busy
+        # for a while after their work.
+        work()
+    finally:
+        for _ in left:  # after an error the other threads find nothing left to do
+            pass
     for run in running:
         if not run.cancel():
             run.result()

@@ -45,7 +45,7 @@ def prepared(
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
     ready = _prepared_tasks(tasks, settings, seed)
-    settings = with_space(with_rule(settings, ready), ready)
+    settings = _fitting(settings, ready)
     engine = engine_settings(settings, method)
     with open_executor(ready, settings, seed=seed, engine=engine, listener=listener) as executor:
         context = _context(ready, settings, seed)
@@ -57,10 +57,15 @@ def prepared_locally(
 ) -> tuple[Engine, Strategy, Ladder | None]:
     """The engine, the strategy and the rungs of a search in this process, for estimates."""
     ready = _prepared_tasks(tasks, settings, seed)
-    settings = with_space(settings, ready)
+    settings = _fitting(settings, ready)
     engine = Engine(ready, seed=seed, settings=engine_settings(settings, method))
     context = _context(engine.tasks, settings, seed)
     return engine, _strategy(method, context), context.ladder
+
+
+def _fitting(settings: SearchSettings, tasks: Sequence[Task]) -> SearchSettings:
+    """The settings with what the tasks decide."""
+    return with_space(with_rule(settings, tasks), tasks)
 
 
 def _context(tasks: Sequence[Task], settings: SearchSettings, seed: int) -> SearchContext:

@@ -37,9 +37,9 @@ def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
         is_of_several = isinstance(tasks, Mapping) and len(tasks) > 1
         if settings.across_tasks is None and is_of_several and "across_tasks" not in recorded:
             changes["across_tasks"] = "mean"
-        # The rule for the space may have been another one; a record does not name the paper's.
-        if AUTO_SPACE in settings.space:
-            changes["space"] = recorded.get("space", ["paper"])
+        # Records from before the rule are in the paper's space, of which they say nothing.
+        if settings.space == (AUTO_SPACE,) and "space" not in recorded:
+            changes["space"] = ("paper",)
         # Earlier versions kept no rows for the final.
         if settings.final_share and "final_share" not in recorded:
             changes["final_share"] = 0.0

@@ -108,9 +108,56 @@ def test_all_passes_are_those_of_torch_s_layers(model, changed):
 
 def test_linear_layers_take_inputs_of_any_shape():
     plain = nn.Linear(40, 36).double()
+    changed = copy.deepcopy(plain)
+    assert replace_linear_layers(changed)
     x = torch.randn(2, 3, 5, 40, dtype=torch.float64)
-    for own in (x, x[0, 0], x[0, 0, 0]):
-        torch.testing.assert_close(StackableLinear(plain)(own), plain(own), rtol=1e-12, atol=1e-12)
+    for own in (x, x[0, 0], x[0, 0, 0], x[:0], x[:, :0]):
+        torch.testing.assert_close(changed(own), plain(own), rtol=1e-12, atol=1e-12)
+
+
+class Referring(nn.Module):
+    """Finds its layers by other ways than their names, and asks what they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(32, 36), nn.Linear(36, 32)
+        self.again = self.first
+        self.chain = [self.first, self.last]
+
+    def forward(self, x):
+        for layer in self.chain:
+            x = layer(x.view(-1, layer.in_features))
+            x = x.relu() if isinstance(layer, nn.Linear) else x
+        return self.again(x)
+
+
+def test_references_to_layers_stay_valid():
+    plain = Referring().double()
+    changed = copy.deepcopy(plain)
+    assert replace_linear_layers(changed)
+    x = torch.randn(6, 32, dtype=torch.float64)
+    stack = random_like(dict(plain.named_parameters()), 3)
+    expected, found = (
+        vmap(lambda own, model=model: functional_call(model, own, (x,)))(stack) for model in (plain, changed)
+    )
+    assert {type(layer) for layer in changed.chain} == {StackableLinear}
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert not torch.equal(found[0], found[1])
+
+
+def test_a_model_with_its_own_autocast_trains():
+    class Casting(nn.Sequential):
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return super().forward(x).float()
+
+    plain = Casting(nn.Linear(32, 36), nn.Linear(36, 32))
+    changed = copy.deepcopy(plain)
+    assert replace_linear_layers(changed)
+    x = torch.randn(8, 32)
+    for model in (plain, changed):
+        model(x).square().sum().backward()
+    torch.testing.assert_close(changed[0].weight.grad, plain[0].weight.grad)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -174,7 +221,7 @@ def test_kernels_in_the_interpreter():
 INTERPRETED_PRODUCTS = """
 from tests.engine.test_stackable_layers import *
 from evomal.engine import products_triton
-from evomal.engine.products_triton import fits, matrix_product
+from evomal.engine.products_triton import matrix_product
 
 products_triton._OTHERWISE["PRECISION"] = "tf32x3"  # the interpreter knows no other; it computes in float32
 torch.manual_seed(0)
@@ -186,12 +233,9 @@ for a, b in (
     (torch.randn(2, 3, 68, 80)[..., ::2], wide), (tall[..., :1].expand(tall.shape), wide),
 ):
     torch.testing.assert_close(matrix_product(a, b), a @ b, rtol=1e-5, atol=1e-5)
-    assert fits(a, b)
-assert not fits(tall[0, 0], wide[0, 0])  # one model alone
-assert not fits(tall[..., :30], wide[..., :30, :])  # 30 is no multiple of four
 
 stackable_layers.fits_kernels = stackable_layers.fits_matrix_kernel = lambda *_: True
-products_triton._SMALLEST = 4
+stackable_layers._SMALLEST_SIDE = 4
 plain = linear_model()
 assert isinstance(stackable_layers.stackable_copy(plain, device=plain[1].weight.device, dtype=torch.float32,
                                                   precision="float32")[1], StackableLinear)
@@ -200,6 +244,12 @@ computed = products_triton.matrix_product
 products_triton.matrix_product = lambda *pair: used.append(pair) or computed(*pair)
 check_all_passes(plain, changed_linear_copy(plain), 2e-3, dtype=torch.float32, samples=8)
 assert len(used) > 20
+del used[:]
+stackable_layers._matrix_product(tall[0, 0], wide[0, 0])  # one model alone
+stackable_layers._matrix_product(tall[..., :30], wide[..., :30, :])  # 30 is no multiple of four
+assert not used
+stackable_layers._matrix_product(tall[0, :1], wide[0, :1])  # a stack of one
+assert used
 """
 
 
@@ -219,15 +269,26 @@ def test_matrix_products_in_the_interpreter():
 )  # fmt: skip
 def test_other_layers_stay(layer):
     model = nn.Sequential(layer)
+    kind = type(layer)
     assert not replace_stackable_layers(model)
-    assert model[0] is layer
+    assert type(model[0]) is kind
 
 
 def test_average_pooling_that_leaves_a_row_over():
-    layer = StackableAveragePool(nn.AvgPool2d(2))
+    layer = StackableAveragePool(2)
     x = torch.randn(3, 2, 5, 4, dtype=torch.float64, requires_grad=True)
     expected = torch.autograd.grad(nn.AvgPool2d(2)(x).square().sum(), x)
     assert torch.equal(torch.autograd.grad(layer(x).square().sum(), x)[0], expected[0])
+
+
+def hooked(layer):
+    layer.register_full_backward_pre_hook(lambda *_: None)
+    return layer
+
+
+def patched(layer):
+    layer.forward = lambda x: x
+    return layer
 
 
 @pytest.mark.parametrize("model", [small_model, linear_model])
@@ -237,9 +298,15 @@ def test_models_on_a_cpu_keep_torch_s_layers(model):
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Linear(31, 64), nn.Linear(64, 31), nn.utils.parametrizations.weight_norm(nn.Linear(64, 64))]
-)
+    "layer",
+    [
+        nn.Linear(30, 64), nn.Linear(64, 28), nn.Linear(34, 64),
+        nn.utils.parametrizations.weight_norm(nn.Linear(64, 64)), hooked(nn.Linear(64, 64)),
+        patched(nn.Linear(64, 64)),
+    ],
+)  # fmt: skip
 def test_other_linear_layers_stay(layer):
     model = nn.Sequential(layer)
+    kind = type(layer)
     assert not replace_linear_layers(model)
-    assert model[0] is layer
+    assert type(model[0]) is kind

@@ -1,16 +1,20 @@
 """Fitness by every way: stacked, looped, and `evomal.train` with the expression as a module."""
 
+import dataclasses
 import math
+import types
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import evomal
 from evomal.engine import Engine, EngineSettings, Trial, train
 from evomal.engine.resolve import initial_model
+from evomal.engine.stacked import TrialStack
 from evomal.losses import CATALOGUE, ExpressionLoss
 from evomal.randomness import derived_seed
-from evomal.tasks.parts import Batches
+from evomal.tasks.parts import Batches, Part
 from evomal.tasks.recipe import Recipe
 from tests.engine.populations import (
     EXPLOSIVE,
@@ -154,6 +158,39 @@ def test_a_loss_that_is_lost_changes_no_other_in_the_stack():
     assert diverged.diverged
     assert "was not finite at step 1" in diverged.sentence
     assert first.test == last.test == pytest.approx(train(task, healthy, steps=40, device="cpu").test, rel=1e-4)
+
+
+@pytest.mark.parametrize("splits", [(0, 0), (1, 2)])
+def test_metrics_that_are_computed_on_the_host_are_the_same(monkeypatch, splits):
+    task = regression()
+    task = dataclasses.replace(task, validation=dataclasses.replace(
+        task.validation, weights=torch.arange(len(task.validation)) % 3.0
+    ))  # fmt: skip
+    settings = EngineSettings(device="cpu", training_steps=10, population_mode="stacked")
+    trials = [Trial(CATALOGUE[name](kind="regression"), 0.01, seed, split=split)
+              for seed, split in enumerate(splits) for name in ("mse", "mae")]  # fmt: skip
+    asked = []
+    found = [Engine(task, seed=0, settings=settings).run_trials(trials, test=True)]
+    monkeypatch.setattr(TrialStack, "_is_judged_on_host", lambda self, outputs: asked.append(outputs.shape) or True)
+    found.append(Engine(task, seed=0, settings=settings).run_trials(trials, test=True))
+    assert asked
+    assert found[0] == found[1]
+
+
+def test_only_small_outputs_and_named_metrics_are_judged_on_the_host():
+    on_device = types.SimpleNamespace(is_cuda=True, shape=(1, 1, 5, 1))
+
+    def is_judged_on_host(task, outputs=on_device):
+        stack = types.SimpleNamespace(setup=types.SimpleNamespace(task=task))
+        return TrialStack._is_judged_on_host(stack, outputs)
+
+    task = regression()
+    assert is_judged_on_host(task)
+    assert not is_judged_on_host(task, torch.zeros(1, 1, 5, 1))
+    own = evomal.Metric(lambda outputs, targets: 0.0, "own", higher_is_better=False)
+    assert not is_judged_on_host(task.judged_by(own))
+    many = Part(torch.zeros(300_000, 1), torch.zeros(300_000, 1))
+    assert not is_judged_on_host(dataclasses.replace(task, test=many))
 
 
 def test_several_tasks_are_averaged():

@@ -2,8 +2,10 @@
 
 import contextlib
 
+import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import evomal.losses.kernels_cpu as cpu_kernels
 from evomal.losses import AbsoluteCrossEntropyLoss, FocalLoss, SparseLabelSmoothingLoss
@@ -165,28 +167,72 @@ def test_strided_logits():
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_excluded_classes_and_nan(dtype):
     logits = torch.tensor([[0.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0], [0.0, torch.nan, 1.0]], dtype=dtype)
-    logits.requires_grad_()
-    value = FocalLoss(0.0, reduction="none")(logits, torch.tensor([0, 1, 2]))
-    assert value[0] == 0
-    assert value[1].item() == pytest.approx(1.3133, rel=1e-2)
-    assert value[2].isnan()  # NaN is never swallowed
-    (gradient,) = torch.autograd.grad(value[:2].sum(), logits)
-    assert gradient[0].tolist() == [0, 0, 0]
-    assert gradient[1].tolist() == pytest.approx([0, -0.7311, 0.7311], rel=1e-2)
+    for classes in (3, 200):  # the kernel has two ways
+        wide = torch.full((3, classes), -torch.inf, dtype=dtype)
+        wide[:, :3] = logits
+        wide.requires_grad_()
+        target, options = torch.tensor([0, 1, 2]), {"ignore_index": -100, "composed": None}
+        value = fused_loss(wide, target, None, reduction="none", coefficients=Coefficients(), **options)
+        assert value[0] == 0
+        assert value[1].item() == pytest.approx(1.3133, rel=1e-2)
+        assert value[2].isnan()  # NaN is never swallowed
+        (gradient,) = torch.autograd.grad(value[:2].sum(), wide)
+        assert gradient[0, :3].tolist() == [0, 0, 0]
+        assert gradient[1, :3].tolist() == pytest.approx([0, -0.7311, 0.7311], rel=1e-2)
+        assert not gradient[:2, 3:].any()
 
 
 def test_many_rows_are_shared_among_threads_without_changing_the_result():
-    logits, target = case(300, 3000, 3, torch.float32)
+    logits, target = case(300, 3000, 3, torch.float64)
+    weight = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     threads = torch.get_num_threads()
-    found = []
-    for count in (1, 4):
-        torch.set_num_threads(count)
+    for reduction in ("none", "mean"):
+        found = []
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            variable = logits.clone().requires_grad_()
+            value = SparseLabelSmoothingLoss(weight=weight, reduction=reduction)(variable, target)
+            found.append((value, *torch.autograd.grad(value.sum(), variable)))
+        torch.set_num_threads(threads)
+        assert all(torch.equal(value, found[0][0]) for value, _ in found)
+        assert all(torch.equal(gradient, found[0][1]) for _, gradient in found)
+
+
+def test_after_an_error_no_thread_takes_further_parts(monkeypatch):
+    done = []
+
+    def failing(rows, *_):
+        done.append(len(rows))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cpu_kernels, "_ELEMENTS_PER_PART", 10)
+    with pytest.raises(KeyboardInterrupt):
+        cpu_kernels._over_rows(failing, (np.zeros((100, 10)), np.zeros(100)))
+    assert len(done) <= torch.get_num_threads()
+
+
+def test_forward_mode_differentiates_the_loss():
+    logits, target = case(9, 5, 1, torch.float32)
+    for loss in (FocalLoss(2.0), AbsoluteCrossEntropyLoss(phi1=1.3)):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(logits, torch.ones_like(logits) * torch.arange(5))
+            tangent = forward_ad.unpack_dual(loss(dual, target)).tangent
         variable = logits.clone().requires_grad_()
-        value = SparseLabelSmoothingLoss(reduction="none")(variable, target)
-        found.append((value, *torch.autograd.grad(value.sum(), variable)))
-    torch.set_num_threads(threads)
-    assert torch.equal(found[0][0], found[1][0])
-    assert torch.equal(found[0][1], found[1][1])
+        (gradient,) = torch.autograd.grad(loss(variable, target), variable)
+        torch.testing.assert_close(tangent, (gradient * torch.arange(5)).sum(), rtol=1e-4, atol=1e-5)
+
+
+def test_class_weights_may_be_a_parameter():
+    logits, target = case(9, 5, 1, torch.float32)
+    for loss in (
+        FocalLoss(2.0, weight=torch.arange(1.0, 6.0)),
+        AbsoluteCrossEntropyLoss(weight=torch.arange(1.0, 6.0)),
+    ):
+        expected = loss(logits, target)
+        weight = loss.weight
+        del loss.weight
+        loss.weight = torch.nn.Parameter(weight, requires_grad=False)
+        torch.testing.assert_close(loss(logits, target), expected)
 
 
 def test_a_target_out_of_bounds_is_found_in_every_thread_s_share():

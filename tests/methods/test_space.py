@@ -79,14 +79,26 @@ def test_a_record_from_before_the_rule_is_resumed_in_its_space(tmp_path):
     assert (tmp_path / "run.sqlite").read_bytes() == before
 
 
-def test_the_space_that_fits_other_tasks_is_the_paper_s():
-    equal = task_of("classification").train.targets * 0 + torch.arange(len(task_of("classification").train)) % 3
+@pytest.mark.parametrize(
+    ("recorded", "asked"), [("extended", "auto"), (["paper", "exp"], "auto"), ("paper", ["auto", "exp"])]
+)
+def test_a_record_in_another_space_is_refused(tmp_path, recorded, asked):
     task = task_of("classification")
-    task = dataclasses.replace(task, train=dataclasses.replace(task.train, targets=equal))
+    evomal.search(task, folder=tmp_path, space=recorded, **SMALL)
+    with pytest.raises(InputError, match=r"settings\.space"):
+        evomal.search(task, folder=tmp_path, space=asked, **SMALL)
+
+
+def test_the_space_that_fits_other_tasks_is_the_paper_s():
+    unequal = task_of("classification")
+    classes = torch.arange(len(unequal.train)) % 3
+    equal = dataclasses.replace(unequal, train=dataclasses.replace(unequal.train, targets=classes))
     auto = SearchSettings(space=("auto", "exp", "log"))
-    assert with_space(auto, [task]).space == with_space(auto, [task_of("regression")]).space == ("paper", "exp", "log")
-    assert with_space(auto, [task, task_of("classification")]).space == ("paper", "blogp", "exp", "log")
-    assert with_space(SearchSettings(), [task_of("classification")]).space == ("paper",)
+    assert with_space(auto, [equal]).space == with_space(auto, [task_of("regression")]).space == ("paper", "exp", "log")
+    assert with_space(auto, [equal, unequal]).space == ("paper", "blogp", "exp", "log")
+    assert with_space(SearchSettings(), [unequal]).space == ("paper",)
+    with pytest.raises(InputError, match="unknown name in space 'atuo': did you mean 'auto'"):
+        with_space(SearchSettings(space=("atuo",)), [equal])
 
 
 @pytest.mark.parametrize(("kind", "space"), [("classification", ("paper", "blogp")), ("regression", ("paper",))])
