@@ -15,7 +15,7 @@ from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.precision import Precision
 from evomal.engine.repeatable_layers import forget, running
-from evomal.engine.stackable_layers import STACKED_CONVOLUTION_PARAMETERS
+from evomal.engine.stackable_layers import STACKED_CONVOLUTION_PARAMETERS, STACKED_PARAMETERS
 from evomal.engine.step_costs import ActivationBytes, activation_bytes
 from evomal.engine.vectorise import Mode
 from evomal.errors import InputError
@@ -222,7 +222,7 @@ _LARGEST_STACK = {"cuda": 2048, "cpu": 128}
 _EVALUATED_NUMBERS = 2**22
 """Layer outputs of one model in a forward pass of an evaluation. The rows of a pass depend on the model alone, as the
 bits of a product may depend on its number of rows."""
-_STACKED_PARAMETERS = {"cuda": 8_000_000, "cpu": 200_000}
+_STACKED_PARAMETERS = {"cuda": STACKED_PARAMETERS, "cpu": 200_000}
 """Above that, a model's own arithmetic fills the device, and stacking only multiplies memory traffic."""
 _STACKED_CONVOLUTION_PARAMETERS = {"cuda": STACKED_CONVOLUTION_PARAMETERS, "cpu": 0}
 """`vmap` makes a grouped convolution of stacked weights: faster for LeNet-5 on a GPU, slower for anything larger."""

@@ -26,6 +26,8 @@ _ROLES: tuple[Role, ...] = ("x", "w", "y")
 Pair = tuple[int, int]
 STACKED_CONVOLUTION_PARAMETERS = 200_000
 """Parameters up to which a convolutional model is stacked on a GPU; a larger one fills it alone."""
+STACKED_PARAMETERS = 8_000_000
+"""The same for other models."""
 UNIT = 4
 """Sizes and strides of a product by the kernel are multiples of it, so that its loads of 16 bytes are aligned."""
 _SMALLEST_SIDE = 32
@@ -275,10 +277,15 @@ def stackable_copy(
     """Returns a copy of a model with the layers of this file in place of torch's, or None if there is no gain."""
     if precision == "bfloat16" or not fits_kernels(device, dtype):
         return None
+    parameters = [*module.parameters()]
+    is_convolutional = any(parameter.dim() > 2 for parameter in parameters)
+    limit = STACKED_CONVOLUTION_PARAMETERS if is_convolutional else STACKED_PARAMETERS
+    if sum(parameter.numel() for parameter in parameters) > limit:
+        return None
     copied = copy.deepcopy(module)
-    is_small = sum(parameter.numel() for parameter in module.parameters()) <= STACKED_CONVOLUTION_PARAMETERS
+    has_convolution = replace_stackable_layers(copied)
     has_linear = precision == "float32" and fits_matrix_kernel(device, dtype) and replace_linear_layers(copied)
-    return copied if (is_small and replace_stackable_layers(copied)) or has_linear else None
+    return copied if has_convolution or has_linear else None
 
 
 def replace_stackable_layers(module: nn.Module) -> bool:

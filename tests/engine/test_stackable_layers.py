@@ -291,6 +291,24 @@ def patched(layer):
     return layer
 
 
+def test_large_models_keep_torch_s_layers(monkeypatch):
+    monkeypatch.setattr(stackable_layers, "fits_kernels", lambda *_: True)
+    monkeypatch.setattr(stackable_layers, "fits_matrix_kernel", lambda *_: True)
+
+    def changed(*layers, precision="float32"):
+        options = {"device": torch.device("cpu"), "dtype": torch.float32, "precision": precision}
+        found = stackable_layers.stackable_copy(nn.Sequential(*layers), **options)
+        return [] if found is None else [type(layer) for layer in found]
+
+    linear, large = nn.Linear(32, 32), nn.Linear(512, 512)
+    assert changed(linear, large) == [StackableLinear, StackableLinear]
+    assert changed(nn.Conv2d(1, 2, 3), linear) == [StackableConvolution, StackableLinear]
+    assert changed(nn.Conv2d(1, 2, 3), large) == []
+    assert changed(linear, nn.Linear(4096, 2048)) == []
+    assert changed(nn.Conv2d(1, 2, 3), linear, precision="tf32") == [StackableConvolution, nn.Linear]
+    assert changed(linear, precision="tf32") == changed(linear, precision="bfloat16") == []
+
+
 @pytest.mark.parametrize("model", [small_model, linear_model])
 def test_models_on_a_cpu_keep_torch_s_layers(model):
     options = {"dtype": torch.float32, "precision": "float32"}
