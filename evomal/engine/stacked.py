@@ -35,8 +35,8 @@ from evomal.tasks.parts import Part, joined_parts
 
 FEWEST_MEMBERS = 2
 _HOST_OUTPUTS = 200_000
-"""Outputs of one model on a part up to which the CPU computes its metric: it is as fast, and the members of a stack do
-not wait for the device one after the other."""
+"""Outputs of one model on a part up to which the CPU computes its metric, so that the members of a stack do not wait
+for the device one after the other. Estimated: a metric of that size takes a CPU as long as the waiting."""
 
 
 @dataclass(frozen=True)
