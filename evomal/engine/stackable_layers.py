@@ -32,8 +32,8 @@ UNIT = 4
 """Sizes and strides of a product by the kernel are multiples of it, so that its loads of 16 bytes are aligned."""
 _SMALLEST_SIDE = 32
 _DATA_CENTRE = ((8, 0), (9, 0), (10, 0), (10, 3))
-"""Compute capabilities of GPUs whose tensor cores have many times the rate of ordinary float32, so that a product of six
-or three parts should be faster than a plain one. Measured on 9.0 only."""
+"""Compute capabilities of GPUs whose tensor cores have many times the rate of ordinary float32, so that a product of
+six or three parts should be faster than a plain one. Measured on 9.0 only."""
 
 
 class _Bilinear(Protocol):
