@@ -78,7 +78,7 @@ def generation_time(task: Task, settings: evomal.SearchSettings, seconds: float)
 
 def measured(
     name: str,
-    variant: str,
+    variants: Iterable[str],
     seeds: Iterable[int],
     *,
     preset: str,
@@ -86,15 +86,19 @@ def measured(
     seconds: float,
     changes: Mapping[str, str],
 ) -> Iterable[dict[str, Any]]:
-    """The searches of one variant."""
-    own = {**changes, **VARIANTS[variant]}
-    # Where few proposals are trained, two generations may have fewer finalists than the search will have.
-    of_trainings = {key: value for key, value in VARIANTS[variant].items() if key not in _OF_PROPOSALS}
-    settings = searches.settings_of(preset, device, {**changes, **of_trainings})
-    left = generation_time(searches.TASKS[name](), settings, seconds)
-    limits = {"generations": str(_MOST_GENERATIONS), "max_time": f"{left:.3f}"}
+    """The searches of these variants, which take turns: a machine that gets slower does so for all of them."""
+    changes_of = {}
+    for variant in variants:
+        own = VARIANTS[variant]
+        # Where few proposals are trained, two generations may have fewer finalists than the search will have.
+        of_trainings = {key: value for key, value in own.items() if key not in _OF_PROPOSALS}
+        settings = searches.settings_of(preset, device, {**changes, **of_trainings})
+        left = generation_time(searches.TASKS[name](), settings, seconds)
+        limits = {"generations": str(_MOST_GENERATIONS), "max_time": f"{left:.3f}"}
+        changes_of[variant] = {**changes, **own, **limits}
     for seed in seeds:
-        yield {"variant": variant, "time": seconds, **searches.searched(name, seed, preset, device, own | limits)}
+        for variant, own in changes_of.items():
+            yield {"variant": variant, "time": seconds, **searches.searched(name, seed, preset, device, own)}
 
 
 _COLUMNS = (
@@ -196,16 +200,15 @@ def main() -> None:
         parser.error("--task is missing")
     task = searches.TASKS[options.task]()
     changes = dict(text.split("=", 1) for text in options.set)
-    for variant in options.variant or VARIANTS:
-        if not matters(variant, task):
-            print(f"{variant}: changes nothing on {options.task}", file=sys.stderr)
-            continue
-        for line in measured(
-            options.task, variant, map(int, options.seeds.split(",")), preset=options.preset, device=options.device,
-            seconds=options.time, changes=changes,
-        ):  # fmt: skip
-            print(json.dumps(line), flush=True)
+    chosen = options.variant or list(VARIANTS)
+    for variant in (unchanged := [variant for variant in chosen if not matters(variant, task)]):
+        print(f"{variant}: changes nothing on {options.task}", file=sys.stderr)
+    for line in measured(
+        options.task, [variant for variant in chosen if variant not in unchanged], map(int, options.seeds.split(",")),
+        preset=options.preset, device=options.device, seconds=options.time, changes=changes,
+    ):  # fmt: skip
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,6 +8,7 @@ Then the speed-up of evomal's fused losses for many sizes, against torch's own l
 plain operations as people write them, which lose digits where p is close to 1. `OMP_NUM_THREADS=1` shows one thread.
 """
 
+import argparse
 import functools
 import math
 import statistics
@@ -61,9 +62,12 @@ PAIRS: dict[str, tuple[Loss, Loss]] = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this device")
+    chosen = parser.parse_args().device
     console = Console(width=100)
-    memory_and_time(console)
-    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+    memory_and_time(console, chosen)
+    for device in [chosen] if chosen else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         for backward in (True, False):
             by_size(console, device, backward=backward)
 
@@ -96,8 +100,10 @@ def speed_up(device: str, batch: int, classes: int, pair: tuple[Loss, Loss], *, 
     return f"{median:.2f} {lower:.1f}-{upper:.1f}"
 
 
-def memory_and_time(console: Console) -> None:
+def memory_and_time(console: Console, device: str | None) -> None:
     for mode in ("cpu", "cuda", "cuda graphs"):
+        if device is not None and not mode.startswith(device):
+            continue
         if mode != "cpu" and not torch.cuda.is_available():
             console.print(f"{mode}: not measured, there is no CUDA device")
             continue
