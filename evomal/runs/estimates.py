@@ -5,11 +5,10 @@ of one step, the rest is spent once per generation. The search itself is not aff
 """
 
 import dataclasses
-import itertools
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +24,12 @@ from evomal.losses.neural import starting_layers, weights_of
 from evomal.methods import Method, Stage, method_named
 from evomal.methods.baseline import BASELINE, RIVALS, strong_rivals
 from evomal.methods.evaluation import TIMED_AS
-from evomal.methods.filters import is_dead
 from evomal.methods.ml3 import network_loss
-from evomal.methods.random_search import draw_tree
 from evomal.methods.rungs import Ladder
 from evomal.methods.strategy import Strategy
 from evomal.randomness import generator, torch_generator
 from evomal.runs.finals_trainer import final_trials
-from evomal.runs.preparation import prepared_locally
+from evomal.runs.preparation import KNOWN_SEEDS, prepared_locally
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.threads import thread_count
@@ -40,7 +37,6 @@ from evomal.threads import thread_count
 _PROBE_STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
 """Fewest and most steps of a probe. On CUDA, a step is captured after a few; on a CPU, one may take seconds."""
 _PROBE_SECONDS = 1.5
-_MOST_DRAWS = 500  # of trees until any tree will do
 _STACKED_CANDIDATES = 10
 _LOOPED_CANDIDATES = 2  # trained one after the other, all take the same time
 _STEPS_OF = {
@@ -127,7 +123,7 @@ class _Probe:
             stage: min(count, _LOOPED_CANDIDATES) if looped and stage in _STEPS_OF else count
             for stage, count in self._wanted.items()
         }
-        self._columns = {stage: self._candidates(stage, count, engine) for stage, count in self._tried.items()}
+        self._columns = {stage: self._candidates(stage, count) for stage, count in self._tried.items()}
         self.seconds_of_initial_weights, self.seconds_of_drawing_again, self.memory = 0.0, 0.0, 0
 
     def seconds(self, steps: int) -> dict[Stage, float]:
@@ -192,8 +188,7 @@ class _Probe:
         return Estimate(stages, self.memory, generations, population, str(self.device), self.plan)
 
     def _trees(self, count: int) -> list[TrialLoss]:
-        engine = Engine(self._tasks, seed=self._seed, settings=self._with_steps(1))
-        return [WeightedTree(tree, None) for tree in itertools.islice(self._living_trees(engine), count)]
+        return [WeightedTree(self._tree, None)] * count
 
     def _networks(self, count: int) -> list[TrialLoss]:
         layers = starting_layers(generator=torch_generator(self._seed, "trial"))
@@ -220,23 +215,21 @@ class _Probe:
     def _with_steps(self, steps: int) -> EngineSettings:
         return dataclasses.replace(self._settings, meta_steps=steps, training_steps=steps)
 
-    def _candidates(self, stage: Stage, count: int, engine: Engine) -> tuple[Sequence[Any], ...]:
+    def _candidates(self, stage: Stage, count: int) -> tuple[Sequence[Any], ...]:
         """Arguments of the stage for `count` candidates."""
         if stage == "optimise_networks":
             layers = starting_layers(generator=torch_generator(self._seed, "trial"))
             return ([weights_of(layers).tolist()] * count,)
         if stage == "evaluate_losses":
-            kind = self._tasks[0].kind
-            return ([named_loss(TASK_LOSSES[kind], kind=kind)] * count,)
-        trees = list(itertools.islice(self._living_trees(engine), count))
-        return trees, [starting_weights(tree, generator=generator(self._seed, "trial")) for tree in trees]
+            return ([named_loss(TASK_LOSSES[self.kind], kind=self.kind)] * count,)
+        weights = starting_weights(self._tree, generator=generator(self._seed, "trial"))
+        return [self._tree] * count, [weights] * count
 
-    def _living_trees(self, engine: Engine) -> Iterator[Expression]:
-        """Trees whose gradient is not zero everywhere; after many draws, any tree."""
-        for index in itertools.count():
-            tree = draw_tree(SearchSettings(), generator(self._seed, "trial", index))
-            if index >= _MOST_DRAWS or not is_dead(engine.gradient_norms([tree], [[1.0] * tree.edges])[0]):
-                yield tree
+    @property
+    def _tree(self) -> Expression:
+        """The task's own loss, or the squared error: it trains to the end, where a tree drawn at random may diverge,
+        and take no more time, after a few steps."""
+        return Expression.parse(KNOWN_SEEDS.get(TASK_LOSSES[self.kind], KNOWN_SEEDS["mse"]))
 
 
 def _peak_memory(device: torch.device) -> int:
