@@ -139,14 +139,17 @@ def table_of(lines: list[dict[str, Any]], options: argparse.Namespace) -> Measur
     """The table as data of `docs/results/data`."""
     searches_of = [line for line in lines if "rivals" not in line]
     counts = Counter((line["task"], line["variant"]) for line in searches_of)
-    (seconds,) = {line["time"] for line in searches_of}
+    runs = sorted({(line["task"], line["preset"], line["time"]) for line in searches_of})
     return MeasuredTable(
         name=options.table.stem, title="What each part of the search is worth",
         about="Searches without one of its parts at a time, in the same time as the whole search, its final included. "
         "Test cost of the learned and of the recommended loss, mean of 5 fresh seeds, each loss at its best of nine "
         "learning rates. Ratios are geometric means over searches with the same seeds, with their 95 % intervals; more "
         "than 1 is worse than the whole search.",
-        command=f"python benchmarks/ablation.py --task TASK --preset PRESET --time {seconds:g} --seeds SEEDS",
+        command="; ".join(
+            f"python benchmarks/ablation.py --task {task} --preset {preset} --time {seconds:g} --seeds SEEDS"
+            for task, preset, seconds in runs
+        ),
         commit=options.commit, hardware=options.hardware,
         n=f"{min(counts.values())} searches of each variant and task, seeds from 0", columns=_COLUMNS,
         rows=tuple(summarise(lines)), notes=tuple(options.note),
