@@ -14,6 +14,7 @@ from evomal.extras import Displayed
 from evomal.losses import ExpressionLoss
 from evomal.losses.catalogue import specified_loss
 from evomal.losses.loss import Loss, Provenance
+from evomal.losses.priors import PriorLoss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome
 from evomal.runs.finals import Final, Scores, rate_text
@@ -114,13 +115,23 @@ class Recommended:
     """The learned loss; None where a rival is recommended."""
     rate: float = 1.0
     """The learning rate as a multiple of each task's own."""
+    units: Units | None = None
+    """The units in which the tasks standardise their targets, if they share them."""
+    priors: tuple[float, ...] | None = None
+    """The shares of the classes in the training rows, if all tasks have the same."""
 
     def loss(self) -> Loss:
-        """The loss as a module that is called as `loss(output, target)`.
+        """The loss as a module that is called as `loss(output, target)`, with the units and priors of its task.
 
-        A loss with class priors (`balanced-softmax`) takes them from the task it is used on.
+        Learned on several tasks that differ in them, it has none: on a task it takes those of the task, and in a
+        training loop of your own `balanced-softmax` and `class-weighted-ce` need `with_priors`.
         """
-        return specified_loss(self.name, kind=self.kind) if self.learned is None else self.learned.loss()
+        if self.learned is not None:
+            return self.learned.loss()
+        loss = specified_loss(self.name, kind=self.kind)
+        if isinstance(loss, PriorLoss):
+            return loss if self.priors is None else loss.on_task(self.priors)
+        return loss.in_units(self.units)
 
 
 @dataclass(frozen=True)
@@ -167,6 +178,8 @@ class SearchResult(Displayed):
     final_rows: Mapping[str, int] = field(default_factory=dict)
     """By the name of a task, the number of its validation rows that only the final used; tasks without such rows are
     left out."""
+    priors: tuple[float, ...] | None = None
+    """The shares of the classes in the training rows, if all tasks have the same; None for other kinds of tasks."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
     run: Run | None = field(default=None, repr=False, compare=False)
@@ -193,7 +206,8 @@ class SearchResult(Displayed):
             return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best, self.best.rate)
         name = self.final.advised
         rate = self.final.rates.get(name, 1.0)
-        return Recommended(name, self.final.learning_rate(name), self.best.kind, rate=rate)
+        lr, kind, units = self.final.learning_rate(name), self.best.kind, self.best.units
+        return Recommended(name, lr, kind, rate=rate, units=units, priors=self.priors)
 
     @property
     def counts(self) -> dict[str, int]:

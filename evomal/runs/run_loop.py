@@ -223,6 +223,7 @@ class _Search:
             metric=self._shown.name,
             higher_is_better=self._shown.higher_is_better,
             by_task=by_task,
+            priors=self._priors() if self._tasks[0].kind == "classification" else None,
             failures=_failures(self._candidates),
             headroom=headroom,
             run=run,
@@ -330,9 +331,7 @@ class _Search:
         if found is None:
             return None
         units = {task.units for task in self._tasks}
-        priors: set[tuple[float, ...]] = set()
-        if isinstance(found.form, Expression) and uses_priors(found.form):
-            priors = {tuple(class_priors(task).tolist()) for task in self._tasks}
+        has_priors = isinstance(found.form, Expression) and uses_priors(found.form)
         genome, weights = found.form, found.weights
         if isinstance(genome, Expression):
             genome, weights = scaled(genome, weights, found.factor)
@@ -350,10 +349,15 @@ class _Search:
             kind=self._tasks[0].kind,
             activation=self._executor.record()["activation"],
             units=units.pop() if len(units) == 1 else None,
-            priors=priors.pop() if len(priors) == 1 else None,
+            priors=self._priors() if has_priors else None,
             scores=scores.values,
             provenance=self._provenance(found.fitness, lr, scores),
         )
+
+    def _priors(self) -> tuple[float, ...] | None:
+        """The shares of the classes in the training rows, if all tasks have the same."""
+        found = {tuple(class_priors(task).tolist()) for task in self._tasks}
+        return found.pop() if len(found) == 1 else None
 
     def _provenance(self, fitness: float, lr: float | None, scores: Scores) -> Provenance:
         """What the best loss and its file say about this search."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import evomal
 from evomal.expression import Expression
@@ -11,9 +12,9 @@ from evomal.methods.candidates import State
 from evomal.runs import RunStore, find_runs
 from evomal.runs.finals import Final, Scores
 from evomal.runs.generations import Generation
-from evomal.runs.results import Best, SearchResult, summary_lines
+from evomal.runs.results import Best, Recommended, SearchResult, summary_lines
 from evomal.runs.run_loop import search
-from tests.engine.populations import regression
+from tests.engine.populations import classification, regression
 from tests.figures.records import row
 from tests.protocols import ONE_TRAINING
 
@@ -50,6 +51,27 @@ def test_how_a_result_reads():
         "rivals=(mse 0.668, mae inf), no lead over mse, 0 generations)"
     )
     assert repr(row(3, 0, 0.5)) == "Candidate(3:0 'abs(sub(f, y))', evaluated, fitness=0.5)"
+
+
+def test_a_known_loss_that_is_recommended_has_the_units_and_priors_of_the_task(tmp_path):
+    """In a training loop of one's own it would be another loss without them."""
+    units, shares = evomal.Units(mean=152.0, scale=77.0), (0.9, 0.1)
+    huber = Recommended("huber", 0.1, "regression", units=units).loss()
+    output, target = torch.tensor([[100.0]]), torch.tensor([[300.0]])
+    assert huber(output, target) == huber.in_units(None)(output / 77, target / 77)
+    balanced = Recommended("balanced-softmax", 0.1, "classification", priors=shares).loss()
+    logits, labels = torch.zeros(1, 2), torch.tensor([1])
+    torch.testing.assert_close(balanced(logits, labels), torch.tensor(0.1).log().neg())
+    evomal.save_loss(balanced, tmp_path / "balanced.json")
+    assert evomal.load_loss(tmp_path / "balanced.json").priors == shares
+    assert Recommended("balanced-softmax", None, "classification").loss().priors is None
+
+
+def test_a_result_knows_the_shares_of_the_classes():
+    task = classification()
+    counts = task.train.targets.bincount().double()
+    assert search(task, seed=1, **SHORT).priors == pytest.approx((counts / counts.sum()).tolist())
+    assert search(regression(), seed=1, **SHORT).priors is None
 
 
 def test_the_summary_says_what_the_best_is():

@@ -42,7 +42,7 @@ def open_executor(
         if pool is None:
             yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
         else:
-            yield PoolExecutor(pool, tasks, seed=seed, settings=engine)
+            yield PoolExecutor(pool, tasks, seed=seed, settings=engine, has_rungs=bool(settings.tried_rates))
 
 
 def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
@@ -175,10 +175,12 @@ def _steps_of(job: tuple[Stage, int | None, Sequence[Any]]) -> int:
 class PoolExecutor:
     """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU."""
 
-    def __init__(self, pool: WorkerPool, tasks: Sequence[Task], *, seed: int, settings: EngineSettings) -> None:
+    def __init__(
+        self, pool: WorkerPool, tasks: Sequence[Task], *, seed: int, settings: EngineSettings, has_rungs: bool
+    ) -> None:
         self._pool, self._tasks, self._options = pool, tasks, {"seed": seed, "settings": settings}
         self._description = self._prepare()
-        self._warn_of_idle_workers(settings.population)
+        self._warn_of_idle_workers(settings.population, "try_rates" if has_rungs else "evaluate")
 
     def run(
         self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
@@ -204,15 +206,18 @@ class PoolExecutor:
     def _prepare(self) -> dict[str, Any]:
         return self._pool.prepare(EngineRunner, *self._tasks, **self._options)
 
-    def _warn_of_idle_workers(self, population: int) -> None:
-        """Tell the user if candidates are stacked in fewer chunks than there are workers."""
-        size = self._description["chunk_sizes"]["evaluate"]
+    def _warn_of_idle_workers(self, population: int, trained_by: Stage) -> None:
+        """Tell the user if candidates are trained in fewer chunks than there are workers."""
+        size = self._description["chunk_sizes"][trained_by]
         chunks, useful = math.ceil(population / size), min(self._pool.size, population)
         if chunks >= useful:
             return
         noun, verb = ("chunk", "has") if chunks == 1 else ("chunks", "have")
+        if trained_by == "evaluate":
+            advice = f"--set chunk={population // useful} or --set population_mode=looped uses more"
+        else:  # trials have a size of their own
+            advice = f"--set population={size * self._pool.size} uses all"
         self._pool.say_once(
             f"candidates are stacked in {chunks} {noun} of {min(size, population)}, so only {chunks} of "
-            f"{self._pool.size} workers {verb} work: --set chunk={population // useful} or "
-            "--set population_mode=looped uses more"
+            f"{self._pool.size} workers {verb} work: {advice}"
         )
