@@ -46,7 +46,7 @@ FILTER = 0.006 / 25  # seconds a candidate of the longest filter, all on one H20
 CANDIDATES, GPUS, POPULATION = 10_000, 1_000, 1_000
 # Seconds of a candidate on an H200, optimised and trained by the paper's settings: alone there, and among hundreds,
 # which are stacked where the model can be (docs/performance.md).
-ON_A_GPU = {"MLP 1000, float32": (0.179, 0.029), "LeNet-5, float32": (0.302, 0.075), "ResNet-18, TF32": (7.1, 7.1)}
+ON_A_GPU = {"MLP 1000, float32": (0.114, 0.021), "LeNet-5, float32": (0.232, 0.024), "ResNet-18, TF32": (7.1, 7.1)}
 
 
 class Idle:

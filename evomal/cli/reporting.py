@@ -52,7 +52,7 @@ def export_loss(
     file: LossFile,
     to: Annotated[str, typer.Option(help="The format: python, jax, onnx, latex or sympy.")] = "python",
     out: Annotated[Path | None, typer.Option(help="File to write to (default: the terminal).")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes of an ONNX graph (default: 10).")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes of an ONNX graph (default: any).")] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Make an ONNX graph that takes class probabilities as targets.")
     ] = False,
