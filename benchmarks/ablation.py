@@ -138,7 +138,7 @@ def summarise(lines: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 def table_of(lines: list[dict[str, Any]], options: argparse.Namespace) -> MeasuredTable:
     """The table as data of `docs/results/data`."""
     searches_of = [line for line in lines if "rivals" not in line]
-    counts = Counter((line["task"], line["variant"]) for line in searches_of)
+    counts = Counter((line["task"], line["preset"], line["time"], line["variant"]) for line in searches_of)
     runs = sorted({(line["task"], line["preset"], line["time"]) for line in searches_of})
     return MeasuredTable(
         name=options.table.stem, title="What each part of the search is worth",

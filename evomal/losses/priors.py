@@ -28,6 +28,7 @@ class PriorLoss(ClassificationLoss):
     kinds = ("classification",)
     priors: tuple[float, ...] | None = None
     _takes_more_outputs = False
+    _has_task_priors = False  # which are replaced by those of another task, unlike priors that were given
 
     def with_priors(self, priors: Priors | None) -> Self:
         """Returns the same loss with these priors.
@@ -48,16 +49,18 @@ class PriorLoss(ClassificationLoss):
         """
         twin = copy.deepcopy(self)
         twin._take_priors(priors)
+        twin._has_task_priors = False
         return twin
 
     def on_task(self, priors: Priors) -> Self:
-        """Returns the same loss for a task whose classes have these priors; priors of its own are kept.
+        """Returns the same loss for a task whose classes have these priors; priors that it was given are kept.
 
         A model may have more outputs than the task has classes. Those outputs are never a target; the loss treats them
         as classes that are as rare as the rarest one.
         """
-        twin = self.with_priors(priors if self.priors is None else self.priors)
-        twin._takes_more_outputs = True
+        is_given = self.priors is not None and not self._has_task_priors
+        twin = self.with_priors(self.priors if is_given else priors)
+        twin._takes_more_outputs, twin._has_task_priors = True, not is_given
         return twin
 
     @property

@@ -200,7 +200,9 @@ class _Probe:
         if engine.plans[0].mode == "looped":
             losses = losses[:_LOOPED_CANDIDATES]
         count = len(losses)
-        rates = [ladder.rates_of(0)] * count
+        # As many as in the search, but none above the task's own, at which the training might diverge and so end.
+        highest = max(ladder.rates_of(0))
+        rates = [[rate / highest for rate in ladder.rates_of(0)]] * count
         taken = []
         fewest, most = _PROBE_STEPS.get(self.device.type, _PROBE_STEPS["cpu"])
         for steps in (fewest, fewest + most // 2):
@@ -227,9 +229,9 @@ class _Probe:
 
     @property
     def _tree(self) -> Expression:
-        """The task's own loss, or the squared error: it trains to the end, where a tree drawn at random may diverge,
-        and take no more time, after a few steps."""
-        return Expression.parse(KNOWN_SEEDS.get(TASK_LOSSES[self.kind], KNOWN_SEEDS["mse"]))
+        """The usual loss of the kind of task: a tree drawn at random may diverge after a few steps, and then takes no
+        more time."""
+        return Expression.parse(KNOWN_SEEDS[TASK_LOSSES[self.kind]])
 
 
 def _peak_memory(device: torch.device) -> int:

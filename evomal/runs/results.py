@@ -118,7 +118,7 @@ class Recommended:
     units: Units | None = None
     """The units in which the tasks standardise their targets, if they share them."""
     priors: tuple[float, ...] | None = None
-    """The shares of the classes in the training rows, if all tasks have the same."""
+    """The shares of the classes in the training rows, if the loss depends on them and all tasks have the same."""
 
     def loss(self) -> Loss:
         """The loss as a module that is called as `loss(output, target)`, with the units and priors of its task.
@@ -179,7 +179,8 @@ class SearchResult(Displayed):
     """By the name of a task, the number of its validation rows that only the final used; tasks without such rows are
     left out."""
     priors: tuple[float, ...] | None = None
-    """The shares of the classes in the training rows, if all tasks have the same; None for other kinds of tasks."""
+    """The shares of the classes in the training rows, or in a sample of rows that are read while a model trains; None
+    unless a known loss that depends on them is advised, and all tasks have the same."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """The most frequent reasons why candidates failed, and how often each occurred."""
     run: Run | None = field(default=None, repr=False, compare=False)
@@ -203,11 +204,13 @@ class SearchResult(Displayed):
         if self.final is None or self.best is None:
             return None
         if self.final.leads:
-            return Recommended(self.best.formula(), self.best.lr, self.best.kind, self.best, self.best.rate)
+            best = self.best
+            return Recommended(best.formula(), best.lr, best.kind, best, best.rate, best.units, best.priors)
         name = self.final.advised
-        rate = self.final.rates.get(name, 1.0)
-        lr, kind, units = self.final.learning_rate(name), self.best.kind, self.best.units
-        return Recommended(name, lr, kind, rate=rate, units=units, priors=self.priors)
+        return Recommended(
+            name, self.final.learning_rate(name), self.best.kind, rate=self.final.rates.get(name, 1.0),
+            units=self.best.units, priors=self.priors,
+        )  # fmt: skip
 
     @property
     def counts(self) -> dict[str, int]:

@@ -17,7 +17,9 @@ from evomal.expression.variation import scaled
 from evomal.files import remove_unfinished
 from evomal.forest.terminals import uses_priors
 from evomal.losses import save_loss
+from evomal.losses.catalogue import specified_loss
 from evomal.losses.loss import Provenance
+from evomal.losses.priors import PriorLoss
 from evomal.methods import Method, method_named
 from evomal.methods.baseline import BASELINE
 from evomal.methods.candidates import Candidate, State
@@ -223,7 +225,7 @@ class _Search:
             metric=self._shown.name,
             higher_is_better=self._shown.higher_is_better,
             by_task=by_task,
-            priors=self._priors() if self._tasks[0].kind == "classification" else None,
+            priors=self._priors() if self._advises_priors else None,
             failures=_failures(self._candidates),
             headroom=headroom,
             run=run,
@@ -353,6 +355,12 @@ class _Search:
             scores=scores.values,
             provenance=self._provenance(found.fitness, lr, scores),
         )
+
+    @property
+    def _advises_priors(self) -> bool:
+        """Whether the final advises a known loss that depends on the shares of the classes."""
+        kind = self._tasks[0].kind
+        return self._final is not None and isinstance(specified_loss(self._final.advised, kind=kind), PriorLoss)
 
     def _priors(self) -> tuple[float, ...] | None:
         """The shares of the classes in the training rows, if all tasks have the same."""

@@ -1,6 +1,7 @@
 """The hand-made losses: formulas, minima, stability at the edges of probability, memory."""
 
 import itertools
+from types import SimpleNamespace
 
 import mpmath
 import pytest
@@ -196,6 +197,15 @@ def test_few_logits_are_smoothed_by_torch_s_own_kernel(reduction, weighted):
     assert torch.equal(found, expected)
     gradients = [torch.autograd.grad(value.sum(), logits)[0] for value in (found, expected)]
     assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("device", "logits", "by_torch"),
+    [("cpu", 2**19, True), ("cpu", 2**19 + 1, False), ("cuda", 2**24, True), ("cuda", 2**24 + 1, False)],
+)
+def test_up_to_how_many_logits_label_smoothing_is_left_to_torch(device, logits, by_torch):
+    tensor = SimpleNamespace(device=torch.device(device), numel=lambda: logits)
+    assert fused.is_smoothed_fast_in_torch(tensor) == by_torch
 
 
 @pytest.mark.parametrize(("samples", "by_torch"), [(512, True), (513, False)])

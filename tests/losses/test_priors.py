@@ -127,6 +127,8 @@ def test_on_a_task_further_outputs_count_as_the_rarest_class(name):
     torch.testing.assert_close(on_task(z, target), expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(on_task(z[0], target[0]), LOSSES[name](priors=shares / shares.sum())(z[0], target[0]))
     assert on_task.priors == LOSSES[name]().on_task([0.25] * 4).priors == tuple(PRIORS)
+    assert on_task.on_task([0.5, 0.5]).priors == (0.5, 0.5), "those of a task are not kept on another"
+    assert on_task.with_priors(PRIORS).on_task([0.5, 0.5]).priors == tuple(PRIORS)
     with pytest.raises((InputError, RuntimeError), match="4"):
         LOSSES[name]()(z, target)
     with pytest.raises((InputError, RuntimeError), match="3"):

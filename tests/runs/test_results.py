@@ -67,11 +67,24 @@ def test_a_known_loss_that_is_recommended_has_the_units_and_priors_of_the_task(t
     assert Recommended("balanced-softmax", None, "classification").loss().priors is None
 
 
-def test_a_result_knows_the_shares_of_the_classes():
+def test_what_is_recommended_has_the_units_and_priors_of_the_result():
+    final = Final(((row(3, 0, 0.6492), Scores((0.66, 0.684))),), {"mse": Scores((0.658, 0.678))})
+    found = result(final, priors=(0.9, 0.1))
+    found = replace(found, best=replace(found.best, units=evomal.Units(mean=1.0, scale=2.0)))
+    assert (found.recommended.name, found.recommended.units.scale, found.recommended.priors) == ("mse", 2.0, (0.9, 0.1))
+    assert found.recommended.loss().units == found.best.units
+    leading = replace(found, final=Final(((row(3, 0, 0.6), Scores((0.5, 0.5))),), {"mse": Scores((0.7, 0.7))}))
+    assert leading.recommended.learned == leading.best
+    assert leading.recommended.units == leading.best.units
+
+
+@pytest.mark.parametrize(("advised", "is_known"), [("balanced-softmax", True), ("ce", False)])
+def test_a_result_knows_the_shares_of_the_classes_that_its_advice_depends_on(advised, is_known, monkeypatch):
+    monkeypatch.setattr(Final, "advised", advised)
     task = classification()
     counts = task.train.targets.bincount().double()
-    assert search(task, seed=1, **SHORT).priors == pytest.approx((counts / counts.sum()).tolist())
-    assert search(regression(), seed=1, **SHORT).priors is None
+    shares = pytest.approx((counts / counts.sum()).tolist())
+    assert search(task, seed=1, **SHORT).priors == (shares if is_known else None)
 
 
 def test_the_summary_says_what_the_best_is():

@@ -42,7 +42,9 @@ def open_executor(
         if pool is None:
             yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
         else:
-            yield PoolExecutor(pool, tasks, seed=seed, settings=engine, has_rungs=bool(settings.tried_rates))
+            tuned: tuple[Stage, ...] = ("optimise",) if settings.tuned_rung == 1 else ()
+            stages = ("try_rates", *tuned) if settings.tried_rates else ("evaluate",)
+            yield PoolExecutor(pool, tasks, seed=seed, settings=engine, trained_in=stages)
 
 
 def chunk_sizes(plans: Sequence[Plan], device: str) -> dict[Stage, int]:
@@ -173,14 +175,25 @@ def _steps_of(job: tuple[Stage, int | None, Sequence[Any]]) -> int:
 
 
 class PoolExecutor:
-    """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU."""
+    """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU.
+
+    `trained_in` names the long stages of the search: if one of them has fewer chunks than there are workers, the user
+    is told.
+    """
 
     def __init__(
-        self, pool: WorkerPool, tasks: Sequence[Task], *, seed: int, settings: EngineSettings, has_rungs: bool
+        self,
+        pool: WorkerPool,
+        tasks: Sequence[Task],
+        *,
+        seed: int,
+        settings: EngineSettings,
+        trained_in: Sequence[Stage] = ("evaluate",),
     ) -> None:
         self._pool, self._tasks, self._options = pool, tasks, {"seed": seed, "settings": settings}
         self._description = self._prepare()
-        self._warn_of_idle_workers(settings.population, "try_rates" if has_rungs else "evaluate")
+        for stage in trained_in:
+            self._warn_of_idle_workers(settings.population, stage)
 
     def run(
         self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
@@ -206,18 +219,16 @@ class PoolExecutor:
     def _prepare(self) -> dict[str, Any]:
         return self._pool.prepare(EngineRunner, *self._tasks, **self._options)
 
-    def _warn_of_idle_workers(self, population: int, trained_by: Stage) -> None:
-        """Tell the user if candidates are trained in fewer chunks than there are workers."""
-        size = self._description["chunk_sizes"][trained_by]
+    def _warn_of_idle_workers(self, population: int, stage: Stage) -> None:
+        """Tell the user if all candidates of a generation are fewer chunks than there are workers."""
+        size = self._description["chunk_sizes"][stage]
         chunks, useful = math.ceil(population / size), min(self._pool.size, population)
         if chunks >= useful:
             return
         noun, verb = ("chunk", "has") if chunks == 1 else ("chunks", "have")
-        if trained_by == "evaluate":
-            advice = f"--set chunk={population // useful} or --set population_mode=looped uses more"
-        else:  # trials have a size of their own
-            advice = f"--set population={size * self._pool.size} uses all"
+        # Trials on rungs have chunks of a fixed size.
+        change = f"population={size * self._pool.size}" if stage == "try_rates" else f"chunk={population // useful}"
         self._pool.say_once(
             f"candidates are stacked in {chunks} {noun} of {min(size, population)}, so only {chunks} of "
-            f"{self._pool.size} workers {verb} work: {advice}"
+            f"{self._pool.size} workers {verb} work: --set {change} or --set population_mode=looped uses more"
         )

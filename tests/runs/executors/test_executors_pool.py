@@ -360,19 +360,20 @@ class FakePool:
 )
 def test_with_fewer_chunks_than_workers_the_user_is_told_how_to_have_more(size, chunk, words):
     pool = FakePool(size, chunk)
-    PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=6), has_rungs=False)
+    PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=6))
     sentence = f"candidates are stacked in {words} --set population_mode=looped uses more"
     assert pool.said == ([] if words is None else [sentence])
 
 
 @pytest.mark.parametrize(
     ("size", "words"),
-    [(2, None), (3, "2 chunks of 16, so only 2 of 3 workers have work: --set population=48 uses all")],
+    [(2, None), (3, "2 chunks of 16, so only 2 of 3 workers have work: --set population=48 or")],
 )
 def test_candidates_on_rungs_have_chunks_of_their_own(size, words):
     pool = FakePool(size, 32)
-    PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=32), has_rungs=True)
-    assert pool.said == ([] if words is None else [f"candidates are stacked in {words}"])
+    PoolExecutor(pool, [], seed=0, settings=EngineSettings(population=32), trained_in=["try_rates"])
+    sentence = f"candidates are stacked in {words} --set population_mode=looped uses more"
+    assert pool.said == ([] if words is None else [sentence])
 
 
 @pytest.mark.parametrize(("mode", "unit"), [("looped", 1), ("stacked", 4)])
