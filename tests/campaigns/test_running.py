@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from evomal.campaigns import cells, figures, read_campaign, read_result, run_campaign
 from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
@@ -120,6 +121,7 @@ def test_a_campaign_stops_anywhere_and_is_resumed_to_the_same_result(
 def test_a_killed_campaign_is_resumed_to_the_same_result(file, whole, tmp_path, without_figures):
     child = os.fork()
     if not child:
+        torch.set_num_threads(1)  # the threads of earlier tests do not exist in this process
         run_campaign(read_campaign(file), tmp_path)
         os._exit(0)
     while not list(tmp_path.glob("clean/searches/*/cell.json")):
