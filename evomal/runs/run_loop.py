@@ -341,20 +341,12 @@ class _Search:
         rate = found.rate if self._final is None else self._final.rates.get(found.place, found.rate)
         lr = None if own is None else own * rate
         return Best(
-            genome=genome,
-            weights=weights,
-            lr=lr,
-            rate=rate,
-            fitness=found.fitness,
-            value=self._shown.value(found.fitness),
-            generation=found.generation,
-            kind=self._tasks[0].kind,
-            activation=self._executor.record()["activation"],
-            units=units.pop() if len(units) == 1 else None,
-            priors=self._priors() if has_priors else None,
-            scores=scores.values,
+            genome=genome, weights=weights, lr=lr, rate=rate, fitness=found.fitness,
+            value=self._shown.value(found.fitness), generation=found.generation, kind=self._tasks[0].kind,
+            activation=self._executor.record()["activation"], units=units.pop() if len(units) == 1 else None,
+            priors=self._priors() if has_priors else None, scores=scores.values,
             provenance=self._provenance(found.fitness, lr, scores),
-        )
+        )  # fmt: skip
 
     @property
     def _advises_priors(self) -> bool:
