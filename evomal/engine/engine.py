@@ -14,7 +14,7 @@ from evomal.engine.admissibility import Admissibility
 from evomal.engine.optimizers import why_not_stacked
 from evomal.engine.plans import EngineSettings, Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
-from evomal.engine.resolve import initial_model, resolve_device
+from evomal.engine.resolve import initial_model, resolve_device, start_backward_thread
 from evomal.engine.scores import Fitness, Rung, RungScores, Score, Trial, TrialLoss, mean_fitness, score_of
 from evomal.engine.screening import Screening, Weights
 from evomal.engine.task_data import TaskData
@@ -78,6 +78,7 @@ class Engine:
         self.threads = self.settings.threads or self._most_threads
         """Number of threads for the candidates of a generation."""
         with self._context():
+            start_backward_thread(self.device)
             self._data = [
                 TaskData(task, recipe, self.settings, seed=seed, device=self.device)
                 for task, recipe in zip(self.tasks, recipes, strict=True)

@@ -60,6 +60,16 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
+def start_backward_thread(device: torch.device) -> None:
+    """Let the thread of torch's backward passes on a CUDA device begin with a kernel of torch.
+
+    If its first work is a matrix product, torch warns that cuBLAS has no CUDA context.
+    """
+    if device.type == "cuda":
+        with torch.inference_mode(False), torch.enable_grad():
+            torch.autograd.backward(torch.ones(1, device=device, requires_grad=True) * 2.0)
+
+
 def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Module:
     """Returns the loss itself, or the one of that name (`focal:gamma=3`) or file, for use on the task."""
     if isinstance(loss, nn.Module):

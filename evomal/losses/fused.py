@@ -132,15 +132,16 @@ def _has_tangent(logits: Tensor) -> bool:
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(logits).tangent is not None  # type: ignore[no-untyped-call]
 
 
-# Up to so many logits on a CPU, what is cross-entropy or label smoothing is left to torch's own loss, which has no
-# Python in it. Measured with AVX-512 and torch 2.13 on 32 to 2 048 rows of 2 to 10 000 classes, forward and backward.
+# Up to so many logits, what is cross-entropy or label smoothing is left to torch's own loss, which has no Python in it.
+# Measured on a CPU with AVX-512 and torch 2.13, 32 to 2 048 rows of 2 to 10 000 classes, forward and backward, and on
+# an H200 with torch 2.11, where a call of the kernels takes the host several times as long as one of torch's.
 # As in torch, a NaN among the logits of a row that is ignored then gets NaN as its gradient; the kernels give it 0.
-_FAST_IN_TORCH = 1 << 20
-"""The kernels have 0.6 to 1.0 of torch's speed up to 2^18 logits; then, up to here, 1.2 to 1.4 with one thread, but 0.5
-with two; beyond that 1.2 to 4."""
+_FAST_IN_TORCH = {"cpu": 1 << 20, "cuda": 1 << 24}
+"""On a CPU the kernels have 0.6 to 1.0 of torch's speed up to 2^18 logits; then, up to here, 1.2 to 1.4 with one
+thread, but 0.5 with two; beyond that 1.2 to 4."""
 _CLASSES_OF_A_VECTOR = 16
 _FAST_IN_TORCH_WITH_FEWER = 1 << 12
-"""Rows of fewer classes than a vector register holds torch computes number by number."""
+"""Rows of fewer classes than a vector register holds torch computes number by number on a CPU."""
 _SMOOTHED_BY_TORCH = {"cpu": 1 << 19, "cuda": 1 << 24}
 """By blocks label smoothing has 0.7 of torch's speed up to here, on CUDA (an H200, forward) 0.2 to 0.3; beyond, torch
 takes three times the memory."""
@@ -148,8 +149,10 @@ takes three times the memory."""
 
 def is_fast_in_torch(logits: Tensor) -> bool:
     """Returns whether torch's own cross-entropy of these logits takes no longer than that of the kernels."""
-    few = logits.shape[1] < _CLASSES_OF_A_VECTOR
-    return logits.device.type == "cpu" and logits.numel() <= (_FAST_IN_TORCH_WITH_FEWER if few else _FAST_IN_TORCH)
+    device = logits.device.type
+    if device == "cpu" and logits.shape[1] < _CLASSES_OF_A_VECTOR:
+        return logits.numel() <= _FAST_IN_TORCH_WITH_FEWER
+    return logits.numel() <= _FAST_IN_TORCH.get(device, 0)
 
 
 def is_smoothed_fast_in_torch(logits: Tensor) -> bool:

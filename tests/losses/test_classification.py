@@ -208,6 +208,20 @@ def test_up_to_how_many_logits_label_smoothing_is_left_to_torch(device, logits, 
     assert fused.is_smoothed_fast_in_torch(tensor) == by_torch
 
 
+@pytest.mark.parametrize(
+    ("device", "rows", "classes", "by_torch"),
+    [
+        ("cpu", 2**8, 16, True), ("cpu", 2**8 + 1, 15, True), ("cpu", 2**9, 15, False),
+        ("cpu", 2**10, 2**10, True), ("cpu", 2**10 + 1, 2**10, False),
+        ("cuda", 2**20, 2, True), ("cuda", 2**14, 2**10, True), ("cuda", 2**14 + 1, 2**10, False),
+        ("mps", 1, 2, False),
+    ],
+)  # fmt: skip
+def test_up_to_how_many_logits_cross_entropy_is_left_to_torch(device, rows, classes, by_torch):
+    tensor = SimpleNamespace(device=torch.device(device), shape=(rows, classes), numel=lambda: rows * classes)
+    assert fused.is_fast_in_torch(tensor) == by_torch
+
+
 @pytest.mark.parametrize(("samples", "by_torch"), [(512, True), (513, False)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_label_smoothing_on_both_sides_of_the_size_up_to_which_it_is_left_to_torch(samples, by_torch, weighted):
