@@ -136,15 +136,14 @@ def _has_tangent(logits: Tensor) -> bool:
 # Measured on a CPU with AVX-512 and torch 2.13, 32 to 2 048 rows of 2 to 10 000 classes, forward and backward, and on
 # an H200 with torch 2.11, where a call of the kernels takes the host several times as long as one of torch's.
 # As in torch, a NaN among the logits of a row that is ignored then gets NaN as its gradient; the kernels give it 0.
-_FAST_IN_TORCH = {"cpu": 1 << 20, "cuda": 1 << 24}
+_FAST_IN_TORCH = {"cpu": 1 << 20, "cuda": 1 << 26}
 """On a CPU the kernels have 0.6 to 1.0 of torch's speed up to 2^18 logits; then, up to here, 1.2 to 1.4 with one
-thread, but 0.5 with two; beyond that 1.2 to 4."""
+thread, but 0.5 with two; beyond that 1.2 to 4. On CUDA they have 0.3 to 0.4 of it up to 2^25, and 1.5 at 2^27."""
 _CLASSES_OF_A_VECTOR = 16
 _FAST_IN_TORCH_WITH_FEWER = 1 << 12
 """Rows of fewer classes than a vector register holds torch computes number by number on a CPU."""
-_SMOOTHED_BY_TORCH = {"cpu": 1 << 19, "cuda": 1 << 24}
-"""By blocks label smoothing has 0.7 of torch's speed up to here, on CUDA (an H200, forward) 0.2 to 0.3; beyond, torch
-takes three times the memory."""
+_SMOOTHED_BY_TORCH = {"cpu": 1 << 19, "cuda": math.inf}
+"""By blocks label smoothing has 0.7 of torch's speed up to here on a CPU, and 0.2 to 0.75 on CUDA whatever the size."""
 
 
 def is_fast_in_torch(logits: Tensor) -> bool:

@@ -201,7 +201,7 @@ def test_few_logits_are_smoothed_by_torch_s_own_kernel(reduction, weighted):
 
 @pytest.mark.parametrize(
     ("device", "logits", "by_torch"),
-    [("cpu", 2**19, True), ("cpu", 2**19 + 1, False), ("cuda", 2**24, True), ("cuda", 2**24 + 1, False)],
+    [("cpu", 2**19, True), ("cpu", 2**19 + 1, False), ("cuda", 2**30, True), ("mps", 2**22 + 1, False)],
 )
 def test_up_to_how_many_logits_label_smoothing_is_left_to_torch(device, logits, by_torch):
     tensor = SimpleNamespace(device=torch.device(device), numel=lambda: logits)
@@ -213,7 +213,7 @@ def test_up_to_how_many_logits_label_smoothing_is_left_to_torch(device, logits, 
     [
         ("cpu", 2**8, 16, True), ("cpu", 2**8 + 1, 15, True), ("cpu", 2**9, 15, False),
         ("cpu", 2**10, 2**10, True), ("cpu", 2**10 + 1, 2**10, False),
-        ("cuda", 2**20, 2, True), ("cuda", 2**14, 2**10, True), ("cuda", 2**14 + 1, 2**10, False),
+        ("cuda", 2**20, 2, True), ("cuda", 2**16, 2**10, True), ("cuda", 2**16 + 1, 2**10, False),
         ("mps", 1, 2, False),
     ],
 )  # fmt: skip
