@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 import evomal
@@ -92,3 +93,22 @@ def noisier_cifar10() -> Task:
 def asymmetric_cifar10() -> Task:
     """CIFAR-10 with a small CNN, 40 % wrong labels, always the next class."""
     return noisy("cifar10", "lenet5", 0.4, is_asymmetric=True)
+
+
+def digits(*, metric: str = "error_rate", **hardships: float) -> Task:
+    """1 797 scans of 8 × 8 pixels (scikit-learn's `load_digits`) with a hardship in the training rows."""
+    x, y = load_digits(return_X_y=True)
+    return Task.from_arrays(
+        (x / 16).astype(np.float32), y, model=mlp(64, 10), metric=metric, hardships=evomal.Hardships(**hardships),
+        name=f"digits, {', '.join(f'{name} {value:g}' for name, value in hardships.items())}",
+    )  # fmt: skip
+
+
+def noisy_digits() -> Task:
+    """Digits, 40 % wrong training labels."""
+    return digits(label_noise=0.4)
+
+
+def unequal_digits() -> Task:
+    """Digits, the smallest training class with a twentieth of the rows of the largest, judged by balanced error."""
+    return digits(metric="balanced_error", imbalance=0.05)
