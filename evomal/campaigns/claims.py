@@ -1,5 +1,6 @@
 """Claims: sentences about results, each with references to the rows that support it, which are checked."""
 
+import statistics
 from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,12 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evomal.campaigns.record import CampaignResult, MeasuredTask
 from evomal.campaigns.tables import difference_text
 from evomal.errors import InputError
+from evomal.methods.candidates import State
 from evomal.settings.texts import document
 from evomal.text import plural
 from evomal.verdict.comparison import Variant
 from evomal.verdict.statistics import Direction, Paired, direction
 
 BEST_KNOWN, BASELINE = "best known", "baseline"
+_TRAINED = (State.EVALUATED, State.DIVERGED)
 _RATES = {
     "plain": "both at the task's own rate",
     "tuned": "both tuned",
@@ -70,13 +73,55 @@ class Evidence(_Strict):
         return f"{task.title}: {self.row} against {other}, {rate}: {found}; n = {n}"
 
 
+class TrainedShare(_Strict):
+    """How much of the candidates of a method its searches trained, in percent."""
+
+    data: str
+    method: str
+    least: float
+    most: float
+    """Between `least` and `most` in every search; a claim that says so is checked."""
+
+    @property
+    def shows(self) -> str:
+        """What it is shown for, once for each method."""
+        return self.method
+
+    def short(self, results: dict[str, CampaignResult]) -> str:
+        """The range, the median and n.
+
+        Raises:
+            InputError: There are no such searches, or one is out of the range.
+        """
+        if self.data not in results:
+            raise InputError(f"there is no data named {self.data!r}")
+        searches = [one for task in results[self.data].tasks for one in task.searches if one.method == self.method]
+        shares = [
+            100 * sum(one.counts.get(state, 0) for state in _TRAINED) / sum(one.counts.values())
+            for one in searches
+            if one.counts
+        ]
+        place = f"{self.data}: the share that {self.method} trained"
+        if not shares:
+            raise InputError(f"{place} is not recorded")
+        low, high = min(shares), max(shares)
+        if not self.least <= low <= high <= self.most:
+            raise InputError(f"{place} must be {self.least:g} to {self.most:g} % but is {low:.1f} to {high:.1f} %")
+        median = statistics.median(shares)
+        return f"{self.method}: {low:.0f} to {high:.0f} %, median {median:.0f}, n = {plural(len(shares), 'search')}"
+
+    def text(self, results: dict[str, CampaignResult]) -> str:
+        """The same, as part of a sentence."""
+        return f"{results[self.data].title}: share of the candidates that were trained, {self.short(results)}"
+
+
 class Claim(_Strict):
     """One claim, whether it holds, and why."""
 
     claim: str
     verdict: Literal["holds", "holds in part", "does not hold", "open"]
     sentence: str
-    evidence: Annotated[tuple[Evidence, ...], Field(strict=False)] = ()
+    evidence: Annotated[tuple[Evidence | TrainedShare, ...], Field(strict=False)] = ()
 
 
 class PaperItem(_Strict):

@@ -238,17 +238,18 @@ _OF_SEARCHES: dict[str, tuple[Callable[[Runs], Any], Callable[[Any], Figure]]] =
 
 
 def write_files(result: CampaignResult, out: Path, campaign: Campaign) -> None:
-    """Write what is measured so far, unless the files are up to date; the figures of searches after the last cell."""
+    """Write what is measured so far, unless the files are up to date; the figures of a task after its last search."""
     if find_foreign(out / FILE_NAME, limit=LONGEST) == result.text().encode():
         return
     compared = gains([task for task in result.tasks if task.comparison is not None])
     figures = create_folder(out / FIGURES)
     if compared.points:
         save_figure(draw_gains(compared), figures / "gains", compared.columns())
-    wanted = {task.name: task.figures.kinds for task in campaign.tasks}
-    for task in () if result.left else result.tasks:
-        kinds = [kind for kind in wanted[task.name] if kind in _OF_SEARCHES]
-        if task.searches and kinds:
+    declared = {task.name: task for task in campaign.tasks}
+    for task in result.tasks:
+        plan = declared[task.name]
+        kinds = [kind for kind in plan.figures.kinds if kind in _OF_SEARCHES]
+        if task.searches and kinds and len(task.searches) == len(plan.presets) * len(plan.methods) * plan.search_seeds:
             runs = read_runs([out / task.name / "searches"])
             for kind in kinds:
                 make, draw = _OF_SEARCHES[kind]

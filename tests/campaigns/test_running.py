@@ -95,6 +95,25 @@ def test_a_finished_cell_is_never_run_again(file, whole, monkeypatch):
     assert (whole / "campaign.json").read_bytes() == before
 
 
+def test_figures_of_a_task_are_drawn_when_all_its_searches_are_done(file, whole, tmp_path, monkeypatch):
+    out, drawn = tmp_path / "copied", []
+    shutil.copytree(whole, out)
+    (out / "campaign.json").unlink()
+    for name in ("clean", "outliers"):
+        (out / name / "comparison" / "cell.json").unlink()
+    next((out / "outliers" / "searches").glob("*/cell.json")).unlink()
+
+    def refused(*_, **__):
+        raise EvomalError("not now")
+
+    monkeypatch.setattr(cells, "search", refused)
+    monkeypatch.setattr(cells, "compare_contestants", refused)
+    monkeypatch.setattr(figures, "save_figure", lambda _, path, __: drawn.append(path.name))
+    with pytest.raises(EvomalError, match="not now"):
+        run_campaign(read_campaign(file), out)
+    assert {name for name in drawn if name != "gains"} == {"clean-search-curves", "clean-filters", "clean-run-times"}
+
+
 def test_a_campaign_stops_anywhere_and_is_resumed_to_the_same_result(
     file, whole, tmp_path, monkeypatch, without_figures
 ):
