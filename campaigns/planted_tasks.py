@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 
 import evomal
@@ -109,6 +109,19 @@ def noisy_digits() -> Task:
     return digits(label_noise=0.4)
 
 
+def noisier_digits() -> Task:
+    """Digits, 60 % wrong training labels."""
+    return digits(label_noise=0.6)
+
+
 def unequal_digits() -> Task:
     """Digits, the smallest training class with a twentieth of the rows of the largest, judged by balanced error."""
     return digits(metric="balanced_error", imbalance=0.05)
+
+
+def noisy_breast_cancer() -> Task:
+    """569 rows of two classes (scikit-learn's `load_breast_cancer`), 30 % of the training labels wrong."""
+    x, y = load_breast_cancer(return_X_y=True)
+    return Task.from_arrays(
+        x, y, model=mlp(30, 2), hardships=evomal.Hardships(label_noise=0.3), name="breast cancer, 30 % wrong labels"
+    )

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from evomal.engine import Score
 from evomal.errors import InputError
 from evomal.files import read_foreign, write_atomically
+from evomal.losses.catalogue import is_specified
 from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
 from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
@@ -173,11 +174,11 @@ class MeasuredTask(FrozenModel):
 
     @property
     def contestants(self) -> list[str]:
-        """The names of what searches found."""
+        """The names of learned losses: of what searches found, and of loss files."""
         if self.comparison is None:
             return []
         names = dict.fromkeys(row.name for row in self.comparison.rows)
-        return [name for name in names if name.split(" ")[0] in METHODS]
+        return [name for name in names if name != self.comparison.baseline and _is_learned(name)]
 
     @property
     def known_losses(self) -> list[str]:
@@ -302,6 +303,11 @@ def read_document(path: Path, kind: type[Read], what: str) -> Read:
         raise InputError(f"{path}: is not {what}: {place:.80} is not what evomal writes") from None
     except ValueError as error:  # also an InputError
         raise InputError(f"{path}: {error}") from None
+
+
+def _is_learned(name: str) -> bool:
+    """Whether a row has the name of a method or of a loss file, as opposed to that of a known loss or procedure."""
+    return name.split(" ")[0] in METHODS or not is_specified(name.partition("+")[0])
 
 
 def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:

@@ -10,7 +10,7 @@ from evomal.text import short_repr
 
 FOLDER = Path(__file__).parent
 PREFIX = "zoo:"
-EMPTY = "the zoo is empty: no learned loss has yet led the best tuned known loss on unseen seeds in at least two tasks"
+EMPTY = "the zoo is empty: every learned loss that was tried on other tasks is worse than a known loss on some of them"
 
 
 def is_zoo_name(spec: Any) -> bool:

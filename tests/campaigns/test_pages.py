@@ -156,6 +156,13 @@ def test_a_difference_is_shown_also_where_the_baseline_is_the_best_known_loss(fo
     assert "over 10 searches;" in lines[0]
 
 
+def test_a_loss_file_is_no_known_loss():
+    found = read_data(DOCS / DATA / "learned.json")
+    noisy, unequal = found.task("digits-noise"), found.task("digits-imbalance")
+    assert (noisy.contestants, noisy.best_known) == (["labels"], "gce")
+    assert (unequal.contestants, unequal.best_known) == (["imbalance"], "ce+logit-adjustment")
+
+
 def test_one_search_is_one_search():
     task = read_result(DOCS / DATA / "searches.json").task("diabetes")
     rows = [row.model_copy(update={"losses": row.losses[:1]}) for row in task.comparison.rows]
