@@ -53,7 +53,9 @@ def matters(variant: str, task: Task) -> bool:
     """Whether a search of this task is another one in the variant."""
     if variant == "without resplits":
         return task.exchangeable
-    return variant != "without final rows" or len(task.validation) >= FEWEST_ROWS
+    if variant == "without final rows":  # where splits are drawn anew, finals have fresh ones instead
+        return len(task.validation) >= FEWEST_ROWS and not task.exchangeable
+    return True
 
 
 def generation_time(task: Task, settings: evomal.SearchSettings, seconds: float) -> float:

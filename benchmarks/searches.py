@@ -41,6 +41,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "mnist-mlp": lambda: evomal.load_task("mnist", "mlp:hidden=128"),
     "diabetes": lambda: evomal.load_task("diabetes"),
     "california": lambda: evomal.load_task("california"),
+    "california-outliers": lambda: evomal.load_task("california", hardships=evomal.Hardships(outliers=0.3)),
     "lenet5": lambda: evomal.load_task("mnist", "lenet5"),
 }
 

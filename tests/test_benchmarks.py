@@ -1,5 +1,6 @@
 """Benchmarks that are too long for tests, in a small version."""
 
+import dataclasses
 import importlib
 import math
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from evomal.campaigns.record import read_result
+from evomal.tasks.task import Task
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,3 +82,17 @@ def test_every_part_of_the_search_can_be_switched_off_by_itself(monkeypatch: pyt
         assert found[0] == whole
         assert len({*found}) == len(ablation.VARIANTS)
     assert not ablation.matters("without resplits", searches.TASKS["outliers"]())
+
+
+def test_an_ablation_leaves_out_what_changes_nothing_on_its_task(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    ablation = importlib.import_module("ablation")
+    rows = ablation.FEWEST_ROWS
+    features, targets = torch.rand(5 * rows, 2), torch.rand(5 * rows, 1)
+    drawn = Task.from_arrays(features, targets, kind="regression", model=lambda: torch.nn.Linear(2, 1))
+    kept = dataclasses.replace(drawn, exchangeable=False)
+    assert len(drawn.validation) >= rows
+    assert len(kept.validation) >= rows
+    for task, matters in ((drawn, False), (kept, True)):
+        assert ablation.matters("without final rows", task) == matters
+        assert ablation.matters("without resplits", task) != matters
