@@ -45,6 +45,7 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """What each variant changes of `quick` or `thorough`. Both leave the weights of losses alone, so it is switched on."""
 _MOST_GENERATIONS = 10**6
+_LIMITS = ("generations", "max_time")  # which follow from --time
 _CALIBRATION_SEED = 999
 _OF_PROPOSALS = {key for name in ("without admissibility", "without diversity") for key in VARIANTS[name]}
 
@@ -96,7 +97,7 @@ def measured(
         of_trainings = {key: value for key, value in own.items() if key not in _OF_PROPOSALS}
         settings = searches.settings_of(preset, device, {**changes, **of_trainings})
         left = generation_time(searches.TASKS[name](), settings, seconds)
-        limits = {"generations": str(_MOST_GENERATIONS), "max_time": f"{left:.3f}"}
+        limits = dict(zip(_LIMITS, (str(_MOST_GENERATIONS), f"{left:.3f}"), strict=True))
         changes_of[variant] = {**changes, **own, **limits}
     for seed in seeds:
         for variant, own in changes_of.items():
@@ -141,7 +142,11 @@ def table_of(lines: list[dict[str, Any]], options: argparse.Namespace) -> Measur
     """The table as data of `docs/results/data`."""
     searches_of = [line for line in lines if "rivals" not in line]
     counts = Counter((line["task"], line["preset"], line["time"], line["variant"]) for line in searches_of)
-    runs = sorted({(line["task"], line["preset"], line["time"]) for line in searches_of})
+    runs: dict[tuple[str, str, float], set[tuple[str, str]]] = {}
+    for line in searches_of:
+        own = {(name, value) for name, value in line["changes"].items() if name not in _LIMITS}
+        key = line["task"], line["preset"], line["time"]
+        runs[key] = runs.get(key, own) & own  # what is the same in all variants was given by --set
     return MeasuredTable(
         name=options.table.stem, title="What each part of the search is worth",
         about="Searches without one of its parts at a time, in the same time as the whole search, its final included. "
@@ -149,8 +154,11 @@ def table_of(lines: list[dict[str, Any]], options: argparse.Namespace) -> Measur
         "learning rates. Ratios are geometric means over searches with the same seeds, with their 95 % intervals; more "
         "than 1 is worse than the whole search.",
         command="; ".join(
-            f"python benchmarks/ablation.py --task {task} --preset {preset} --time {seconds:g} --seeds SEEDS"
-            for task, preset, seconds in runs
+            " ".join((
+                f"python benchmarks/ablation.py --task {task} --preset {preset} --time {seconds:g} --seeds SEEDS",
+                *(f"--set {name}={value}" for name, value in sorted(common)),
+            ))
+            for (task, preset, seconds), common in sorted(runs.items())
         ),
         commit=options.commit, hardware=options.hardware,
         n=f"{min(counts.values())} searches of each variant and task, seeds from 0", columns=_COLUMNS,

@@ -1,5 +1,6 @@
 """Benchmarks that are too long for tests, in a small version."""
 
+import argparse
 import dataclasses
 import importlib
 import math
@@ -45,6 +46,12 @@ def test_the_ablation_compares_variants_with_the_whole_search_seed_by_seed(monke
     assert rates[7] == "0.4, 0.4"
     assert rates[8].startswith("2.828 (")
     assert diversity[5:] == ("0.8, 0.8", "8.000, n = 1", "0.8, 0.8", "8.000, n = 1")
+    changes = [{"threads": "1", "max_time": str(place)} for place in range(len(lines))]
+    changes[3]["tried_rates"] = "1"
+    options = argparse.Namespace(table=Path("x.json"), commit="c", hardware="h", note=[])
+    table = ablation.table_of([{**one, "changes": own} for one, own in zip(lines, changes, strict=True)], options)
+    command = "python benchmarks/ablation.py --task outliers --preset quick --time 60 --seeds SEEDS --set threads=1"
+    assert (table.command, table.rows[0]) == (command, full)
 
 
 def test_lines_of_searches_are_added_to_a_result(monkeypatch: pytest.MonkeyPatch):

@@ -305,9 +305,14 @@ def read_document(path: Path, kind: type[Read], what: str) -> Read:
         raise InputError(f"{path}: {error}") from None
 
 
+def is_searched(name: str) -> bool:
+    """Whether a row has the name of a method, and so a loss of each of its searches."""
+    return name.split(" ")[0] in METHODS
+
+
 def _is_learned(name: str) -> bool:
     """Whether a row has the name of a method or of a loss file, as opposed to that of a known loss or procedure."""
-    return name.split(" ")[0] in METHODS or not is_specified(name.partition("+")[0])
+    return is_searched(name) or not is_specified(name.partition("+")[0])
 
 
 def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from evomal.campaigns.declaration import SEARCH_FIGURES, TRAINED_FIGURES
-from evomal.campaigns.record import LEARNED, CampaignResult, FrozenModel, MeasuredTask, Provenance
+from evomal.campaigns.record import LEARNED, CampaignResult, FrozenModel, MeasuredTask, Provenance, is_searched
 from evomal.files import write_atomically
 from evomal.tasks.metric_display import metric_label, metric_number
 from evomal.text import escape_markdown, plural, shorten
@@ -71,7 +71,8 @@ def task_lines(task: MeasuredTask) -> Iterator[str]:
         yield f"{task.title}: {plural(len(task.searches), 'search')} done, not compared yet"
         return
     for _, baseline, best, name, count, _, median, advised, difference, to_best in _summary_cells(task):
-        found = f"{name}: median {median} over {plural(int(count), 'search')}" if median else name
+        searched = f"median {median} over {plural(int(count), 'search')}" if is_searched(name) else median
+        found = f"{name}: {searched}" if median else name
         also = f"; recommended {advised}" if advised else ""
         beside = f"; {to_best} to {best}" if to_best and best != baseline else ""
         yield f"{task.title}: {found}{also}; {difference} to {baseline}{beside}"

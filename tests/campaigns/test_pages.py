@@ -158,6 +158,7 @@ def test_a_loss_file_is_no_known_loss():
     noisy, unequal = found.task("digits-noise"), found.task("digits-imbalance")
     assert (noisy.contestants, noisy.best_known) == (["labels"], "gce")
     assert (unequal.contestants, unequal.best_known) == (["imbalance"], "ce+logit-adjustment")
+    assert ": labels: 5.79; −3.01 (" in next(task_lines(noisy))
 
 
 def test_one_search_is_one_search():
