@@ -34,6 +34,7 @@ TUNING_SEEDS, TEST_SEEDS, STEPS = (900_001, 900_002), (900_011, 900_012, 900_013
 TASKS: dict[str, Callable[[], Task]] = {
     "outliers": planted_outliers,
     "labels": planted_labels,
+    "more-labels": lambda: planted_labels(rows=12_000),
     "mnist-noise": noisy_mnist,
     "mnist-imbalance": lambda: evomal.load_task(
         "mnist", "mlp:hidden=128", metric="balanced_error", hardships=evomal.Hardships(imbalance=0.01)

@@ -38,9 +38,9 @@ def planted_outliers() -> Task:
     )
 
 
-def planted_labels() -> Task:
-    """2 000 rows of four classes, 40 % of the training labels wrong."""
-    x, y = table("classification")
+def planted_labels(rows: int = 2000) -> Task:
+    """Rows of four classes, 40 % of the training labels wrong."""
+    x, y = table("classification", rows=rows)
     return Task.from_arrays(
         x, y, model=mlp(8, 4), hardships=evomal.Hardships(label_noise=0.4), name="planted wrong labels"
     )
