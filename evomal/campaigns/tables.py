@@ -155,8 +155,7 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
         "intervals: of the two intervals, over searches and over seeds, the outer ends. Less than 0 is better, and "
         '"better" or "worse" follows if at least five pairs confirm it. The best known loss has the lowest test mean, '
-        "which favours it. "
-        "Recommended: the loss that a search recommends, its own or a known one."
+        "which favours it. Recommended: the loss that a search recommends, its own or a known one."
     )
 
 

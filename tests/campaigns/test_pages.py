@@ -8,6 +8,7 @@ import pytest
 
 from evomal.campaigns import pages, read_result
 from evomal.campaigns.claims import read_claims
+from evomal.campaigns.figures import draw_gains, gains
 from evomal.campaigns.pages import CLAIMS, DATA, read_data
 from evomal.campaigns.tables import MeasuredTable, summary_table, task_lines
 from evomal.errors import InputError
@@ -159,6 +160,14 @@ def test_a_loss_file_is_no_known_loss():
     assert (noisy.contestants, noisy.best_known) == (["labels"], "gce")
     assert (unequal.contestants, unequal.best_known) == (["imbalance"], "ce+logit-adjustment")
     assert ": labels: 5.79; −3.01 (" in next(task_lines(noisy))
+
+
+def test_ratios_to_the_baseline_are_plain_numbers():
+    figure = draw_gains(gains([read_result(DOCS / DATA / "paper.json").task("boston")]))
+    figure.canvas.draw()
+    axis = figure.axes[0].xaxis
+    assert axis.get_scale() == "log"
+    assert {"1", "2", "3", "4"} <= {label.get_text() for label in axis.get_ticklabels(which="both")}
 
 
 def test_one_search_is_one_search():
