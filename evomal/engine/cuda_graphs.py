@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from evomal.engine.device_memory import is_out_of_memory
+
 _SECONDS_BETWEEN_COLLECTIONS = 10.0
 _collected = -_SECONDS_BETWEEN_COLLECTIONS  # when all garbage was last collected for a capture
 _EAGER_STEPS = 3  # lazy initialisation (cuBLAS handles, momentum buffers, autotuning) must be over before a capture
@@ -21,7 +23,8 @@ class GraphedStep:
 
     The function reads and writes tensors that keep their memory. Its Python code runs once, at capture, so a decision
     made there holds until `forget`. A function that cannot be captured, for instance because it waits for the device,
-    runs eagerly, and `refusal` says why. On a CPU the function is called every time.
+    runs eagerly, and `refusal` says why. With `raises_memory_errors`, a lack of memory at the capture is raised: the
+    caller can do with less. On a CPU the function is called every time.
     """
 
     def __init__(
@@ -31,10 +34,12 @@ class GraphedStep:
         device: torch.device,
         generators: Sequence[torch.Generator] = (),
         enabled: bool = True,
+        raises_memory_errors: bool = False,
     ) -> None:
         self._function = function
         self._device = device
         self._generators = generators
+        self._raises_memory_errors = raises_memory_errors
         self._eager_left = _EAGER_STEPS
         self._graph: torch.cuda.CUDAGraph | None = None
         self._stream: torch.cuda.Stream | None = None
@@ -92,6 +97,8 @@ class GraphedStep:
                 self._function()
         except RuntimeError as error:
             torch.cuda.set_stream(outside)  # a failed capture does not restore it
+            if self._raises_memory_errors and is_out_of_memory(error):
+                raise
             self._fall_back(f"the step cannot be captured: {error}")
             self._function()
             return

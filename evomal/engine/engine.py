@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from evomal.engine.admissibility import Admissibility
+from evomal.engine.device_memory import limit_memory
 from evomal.engine.optimizers import why_not_stacked
 from evomal.engine.plans import EngineSettings, Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
@@ -78,6 +79,7 @@ class Engine:
         self.threads = self.settings.threads or self._most_threads
         """Number of threads for the candidates of a generation."""
         with self._context():
+            limit_memory(self.device)
             start_backward_thread(self.device)
             self._data = [
                 TaskData(task, recipe, self.settings, seed=seed, device=self.device)
@@ -331,7 +333,7 @@ class Engine:
             "dtype": str(self.settings.dtype),
             "threads": self.threads,
             "reproducible_products": has_reproducible_products(),
-            "plans": [dataclasses.asdict(plan) for plan in self.plans],
+            "plans": [plan.record() for plan in self.plans],
         }
 
     @contextlib.contextmanager

@@ -4,13 +4,14 @@ import copy
 import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import jvp, vjp, vmap
 
+from evomal.engine.device_memory import usable_bytes
 from evomal.engine.functional_model import FunctionalModel, PullBack, stackable_attention
 from evomal.engine.meta_gradient import Tangent
 from evomal.engine.precision import Precision
@@ -216,6 +217,7 @@ def _why_not_stackable(model: FunctionalModel, samples: Inputs) -> str:
 
 _GIB = 2**30
 _BUDGET = {"cuda": 24 * _GIB, "cpu": 2 * _GIB}  # for what grows with the number of candidates in a chunk
+_BUDGET_SHARE = 1 / 4  # of the GPU's memory, at most, for the same
 _WORKSPACES = {"cuda": _GIB // 4}  # measured, for models with linear layers; others needed none
 _LARGEST_CHUNK = 512
 _LARGEST_STACK = {"cuda": 2048, "cpu": 128}
@@ -241,6 +243,12 @@ class Plan:
     """Most trials in one stack, whatever the population."""
     evaluated_rows: int
     """Rows per forward pass of an evaluation."""
+    trial_bytes: int
+    """Predicted memory of one trial in a stack."""
+
+    def record(self) -> dict[str, Any]:
+        """Returns what could change a float; memory, which may be shared with other processes, cannot."""
+        return {name: value for name, value in asdict(self).items() if not name.endswith("_bytes")}
 
 
 def make_plan(
@@ -262,7 +270,7 @@ def make_plan(
     parameters = sum(parameter.numel() for parameter in module.parameters())
     mode, reason = _chosen_mode(facts, parameters, device, settings.population_mode, unstacked)
     weights_bytes, batch_bytes = parameters * element, facts.activations * batch * element
-    budget = _BUDGET.get(device.type, _BUDGET["cpu"])
+    budget = _budget(device)
     # Parameters, gradients, momenta and a temporary; activations, their gradients and a temporary.
     training = 4 * weights_bytes + 3 * batch_bytes
     # Pulled-back gradient, moved parameters, direction, a temporary; as much again for each further step.
@@ -286,7 +294,7 @@ def make_plan(
     most = _LARGEST_STACK.get(device.type, _LARGEST_CHUNK)
     return Plan(
         mode, reason, chunks[0], chunks[1], predicted, trial_chunk=min(chunk or most, max(2, budget // training)),
-        evaluated_rows=max(16, min(1024, _EVALUATED_NUMBERS // max(1, facts.activations))),
+        evaluated_rows=max(16, min(1024, _EVALUATED_NUMBERS // max(1, facts.activations))), trial_bytes=training,
     )  # fmt: skip
 
 
@@ -314,12 +322,22 @@ def _chosen_mode(
     return mode, f"{parameters} parameters, {relation} the {limit} up to which a {kind} is stacked on {device.type}"
 
 
+def _budget(device: torch.device) -> int:
+    """Returns the bytes for what grows with a chunk.
+
+    By the device alone and not by how many processes share it, so that a search can be resumed with other ones.
+    """
+    if device.type != "cuda":
+        return _BUDGET["cpu"]
+    return min(_BUDGET["cuda"], int(_BUDGET_SHARE * torch.cuda.get_device_properties(device).total_memory))
+
+
 def _check_room(predicted: int, device: torch.device) -> None:
     if device.type != "cuda":
         return
-    total = torch.cuda.get_device_properties(device).total_memory
-    if predicted > total:
+    usable = usable_bytes(device)
+    if predicted > usable:
         raise InputError(
-            f"training this model takes about {predicted / _GIB:.1f} GiB but the device has {total / _GIB:.1f} GiB: "
-            "a smaller batch or chunk takes less"
+            f"training this model takes about {predicted / _GIB:.1f} GiB but this process has {usable / _GIB:.1f} GiB "
+            "of the device: a smaller batch or chunk takes less, and fewer processes have more each"
         )

@@ -123,7 +123,9 @@ class TrialStack:
         self._augmenting = [torch.Generator(device) for _ in range(groups)]
         generators = self._augmenting if setup.task.augmentation else ()
         captured = setup.graphs and not self._feed.is_varying
-        self.step = GraphedStep(self._step, device=device, generators=generators, enabled=captured)
+        self.step = GraphedStep(
+            self._step, device=device, generators=generators, enabled=captured, raises_memory_errors=True
+        )
 
     def _orders_of_gradients(self) -> dict[str, list[int]]:
         """Returns for each parameter its dimensions in the order in which gradients lie in memory.

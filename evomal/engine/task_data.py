@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evomal.engine.device_memory import usable_bytes
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
@@ -110,7 +111,7 @@ def _room(device: torch.device) -> int:
     """Bytes of a device for initial weights."""
     if device.type != "cuda":
         return _KEPT_BYTES
-    return int(_KEPT_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    return int(_KEPT_SHARE * usable_bytes(device))
 
 
 def _machine_bytes() -> int:

@@ -5,12 +5,15 @@ The result of a trial depends on the trial alone: on a CPU it has the same bits 
 """
 
 import dataclasses
+import gc
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evomal.engine.device_memory import is_out_of_memory
 from evomal.engine.row_losses import LoadedLoss, StackLosses, prepared_loss
 from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
@@ -20,6 +23,7 @@ from evomal.forest.programs import fitting_width
 from evomal.losses.loss import WeightedTree
 from evomal.progress import StepsDone
 from evomal.tasks.parts import joined_parts
+from evomal.text import one_line
 
 _STEPS_BETWEEN_PACKINGS = 250
 FIRST_WIDTH = 64
@@ -49,6 +53,34 @@ class TrialPlan:
     """The output activation that the forest applies to every expression."""
     is_extended: bool = False
     """Whether the forest takes other tokens than the paper's."""
+    trial_bytes: int = 0
+    """Predicted memory of one trial in a stack."""
+
+
+class KeptStacks:
+    """Stacks that are not in use, with their CUDA graphs, for later trials; the oldest make room for others.
+
+    `room`: the bytes that they may take together.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room, self._stacks = room, dict[Hashable, tuple[TrialStack, int]]()
+
+    def take(self, key: Hashable) -> TrialStack | None:
+        """Returns a stack that was kept under the key and is no longer kept; None if there is none."""
+        stack, _ = self._stacks.pop(key, (None, 0))
+        return stack
+
+    def keep(self, key: Hashable, stack: TrialStack, size: int) -> None:
+        """Keep a stack of that many bytes, unless it is larger than all room."""
+        self._stacks.pop(key, None)
+        self._stacks[key] = stack, size
+        while sum(each for _, each in self._stacks.values()) > self._room:
+            del self._stacks[next(iter(self._stacks))]
+
+    def clear(self) -> None:
+        """Keep none of them."""
+        self._stacks.clear()
 
 
 class TrialRunner:
@@ -58,11 +90,13 @@ class TrialRunner:
         setup: What all trials have in common; its seed and learning rate are not used.
         plan: How they are run.
         forest: Makes a forest for the task's outputs, from expressions and a width.
+        kept: Where stacks are kept, which other runners may use, too.
     """
 
-    def __init__(self, setup: TrainingSetup, plan: TrialPlan, forest: Callable[..., Forest]) -> None:
-        self._setup, self._plan, self._forest = setup, plan, forest
-        self._stacks: dict[tuple[int, int, int], TrialStack] = {}
+    def __init__(
+        self, setup: TrainingSetup, plan: TrialPlan, forest: Callable[..., Forest], kept: KeptStacks
+    ) -> None:  # fmt: skip
+        self._setup, self._plan, self._forest, self._kept = setup, plan, forest, kept
 
     @property
     def is_padded(self) -> bool:
@@ -74,6 +108,8 @@ class TrialRunner:
         report: StepsDone | None = None,
     ) -> list[list[Reached]]:  # fmt: skip
         """Train, and return the result of each trial at every horizon.
+
+        Where memory is short, as other programs may use the device, stacks are halved and begun again.
 
         Args:
             trials: The trials, in any order.
@@ -91,9 +127,36 @@ class TrialRunner:
         }
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         results: list[list[Reached]] = [[] for _ in trials]
-        for groups in self._parts(prepared):
-            self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=report)
+        waiting = self._parts(prepared, range(len(prepared)))
+        while waiting:
+            groups = waiting.pop(0)
+            short_of_memory = ""
+            try:
+                self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=report)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or not self._can_halve(groups, results):
+                    raise
+                short_of_memory = one_line(error)
+            if short_of_memory:  # outside the handler, as the error's frames hold the stack
+                self._use_less_memory(len(groups) * self._members(max(map(len, groups))), short_of_memory)
+                left = [place for some in (groups, *waiting) for group in some for place in group]
+                waiting = self._parts(prepared, sorted(left))
         return results
+
+    def _can_halve(self, groups: Sequence[Sequence[int]], results: Sequence[Sequence[Reached]]) -> bool:
+        """Whether the part can be run in smaller ones: its size may be fixed, or some of its results be known."""
+        if not self._plan.is_stacked or self._plan.is_padded:
+            return False
+        is_smallest = len(groups) * self._members(max(map(len, groups))) <= FEWEST_MEMBERS
+        return not is_smallest and not any(results[place] for group in groups for place in group)
+
+    def _use_less_memory(self, places: int, reason: str) -> None:
+        """From now on, let stacks have half of those places."""
+        self._kept.clear()
+        gc.collect()  # a stack and its step refer to each other
+        chunk = max(FEWEST_MEMBERS, places // 2)
+        self._plan = dataclasses.replace(self._plan, chunk=chunk, step=min(self._plan.step, chunk))
+        warnings.warn(f"memory is short, so at most {chunk} trials run together: {reason}", stacklevel=3)
 
     def _run_part(
         self, groups: Sequence[Sequence[int]], trials: Sequence[Trial], horizons: Sequence[int],
@@ -119,16 +182,17 @@ class TrialRunner:
                 reached = Reached(reached.fitness)
             results[places[index]].append(reached)
 
-    def _parts(self, trials: Sequence[Trial]) -> list[list[list[int]]]:
-        """Returns the batches: the places of their trials, in groups of one seed and split.
+    def _parts(self, trials: Sequence[Trial], chosen: Sequence[int]) -> list[list[list[int]]]:
+        """Returns the batches of the trials at the chosen places: these, in groups of one seed and split.
 
         Groups of other splits than the task's own form their own batches, as they are evaluated on different rows.
         """
         groups: dict[tuple[bool, int, int], list[int]] = {}
-        for place, trial in enumerate(trials):
+        for place in chosen:
+            trial = trials[place]
             groups.setdefault((trial.split != 0, trial.seed, trial.split), []).append(place)
         if not self._plan.is_stacked:
-            return [list(groups.values())] if trials else []
+            return [list(groups.values())] if groups else []
         parts: list[list[list[int]]] = []
         was_other_split: bool | None = None
         for (is_other_split, *_), places in sorted(groups.items(), key=lambda entry: entry[0][0]):
@@ -161,9 +225,9 @@ class TrialRunner:
     def take_stack(self, trials: Sequence[Trial], *, groups: int, members: int) -> TrialStack:
         """Returns a stack for the trials; `give_stack` makes it available again."""
         setup, plan, width = self._setup, self._plan, self._width(trials)
-        key = (groups, members, width)
-        if key in self._stacks and _are_trees(trials):
-            return self._stacks.pop(key)
+        stack = self._kept.take((self, groups, members, width)) if _are_trees(trials) else None
+        if stack is not None:
+            return stack
 
         def losses(places: int) -> StackLosses:
             return StackLosses(self._forest([FILLER] * places, width=width), dtype=setup.dtype)
@@ -175,7 +239,8 @@ class TrialRunner:
     def give_stack(self, stack: TrialStack, trials: Sequence[Trial]) -> None:
         """Keep a stack for later trials, if its losses are expressions: modules are part of its captured step."""
         if self._plan.is_recurring and _are_trees(trials):
-            self._stacks[stack.groups, stack.members, self._width(trials)] = stack
+            key = self, stack.groups, stack.members, self._width(trials)
+            self._kept.keep(key, stack, stack.groups * stack.members * self._plan.trial_bytes)
 
 
 def _are_trees(trials: Sequence[Trial]) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
+from evomal.engine.device_memory import usable_bytes
 from evomal.engine.plans import EngineSettings, Plan
 from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
 from evomal.engine.training import TrainingSetup
-from evomal.engine.trials import FIRST_WIDTH, TrialPlan, TrialRunner
+from evomal.engine.trials import FIRST_WIDTH, KeptStacks, TrialPlan, TrialRunner
 from evomal.engine.weight_optimisation import NetworkLosses, TreeWeights, WeightOptimisation
 from evomal.expression import Expression
 from evomal.forest.programs import fitting_width
@@ -19,6 +20,7 @@ from evomal.losses.neural import HIDDEN, weight_count
 
 _PADDED_PLACES = 64  # places of a stack whose bits must not depend on how many trials are in it
 _SIZES = 5  # number of sizes of captured populations: more mean more captures, fewer mean more unused places
+_TRIAL_SHARE = 1 / 4  # of the memory that this process may use, for a stack of trials
 _TRIALS_STEP = 32  # places by which stacks of trials at several learning rates differ in size
 
 
@@ -34,6 +36,9 @@ class Workspace:
         self._width = FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
         self._runners: dict[tuple[int, bool, tuple[int, ...] | None, bool], TrialRunner] = {}
+        self._trial_room = int(_TRIAL_SHARE * usable_bytes(device)) if device.type == "cuda" else None
+        """Bytes for a stack of trials, and as many for those that are kept; None: no further limit."""
+        self._kept_stacks = KeptStacks(self._trial_room or 0)
 
     @property
     def meta_chunk(self) -> int:
@@ -83,23 +88,27 @@ class Workspace:
         if key not in self._runners:
             plan, data = self._plans[index], self._tasks[index]
             is_padded = self._settings.deterministic and self._device.type == "cuda"
-            chunk = plan.training_chunk if of_population and milestones is None else plan.trial_chunk
+            chunk = max(
+                FEWEST_MEMBERS, plan.training_chunk if of_population and milestones is None else plan.trial_chunk
+            )
             if is_padded:
                 chunk = min(chunk, _PADDED_PLACES)
+            elif self._trial_room is not None:
+                chunk = min(chunk, max(FEWEST_MEMBERS, self._trial_room // plan.trial_bytes))
             captured = of_population and self._device.type == "cuda"
             trial_plan = TrialPlan(
-                is_stacked=plan.mode == "stacked", chunk=max(FEWEST_MEMBERS, chunk),
+                is_stacked=plan.mode == "stacked", chunk=chunk,
                 step=_step(chunk, is_population=milestones is None) if captured else 1, is_padded=is_padded,
                 is_recurring=captured, evaluated_rows=plan.evaluated_rows,
                 is_random=data.capabilities.is_random or data.is_varying, activation=self._settings.activation,
-                is_extended=self._settings.is_extended,
+                is_extended=self._settings.is_extended, trial_bytes=plan.trial_bytes,
             )  # fmt: skip
             setup = self._training_setup(index)
             if final is not None:
                 setup = dataclasses.replace(setup, parts=(data.train, final))
             if milestones is not None:
                 setup = dataclasses.replace(setup, recipe=dataclasses.replace(setup.recipe, milestones=milestones))
-            self._runners[key] = TrialRunner(setup, trial_plan, data.forest)
+            self._runners[key] = TrialRunner(setup, trial_plan, data.forest, self._kept_stacks)
         return self._runners[key]
 
     def _training_setup(self, index: int) -> TrainingSetup:

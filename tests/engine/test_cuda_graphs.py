@@ -72,6 +72,25 @@ def test_a_step_that_cannot_be_captured_stays_eager():
 
 
 @needs_cuda
+def test_a_lack_of_memory_at_the_capture_is_raised_where_less_would_do():
+    device = torch.device("cuda")
+    total, calls = torch.zeros((), device=device), []
+
+    def growing():
+        calls.append(0)
+        total.add_(1)
+        if len(calls) > 3:
+            torch.empty(2**50, device=device)
+
+    step = GraphedStep(growing, device=device, raises_memory_errors=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        take(step, 10)
+    assert not step.refusal
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert total.add_(1).item() == 4
+
+
+@needs_cuda
 def test_graphs_that_nobody_needs_any_more_do_not_end_a_capture():
     device = torch.device("cuda")
 

@@ -70,8 +70,7 @@ def test_a_model_that_branches_on_its_inputs_is_trained_one_copy_at_a_time():
         ("allcnnc", (3, 32, 32), "cuda", "looped"),
     ],
 )
-def test_the_rule(model, shape, device, mode, monkeypatch):
-    monkeypatch.setattr("evomal.engine.plans._check_room", lambda predicted, where: None)
+def test_the_rule(model, shape, device, mode, gpu):
     found = plan(make_model(model, shape, 10), shape, device=torch.device(device))
     assert found.mode == mode
     assert found.reason

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Rung
+from evomal.engine.device_memory import is_out_of_memory
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, UserCodeError
 from evomal.expression import Expression
@@ -15,7 +16,6 @@ from evomal.progress import StageStepsDone
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.cluster import worker_pool
 from evomal.runs.executors.jobs import WorkerPool
-from evomal.runs.executors.worker import is_out_of_memory
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import one_line

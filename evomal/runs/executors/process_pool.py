@@ -37,6 +37,7 @@ class _Setup(NamedTuple):
     threads: int
     folders: list[str]
     """Of the user's modules."""
+    processes: int
 
 
 class ProcessPool(SpeakingPool):
@@ -71,7 +72,7 @@ class ProcessPool(SpeakingPool):
     def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
         content, files = pickled(functools.partial(build, **options), build.__name__), self._stored(data)
         if self._setup is None or (self._setup.build, self._setup.files) != (content, files):
-            self._setup = _Setup(next(self._numbers), content, files, self._threads, folders_of_users_code())
+            self._setup = _Setup(next(self._numbers), content, files, self._threads, folders_of_users_code(), self.size)
             # One process describes it; the others build it for their first job.
             ((_, description),) = self._run_jobs(1, lambda _: None)
             if isinstance(description, Failure):
@@ -173,7 +174,7 @@ def _answer(setup: _Setup, jobs: bytes | None) -> list[Any]:
     """
     global _worker, _built
     if _worker is None:
-        _worker = Worker(setup.threads, setup.folders)
+        _worker = Worker(setup.threads, setup.folders, sharing=setup.processes)
     if _built is None or _built[0] != setup.number:
         _built = None
         contents = [np.memmap(file, np.uint8, "r") for file in setup.files.values()]

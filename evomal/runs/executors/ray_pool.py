@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +77,8 @@ class RayPool(SpeakingPool):
         self.size = size
         self._ray = ray
         self._timeout, self._retries, self._patience = timeout, retries, patience
-        self._threads = int(resources["num_cpus"])
+        self._threads, gpus = int(resources["num_cpus"]), resources["num_gpus"]
+        self._sharing = math.ceil(1 / gpus - 1e-9) if gpus else 1  # workers on one GPU
         self._actor = ray.remote(Worker).options(
             **resources, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )  # fmt: skip
@@ -151,7 +153,7 @@ class RayPool(SpeakingPool):
         self._last_ready = time.monotonic()
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self._actor.remote(self._threads, folders_of_users_code()))
+        return _Worker(self._actor.remote(self._threads, folders_of_users_code(), sharing=self._sharing))
 
     def _ready(self) -> list[_Worker]:
         """Workers that have built the current setup: they run jobs, or have nothing to do."""

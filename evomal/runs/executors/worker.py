@@ -8,21 +8,23 @@ from typing import Any
 
 import torch
 
-from evomal.errors import EvomalError, UserCodeError
+from evomal.engine.device_memory import is_out_of_memory, share_gpu
+from evomal.errors import EvomalError
 from evomal.runs.canonical import versions
 from evomal.runs.executors.jobs import JobRunner
 from evomal.runs.executors.pickling import unpickle
 from evomal.text import one_line, short_repr
 
-# By torch on Linux and macOS, on Windows; by CUDA and Triton; by cuBLAS, cuDNN and others.
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
-
 
 class Worker:
-    """Has one job runner at a time, and keeps the data that it was built from for the next one."""
+    """Has one job runner at a time, and keeps the data that it was built from for the next one.
 
-    def __init__(self, threads: int, folders: Sequence[str]) -> None:
+    `sharing`: how many such processes use the same GPU.
+    """
+
+    def __init__(self, threads: int, folders: Sequence[str], *, sharing: int = 1) -> None:
         torch.set_num_threads(threads)
+        share_gpu(sharing)
         sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
         self._data: dict[int, Any] = {}
         self._runner: JobRunner | None = None
@@ -60,15 +62,6 @@ class Worker:
             if is_out_of_memory(error):
                 raise MemoryError from None
             raise
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that memory was short: Python's, or one of torch, CUDA and its libraries."""
-    if isinstance(error, UserCodeError) and error.__cause__ is not None:
-        error = error.__cause__
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def difference(found: Any, expected: Any, path: str = "") -> str | None:

@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 
+from evomal.engine import device_memory
 from evomal.errors import InputError
 from evomal.methods import Failure
 from evomal.runs.executors.process_pool import ProcessPool
@@ -54,7 +55,7 @@ class Runner:
         self._text, self._folder = text, folder
 
     def describe(self):
-        return {"text": self._text, "threads": torch.get_num_threads()}
+        return {"text": self._text, "threads": torch.get_num_threads(), "sharing": device_memory._processes}
 
     def run(self, jobs):
         return [getattr(self, job)() for job in jobs]
@@ -96,7 +97,7 @@ class Listener:
 def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
     listener = Listener()
     with ProcessPool(2, threads=1, listener=listener) as pool:
-        assert pool.prepare(Runner, "first", folder=tmp_path) == {"text": "first", "threads": 1}
+        assert pool.prepare(Runner, "first", folder=tmp_path) == {"text": "first", "threads": 1, "sharing": 2}
         jobs = ["work", "killed_once", "interrupted", "out_of_memory"]
         given_up = Failure("its process ran out of memory (2 times)")
         assert dict(pool.run(jobs)) == {0: "first", 1: "came back", 2: "went on", 3: given_up}

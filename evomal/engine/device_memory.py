@@ -1,0 +1,44 @@
+"""The memory of a GPU that this process may use, and whether an error says that memory was short."""
+
+import torch
+
+from evomal.errors import UserCodeError
+
+# By torch on Linux and macOS, on Windows; by CUDA and Triton; by cuBLAS, cuDNN and others.
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+_OUTSIDE_ALLOCATOR = 3 * 2**28  # bytes of one process on a GPU beside torch's allocator: context, kernels, libraries
+
+_processes = 1
+
+
+def share_gpu(processes: int) -> None:
+    """Tell engines of this process, whose worker calls it when it begins, how many such processes use the GPU."""
+    global _processes
+    _processes = processes
+
+
+def limit_memory(device: torch.device) -> None:
+    """Let torch take no more than this process's share of a GPU.
+
+    At its limit, torch returns what it has kept for later; without one, it would do so only when the GPU is full, and
+    then the processes beside it fail first.
+    """
+    if device.type == "cuda" and _processes > 1:
+        total = torch.cuda.get_device_properties(device).total_memory
+        share = max(total // _processes - _OUTSIDE_ALLOCATOR, total // (2 * _processes))
+        torch.cuda.set_per_process_memory_fraction(share / total, device)
+
+
+def usable_bytes(device: torch.device) -> int:
+    """Returns the bytes of a GPU that this process may use: all, or what `limit_memory` or the user has set."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    return int(total * torch.cuda.get_per_process_memory_fraction(device))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether the error says that memory was short: Python's, or one of torch, CUDA and its libraries."""
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)

@@ -1,0 +1,166 @@
+"""The memory of a GPU: what a process may use, what is kept of it, and what happens where it is short."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from evomal.engine import Engine, EngineSettings, Trial
+from evomal.engine.device_memory import is_out_of_memory, limit_memory, share_gpu, usable_bytes
+from evomal.engine.plans import make_plan
+from evomal.engine.stacked import TrialStack
+from evomal.engine.trials import KeptStacks
+from evomal.errors import InputError, UserCodeError
+from evomal.losses import CATALOGUE
+from evomal.losses.loss import WeightedTree
+from evomal.tasks.models import make_model
+from tests.engine.populations import SMOOTH, regression, weights_of
+from tests.engine.test_plans import facts
+
+GIB = 2**30
+CUDA = torch.device("cuda")
+TREES = [WeightedTree(tree, row) for tree, row in zip(SMOOTH, weights_of(SMOOTH), strict=True)]
+
+
+def test_what_torch_raises_for_too_much_at_once_is_a_memory_error():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**50)
+    assert is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_other_memory_errors_are_known_by_their_class_or_words(error, expected):
+    assert is_out_of_memory(error) is expected
+
+
+def test_processes_that_share_a_gpu_share_its_memory(gpu):
+    limit_memory(CUDA)
+    assert usable_bytes(CUDA) == 16 * GIB
+    share_gpu(4)
+    limit_memory(CUDA)
+    # Contexts and libraries of four processes are not torch's.
+    assert 3 * GIB < usable_bytes(CUDA) < 4 * GIB
+    share_gpu(64)
+    limit_memory(CUDA)
+    assert usable_bytes(CUDA) == 16 * GIB // 128
+
+
+def test_a_device_without_memory_of_its_own_has_no_limit(gpu):
+    share_gpu(4)
+    limit_memory(torch.device("cpu"))
+    assert gpu.fraction == 1.0
+
+
+def lenet5_plan(**settings):
+    module = make_model("lenet5", (1, 28, 28), 10)
+    return make_plan(module, facts(module, (1, 28, 28)), EngineSettings(**settings), device=CUDA, batch=100)
+
+
+def test_chunks_fit_a_small_gpu_whoever_shares_it(gpu):
+    alone = lenet5_plan(population=4000)
+    assert alone.trial_chunk * alone.trial_bytes <= 4 * GIB
+    assert alone.training_chunk * alone.trial_bytes <= 4 * GIB
+    gpu.fraction = 0.9
+    # A search that is resumed beside other processes must not differ from its record.
+    assert lenet5_plan(population=4000).record() == alone.record()
+    assert not any("bytes" in name for name in alone.record())
+
+
+def test_a_model_that_does_not_fit_into_its_share_is_refused(gpu):
+    gpu.fraction = 0.01
+    with pytest.raises(InputError, match=r"but this process has 0\.2 GiB of the device: .* fewer processes have more"):
+        lenet5_plan(population=100)
+
+
+def test_the_oldest_stacks_make_room():
+    kept = KeptStacks(10)
+    kept.keep("a", "first", 4)
+    kept.keep("b", "second", 4)
+    kept.keep("c", "third", 4)
+    assert [kept.take(key) for key in "abc"] == [None, "second", "third"]
+    kept.keep("a", "first", 4)
+    kept.keep("b", "too large", 11)
+    assert [kept.take(key) for key in "ab"] == [None, None]
+    kept.keep("a", "first", 4)
+    kept.clear()
+    assert kept.take("a") is None
+
+
+def engine():
+    settings = EngineSettings(device="cpu", meta_steps=1, population=1, training_steps=25, population_mode="stacked")
+    return Engine(regression(), seed=0, settings=settings)
+
+
+def trials():
+    losses = [*TREES[:3], CATALOGUE["huber"](kind="regression")]
+    return [Trial(loss, lr, seed) for seed in (3, 4) for loss in losses for lr in (0.02, 0.05)]
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch):
+    """Memory for stacks of that many places, and the numbers of places that were asked for."""
+    begin, limit = TrialStack.start, SimpleNamespace(places=4, error=torch.OutOfMemoryError("CUDA out of memory"))
+    limit.asked = []
+
+    def start(stack, groups, **options):
+        limit.asked.append(stack.groups * stack.members)
+        if limit.asked[-1] > limit.places:
+            raise limit.error
+        begin(stack, groups, **options)
+
+    monkeypatch.setattr(TrialStack, "start", start)
+    return limit
+
+
+def test_where_memory_is_short_stacks_are_halved_and_give_the_same_results(short_of_memory):
+    short_of_memory.places = 1000
+    whole = engine().run_trials(trials(), horizons=[10, 25], test=True)
+    assert short_of_memory.asked == [16]
+    short_of_memory.places, short_of_memory.asked = 4, []
+    limited = engine()
+    words = "memory is short, so at most [84] trials run together: CUDA out of memory"
+    with pytest.warns(UserWarning, match=words) as warned:
+        assert limited.run_trials(trials(), horizons=[10, 25], test=True) == whole
+    assert len(warned) == 2
+    assert short_of_memory.asked[-4:] == [4, 4, 4, 4]
+    # It remembers what fits.
+    short_of_memory.asked = []
+    assert limited.run_trials(trials(), horizons=[10, 25], test=True) == whole
+    assert short_of_memory.asked == [4, 4, 4, 4]
+
+
+@pytest.mark.filterwarnings("ignore:memory is short")
+def test_the_error_is_raised_if_not_even_the_smallest_stack_fits(short_of_memory):
+    short_of_memory.places = 0
+    with pytest.raises(UserCodeError, match="CUDA out of memory"):
+        engine().run_trials(trials())
+
+
+def test_other_errors_are_raised_at_once(short_of_memory):
+    short_of_memory.error = RuntimeError("shapes cannot be multiplied")
+    with pytest.raises(UserCodeError, match="shapes"):
+        engine().run_trials(trials())
+    assert short_of_memory.asked == [16]
+
+
+def test_what_was_reached_is_not_reached_twice(monkeypatch):
+    def advance(stack, steps, report=None, *, begin=TrialStack.advance):
+        if steps > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        begin(stack, steps, report)
+
+    monkeypatch.setattr(TrialStack, "advance", advance)
+    seen = []
+    with pytest.raises(UserCodeError, match="CUDA out of memory"):
+        engine().run_trials(trials(), horizons=[10, 25], watch=lambda place, steps, _: seen.append((place, steps)))
+    assert sorted(seen) == [(place, 10) for place in range(16)]
