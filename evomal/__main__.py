@@ -3,10 +3,12 @@
 import sys
 
 from evomal.extras import missing_library
+from evomal.waiting_threads import let_threads_sleep
 
 
 def main() -> None:
     """Run the command; without the libraries that it needs, say how to install them."""
+    let_threads_sleep()
     try:
         from evomal.cli import main as run
     except ModuleNotFoundError as error:
