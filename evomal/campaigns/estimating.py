@@ -17,7 +17,7 @@ from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import baseline_contestant
 from evomal.verdict.trials import ComparedTrial, TrialTrainer
-from evomal.verdict.tuning import TUNING_SEEDS
+from evomal.verdict.tuning import SETTLING_SEEDS, TUNING_SEEDS
 
 _TRIED_TOGETHER, _STEPS = 16, (5, 25)
 
@@ -105,10 +105,10 @@ def _losses(task: Task, names: Sequence[str]) -> set[str]:
 
 
 def _trainings(plan: TaskPlan, task: Task) -> int:
-    """The number of trainings, if no learning rates are added to those asked for."""
+    """The number of trainings, if no learning rates are added to those asked for and the best ones stay."""
     declared = plan.declared
     losses = len(_losses(task, declared.losses)) + len(plan.comparison.searches)
-    tuning = declared.tune_lr * len(TUNING_SEEDS) + declared.seeds if declared.tune_lr else 0
+    tuning = declared.tune_lr * len(TUNING_SEEDS) + len(SETTLING_SEEDS) + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds
 
 

@@ -298,7 +298,7 @@ def _distinct(contestants: Sequence[Contestant]) -> list[ComparedLoss]:
 
 
 def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestant], plan: ComparisonPlan) -> int:
-    """How many trainings a comparison needs, without the further learning rates of tuning.
+    """How many trainings a comparison needs, without what tuning adds to the learning rates asked for.
 
     A loss and its procedures share their trainings, unless their tuned learning rates differ.
     """

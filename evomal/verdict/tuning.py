@@ -23,6 +23,8 @@ from evomal.verdict.trials import ComparedTrial, Trials
 
 TUNING_SEEDS = range(2000, 2002)
 """The seeds of each learning rate that is tried; neither a search nor a final training uses them."""
+SETTLING_SEEDS = range(2002, 2005)
+"""Further seeds of the learning rate that a loss is left with: two may miss that some trainings fail there."""
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
@@ -41,38 +43,75 @@ def tuned(
 ) -> Tuning:  # fmt: skip
     """Try that number of learning rates, and further ones while the baseline's best is the first or the last.
 
-    The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. The baseline
-    should not be left at an end of the rates, beyond which a better one may lie: against a badly tuned baseline, a loss
-    would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
+    The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. It is trained
+    with further seeds, and stays the best only if it is with all of them. The baseline should not be left at an end of
+    the rates, beyond which a better one may lie: against a badly tuned baseline, a loss would seem to gain. Every loss
+    gets the same rates, among them those that searches found for their losses.
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
     found = [rate for rate in found_rates(losses) if number > 1 and rate not in known]
-    costs: dict[str, dict[float, float]] = {loss.key: {} for loss in losses}
+    curves = {loss.key: _RateCurve(loss, task) for loss in losses}
     trainings = len(TUNING_SEEDS) * len({loss.identity for loss in losses})  # procedures share them
 
     def try_rates(some: Sequence[float]) -> None:
-        made = [
-            [ComparedTrial(loss, rate, seed, test=False) for seed in TUNING_SEEDS] for rate in some for loss in losses
-        ]
-        scores = trials.run([trial for row in made for trial in row])
-        for row in made:
-            mean = _mean_validation_cost([scores[trial] for trial in row], task)
-            costs[row[0].compared.key][row[0].lr] = mean
+        _train([(curve, rate) for rate in some for curve in curves.values()], TUNING_SEEDS, trials)
 
     if found:
         trials.expect(trainings * len(found))
     try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        of_baseline = costs[baseline.key]
-        best, ratio = _best({rate: of_baseline[rate] for rate in rates}), rates[1] / rates[0]
+        _settle([curves[baseline.key]], rates, trials)
+        best, ratio = curves[baseline.key].best(rates), rates[1] / rates[0]
         if rates[0] < best < rates[-1]:
             break
         beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
         trials.expect(trainings)
         try_rates([beyond])
         rates = sorted([*rates, beyond])
-    return Tuning(tuple(sorted([*rates, *found])), {key: _best(row) for key, row in costs.items()})
+    tried = sorted([*rates, *found])
+    if len(tried) > 1:
+        _settle([*curves.values()], tried, trials)
+    return Tuning(tuple(tried), {key: curve.best(tried) for key, curve in curves.items()})
+
+
+class _RateCurve:
+    """The validation costs of one loss at every learning rate that was tried."""
+
+    def __init__(self, loss: ComparedLoss, task: Task) -> None:
+        self.loss, self._task = loss, task
+        self._costs: dict[float, list[float]] = {}
+
+    def add(self, rate: float, scores: Sequence[Score]) -> None:
+        """Add what trainings at one rate came to."""
+        higher = self._task.metric.higher_is_better
+        self._costs.setdefault(rate, []).extend(
+            cost_of(score, score.validation, higher_is_better=higher) for score in scores
+        )
+
+    def best(self, rates: Sequence[float]) -> float:
+        """Returns the rate with the lowest mean, the lower one of equals."""
+        return min(rates, key=lambda rate: (sum(self._costs[rate]) / len(self._costs[rate]), rate))
+
+    def is_settled(self, rate: float) -> bool:
+        """Whether the rate was tried with all seeds."""
+        return len(self._costs[rate]) == len(TUNING_SEEDS) + len(SETTLING_SEEDS)
+
+
+def _settle(curves: Sequence[_RateCurve], rates: Sequence[float], trials: Trials) -> None:
+    """Train with further seeds at each best rate, until the best one is one that has been."""
+    while open_ := [(curve, best) for curve in curves if not curve.is_settled(best := curve.best(rates))]:
+        trainings = {(curve.loss.identity, rate) for curve, rate in open_}
+        trials.expect(len(SETTLING_SEEDS) * len(trainings))
+        _train(open_, SETTLING_SEEDS, trials)
+
+
+def _train(pairs: Sequence[tuple[_RateCurve, float]], seeds: Sequence[int], trials: Trials) -> None:
+    """Train losses at learning rates."""
+    made = [[ComparedTrial(curve.loss, rate, seed, test=False) for seed in seeds] for curve, rate in pairs]
+    scores = trials.run([trial for row in made for trial in row])
+    for (curve, rate), row in zip(pairs, made, strict=True):
+        curve.add(rate, [scores[trial] for trial in row])
 
 
 def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:
@@ -117,16 +156,6 @@ def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
             whole = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
             norms.append(float(torch.linalg.vector_norm(whole)))
     return sum(norms) / len(norms)
-
-
-def _mean_validation_cost(scores: Sequence[Score], task: Task) -> float:
-    higher = task.metric.higher_is_better
-    costs = [cost_of(score, score.validation, higher_is_better=higher) for score in scores]
-    return sum(costs) / len(costs)
-
-
-def _best(costs: dict[float, float]) -> float:
-    return min(costs, key=lambda rate: (costs[rate], rate))
 
 
 def _rounded(rate: float) -> float:

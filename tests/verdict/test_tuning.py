@@ -8,7 +8,7 @@ from evomal.engine import Score
 from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.contestants import given_contestant
 from evomal.verdict.tables import comparison_markdown
-from evomal.verdict.tuning import TUNING_SEEDS, found_rates, tried_rates, tuned
+from evomal.verdict.tuning import SETTLING_SEEDS, TUNING_SEEDS, found_rates, tried_rates, tuned
 from tests.engine.populations import regression
 
 TASK = regression()
@@ -21,15 +21,17 @@ class KnownTrials:
     own_lr = 0.01
 
     def __init__(self, best, *, diverging_from=math.inf):
-        self.best, self.diverging_from, self.trained, self.further = best, diverging_from, [], 0
+        self.best, self.diverging_from = best, diverging_from
+        self.trained, self.settled, self.further = [], [], 0
 
     def expect(self, trainings):
         self.further += trainings
 
     def run(self, trials):
         assert not any(trial.test for trial in trials)
-        assert {trial.seed for trial in trials} == set(TUNING_SEEDS)
+        assert {trial.seed for trial in trials} in (set(TUNING_SEEDS), set(SETTLING_SEEDS))
         self.trained += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == TUNING_SEEDS[0]]
+        self.settled += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == SETTLING_SEEDS[0]]
         return {trial: self.score(trial) for trial in trials}
 
     def score(self, trial):
@@ -44,7 +46,10 @@ def rates_of(best, number=5, **options):
     assert sorted(trials.trained) == sorted(
         (loss.identity, rate) for loss in (BASELINE, OTHER) for rate in found.rates
     )  # each once, and the same ones for both
-    assert trials.further == 2 * 2 * (len(found.rates) - number)  # trainings that could not be counted before
+    # Trainings that could not be counted before: two losses with two seeds, and the best ones with three more.
+    assert trials.further == 2 * 2 * (len(found.rates) - number) + 3 * len(trials.settled)
+    assert len(trials.settled) == len(set(trials.settled))
+    assert set(trials.settled) >= {(key, rate) for key, rate in found.best.items() if number > 1}
     return found.rates, found.best[BASELINE.identity]
 
 
@@ -79,6 +84,29 @@ def test_a_rate_at_which_it_diverges_is_an_end_that_holds():
     assert rates[-1] == pytest.approx(0.3162, rel=1e-3)
 
 
+class EdgeTrials(KnownTrials):
+    """Where two seeds find a rate the best, others fail: at 0.1 with every further seed, at 0.03162 with one."""
+
+    def score(self, trial):
+        fails = {0.1: SETTLING_SEEDS, 0.03162: SETTLING_SEEDS[-1:]}.get(trial.lr, ())
+        if trial.seed in fails:
+            return Score(math.nan, 90.0, {}, [], seed=trial.seed, steps=1)
+        return super().score(trial)
+
+
+def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
+    trials = EdgeTrials({BASELINE.identity: 0.01, OTHER.identity: 0.1})
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
+    assert found.best == {BASELINE.identity: 0.01, OTHER.identity: 0.01}
+    assert trials.settled == [
+        (BASELINE.identity, 0.01), (OTHER.identity, 0.1), (OTHER.identity, 0.03162), (OTHER.identity, 0.01),
+    ]  # fmt: skip
+    # The baseline's best may come to lie at an end only then.
+    found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK)
+    assert found.rates == (0.001, 0.01, 0.1)
+    assert found.best == {BASELINE.identity: 0.01}
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_one_or_two_rates_stay_as_they_are(number):
     assert len(rates_of(1e6, number=number)[0]) == number
@@ -111,7 +139,7 @@ def test_the_learning_rate_that_a_search_found_is_tried_by_all():
     found = tuned([BASELINE, learned], BASELINE, trials, 3, TASK)
     assert found.rates == (0.001, 0.01, 0.02, 0.1)
     assert found.best == {BASELINE.identity: 0.01, learned.identity: 0.02}
-    assert trials.further == 2 * 2
+    assert trials.further == 2 * 2 + 3 * 2
     for odd in ("0.1", True, float("nan"), -1.0, None):
         learned.loss.provenance = {"learning_rate": odd}
         assert found_rates([learned]) == []
