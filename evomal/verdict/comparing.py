@@ -60,7 +60,8 @@ def compare(
             trainings of its loss.
         seeds: The number of evaluation seeds for each loss; no search uses them. A verdict needs five.
         search_seeds: The number of searches of each method.
-        tune_lr: The number of learning rates to try on validation for every loss, including the baseline; 0: none.
+        tune_lr: The number of learning rates to try on validation for every loss, including the baseline: with two
+            seeds each, and three more for the best one; 0: none.
         rescale: Whether to train with each loss also multiplied by the factor that gives its gradient the baseline's
             size at initialisation: a gain that disappears then came from the learning rate.
         preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
