@@ -108,7 +108,8 @@ def _trainings(plan: TaskPlan, task: Task) -> int:
     """The number of trainings, if no learning rates are added to those asked for and the best ones stay."""
     declared = plan.declared
     losses = len(_losses(task, declared.losses)) + len(plan.comparison.searches)
-    tuning = declared.tune_lr * len(TUNING_SEEDS) + len(SETTLING_SEEDS) + declared.seeds if declared.tune_lr else 0
+    settling = len(SETTLING_SEEDS) if declared.tune_lr > 1 else 0
+    tuning = declared.tune_lr * len(TUNING_SEEDS) + settling + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds
 
 

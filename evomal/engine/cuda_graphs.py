@@ -69,7 +69,8 @@ class GraphedStep:
 
     def _call_on_stream(self, stream: torch.cuda.Stream) -> None:
         # Autograd remembers the stream of the forward pass, so first steps run on the stream of the capture.
-        stream.wait_stream(torch.cuda.current_stream(self._device))
+        outside = torch.cuda.current_stream(self._device)
+        stream.wait_stream(outside)
         with torch.cuda.stream(stream), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             before = torch.cuda.get_sync_debug_mode()
@@ -78,7 +79,7 @@ class GraphedStep:
                 self._function()
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        torch.cuda.current_stream(self._device).wait_stream(stream)
+                outside.wait_stream(stream)  # also after an error, as the memory may be used for something else
         # Only the last eager step is typical of later ones; a wait in it would make the capture fail.
         waits = [str(item.message) for item in caught if "synchronizing CUDA operation" in str(item.message)]
         if waits and self._eager_left == 0:

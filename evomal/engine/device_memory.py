@@ -1,5 +1,7 @@
 """The memory of a GPU that this process may use, and whether an error says that memory was short."""
 
+from typing import Any
+
 import torch
 
 from evomal.errors import UserCodeError
@@ -26,13 +28,19 @@ def limit_memory(device: torch.device) -> None:
     if device.type == "cuda" and _processes > 1:
         total = torch.cuda.get_device_properties(device).total_memory
         share = max(total // _processes - _OUTSIDE_ALLOCATOR, total // (2 * _processes))
-        torch.cuda.set_per_process_memory_fraction(share / total, device)
+        torch.cuda.set_per_process_memory_fraction(share / total, _index(device))
 
 
 def usable_bytes(device: torch.device) -> int:
     """Returns the bytes of a GPU that this process may use: all, or what `limit_memory` or the user has set."""
     total = torch.cuda.get_device_properties(device).total_memory
-    return int(total * torch.cuda.get_per_process_memory_fraction(device))
+    return int(total * torch.cuda.get_per_process_memory_fraction(_index(device)))
+
+
+def _index(device: torch.device) -> int:
+    """Returns the number of a GPU, without which torch's allocator does not know it."""
+    index: Any = device.index
+    return torch.cuda.current_device() if index is None else index
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -243,11 +243,13 @@ class Plan:
     """Most trials in one stack, whatever the population."""
     evaluated_rows: int
     """Rows per forward pass of an evaluation."""
+    meta_bytes: int
+    """Predicted memory of one candidate whose weights are optimised in a stack."""
     trial_bytes: int
     """Predicted memory of one trial in a stack."""
 
     def record(self) -> dict[str, Any]:
-        """Returns what could change a float; memory, which may be shared with other processes, cannot."""
+        """Returns what a search must be resumed with. Memory is not part of it, as other processes may share it."""
         return {name: value for name, value in asdict(self).items() if not name.endswith("_bytes")}
 
 
@@ -289,12 +291,17 @@ def make_plan(
         chunks = tuple(  # type: ignore[assignment]
             min(chunk or _LARGEST_CHUNK, max(1, budget // each), population) for each in (meta, training)
         )
-        predicted = kept + chunks[0] * meta + chunks[1] * training
+        room = room_for_stack(device, settings)
+        predicted = kept + sum(
+            size * each if room is None else min(size * each, max(each, room))
+            for size, each in zip(chunks, (meta, training), strict=True)
+        )
     _check_room(predicted, device)
     most = _LARGEST_STACK.get(device.type, _LARGEST_CHUNK)
     return Plan(
         mode, reason, chunks[0], chunks[1], predicted, trial_chunk=min(chunk or most, max(2, budget // training)),
-        evaluated_rows=max(16, min(1024, _EVALUATED_NUMBERS // max(1, facts.activations))), trial_bytes=training,
+        evaluated_rows=max(16, min(1024, _EVALUATED_NUMBERS // max(1, facts.activations))), meta_bytes=meta,
+        trial_bytes=training,
     )  # fmt: skip
 
 
@@ -330,6 +337,16 @@ def _budget(device: torch.device) -> int:
     if device.type != "cuda":
         return _BUDGET["cpu"]
     return min(_BUDGET["cuda"], int(_BUDGET_SHARE * torch.cuda.get_device_properties(device).total_memory))
+
+
+def room_for_stack(device: torch.device, settings: EngineSettings) -> int | None:
+    """Returns the bytes that a stack may take of this process's share of a GPU.
+
+    None: its size by rule is all that limits it, as on a CPU, or where its bits must not depend on it.
+    """
+    if device.type != "cuda" or settings.deterministic:
+        return None
+    return int(_BUDGET_SHARE * usable_bytes(device))
 
 
 def _check_room(predicted: int, device: torch.device) -> None:

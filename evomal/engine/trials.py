@@ -18,6 +18,7 @@ from evomal.engine.row_losses import LoadedLoss, StackLosses, prepared_loss
 from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
 from evomal.engine.training import Training, TrainingSetup
+from evomal.errors import UserCodeError
 from evomal.forest import FILLER, Forest
 from evomal.forest.programs import fitting_width
 from evomal.losses.loss import WeightedTree
@@ -35,7 +36,7 @@ Watch = Callable[[int, int, Reached], None]
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """How trials of a task are run; it follows from the task's `Plan`, which is recorded."""
+    """How trials of a task are run: by the task's `Plan`, which is recorded, in the memory that there is."""
 
     is_stacked: bool
     chunk: int
@@ -128,16 +129,18 @@ class TrialRunner:
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         results: list[list[Reached]] = [[] for _ in trials]
         waiting = self._parts(prepared, range(len(prepared)))
+        steps = _CountedSteps(report)
         while waiting:
             groups = waiting.pop(0)
-            short_of_memory = ""
+            short_of_memory, before = "", steps.reported
             try:
-                self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=report)
-            except (RuntimeError, MemoryError) as error:
+                self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=steps)
+            except (RuntimeError, MemoryError, UserCodeError) as error:
                 if not is_out_of_memory(error) or not self._can_halve(groups, results):
                     raise
                 short_of_memory = one_line(error)
             if short_of_memory:  # outside the handler, as the error's frames hold the stack
+                steps.repeat(steps.reported - before)
                 self._use_less_memory(len(groups) * self._members(max(map(len, groups))), short_of_memory)
                 left = [place for some in (groups, *waiting) for group in some for place in group]
                 waiting = self._parts(prepared, sorted(left))
@@ -307,6 +310,26 @@ class StackedTrials:
             self._stack.keep(members)
         if report is not None:
             report(len(lost) * (self._steps - self._stack.steps_done))  # the remaining steps are not taken
+
+
+class _CountedSteps:
+    """Reports steps, but not those that are taken again."""
+
+    def __init__(self, report: StepsDone | None) -> None:
+        self._report, self._repeated = report, 0
+        self.reported = 0
+
+    def repeat(self, steps: int) -> None:
+        """So many steps will be taken again."""
+        self.reported -= steps
+        self._repeated += steps
+
+    def __call__(self, steps: int) -> None:
+        self.reported += steps
+        known = min(steps, self._repeated)
+        self._repeated -= known
+        if self._report is not None and steps > known:
+            self._report(steps - known)
 
 
 def _times(count: int, report: StepsDone) -> StepsDone:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from evomal.engine.device_memory import usable_bytes
-from evomal.engine.plans import EngineSettings, Plan
+from evomal.engine.plans import EngineSettings, Plan, room_for_stack
 from evomal.engine.stacked import FEWEST_MEMBERS
 from evomal.engine.task_data import TaskData
 from evomal.engine.training import TrainingSetup
@@ -20,7 +20,7 @@ from evomal.losses.neural import HIDDEN, weight_count
 
 _PADDED_PLACES = 64  # places of a stack whose bits must not depend on how many trials are in it
 _SIZES = 5  # number of sizes of captured populations: more mean more captures, fewer mean more unused places
-_TRIAL_SHARE = 1 / 4  # of the memory that this process may use, for a stack of trials
+_KEPT_SHARE = 1 / 4  # of the memory that this process may use, for stacks that wait to be used again
 _TRIALS_STEP = 32  # places by which stacks of trials at several learning rates differ in size
 
 
@@ -36,14 +36,17 @@ class Workspace:
         self._width = FIRST_WIDTH
         self._optimisers: dict[int, TreeWeights] = {}
         self._runners: dict[tuple[int, bool, tuple[int, ...] | None, bool], TrialRunner] = {}
-        self._trial_room = int(_TRIAL_SHARE * usable_bytes(device)) if device.type == "cuda" else None
-        """Bytes for a stack of trials, and as many for those that are kept; None: no further limit."""
-        self._kept_stacks = KeptStacks(self._trial_room or 0)
+        self._room = room_for_stack(device, settings)
+        self._kept_stacks = KeptStacks(int(_KEPT_SHARE * usable_bytes(device)) if device.type == "cuda" else 0)
 
     @property
     def meta_chunk(self) -> int:
         """Number of candidates that are optimised together."""
-        return min(plan.meta_chunk for plan in self._plans)
+        return min(self._fitting(plan.meta_chunk, plan.meta_bytes, fewest=1) for plan in self._plans)
+
+    def _fitting(self, chunk: int, each: int, *, fewest: int) -> int:
+        """Returns how many of a chunk fit into the memory of this process, with that many bytes for each."""
+        return chunk if self._room is None else min(chunk, max(fewest, self._room // each))
 
     def optimiser(self, expressions: Sequence[Expression]) -> TreeWeights:
         """Returns an optimiser with room for the expressions."""
@@ -93,8 +96,8 @@ class Workspace:
             )
             if is_padded:
                 chunk = min(chunk, _PADDED_PLACES)
-            elif self._trial_room is not None:
-                chunk = min(chunk, max(FEWEST_MEMBERS, self._trial_room // plan.trial_bytes))
+            else:
+                chunk = self._fitting(chunk, plan.trial_bytes, fewest=FEWEST_MEMBERS)
             captured = of_population and self._device.type == "cuda"
             trial_plan = TrialPlan(
                 is_stacked=plan.mode == "stacked", chunk=chunk,

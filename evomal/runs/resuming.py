@@ -1,5 +1,6 @@
 """How a search is described in its record, and when a search may resume a record."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,6 +94,20 @@ def note_changes(store: RunStore, description: dict[str, Any], *, is_finished: b
             store.force(differing)
 
 
+def _is_memory(entry: Difference) -> bool:
+    """Whether plans differ in predicted memory only, which earlier versions recorded."""
+    if entry.key != "plans" or entry.recorded is None or entry.given is None:
+        return False
+    try:
+        recorded, given = (
+            [{name: value for name, value in plan.items() if not name.endswith("_bytes")} for plan in json.loads(text)]
+            for text in (entry.recorded, entry.given)
+        )
+    except (TypeError, ValueError, AttributeError):  # not what evomal writes
+        return False
+    return recorded == given
+
+
 def _relevant(differing: Sequence[Difference]) -> list[Difference]:
     """Differences that can change the result, each once: some settings are recorded both as given and as resolved."""
     keys = {entry.key for entry in differing}
@@ -101,5 +116,6 @@ def _relevant(differing: Sequence[Difference]) -> list[Difference]:
         for entry in differing
         if entry.key.split(".")[0] not in _FREE
         and entry.key not in _RESOLVED
+        and not _is_memory(entry)
         and entry.key.removeprefix("settings.") not in keys - {entry.key}
     ]

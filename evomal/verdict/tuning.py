@@ -41,12 +41,12 @@ class Tuning:
 def tuned(
     losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task
 ) -> Tuning:  # fmt: skip
-    """Try that number of learning rates, and further ones while the baseline's best is the first or the last.
+    """Try that number of learning rates, and further ones while the first or the last is the best of a main loss.
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. It is trained
-    with further seeds, and stays the best only if it is with all of them. The baseline should not be left at an end of
-    the rates, beyond which a better one may lie: against a badly tuned baseline, a loss would seem to gain. Every loss
-    gets the same rates, among them those that searches found for their losses.
+    with further seeds, and stays the best only if it is with all of them. Neither the baseline nor the loss with the
+    lowest cost should be left at an end of the rates, beyond which a better one may lie: against a badly tuned one, a
+    loss would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
@@ -61,15 +61,21 @@ def tuned(
         trials.expect(trainings * len(found))
     try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        _settle([curves[baseline.key]], rates, trials)
-        best, ratio = curves[baseline.key].best(rates), rates[1] / rates[0]
-        if rates[0] < best < rates[-1]:
+        leader = min(curves.values(), key=lambda curve: curve.mean(curve.best(rates)))
+        main = {curves[baseline.key].loss.identity, leader.loss.identity}
+        _settle([curve for curve in curves.values() if curve.loss.identity in main], rates, trials)
+        best, ratio = {curve.best(rates) for curve in (curves[baseline.key], leader)}, rates[1] / rates[0]
+        if rates[-1] in best:
+            beyond = _rounded(rates[-1] * ratio)
+        elif rates[0] in best:
+            beyond = _rounded(rates[0] / ratio)
+        else:
             break
-        beyond = _rounded(best / ratio if best == rates[0] else best * ratio)
-        trials.expect(trainings)
-        try_rates([beyond])
+        if beyond not in found:
+            trials.expect(trainings)
+            try_rates([beyond])
         rates = sorted([*rates, beyond])
-    tried = sorted([*rates, *found])
+    tried = sorted({*rates, *found})
     if len(tried) > 1:
         _settle([*curves.values()], tried, trials)
     return Tuning(tuple(tried), {key: curve.best(tried) for key, curve in curves.items()})
@@ -79,31 +85,40 @@ class _RateCurve:
     """The validation costs of one loss at every learning rate that was tried."""
 
     def __init__(self, loss: ComparedLoss, task: Task) -> None:
-        self.loss, self._task = loss, task
-        self._costs: dict[float, list[float]] = {}
+        self.loss, self._higher_is_better = loss, task.metric.higher_is_better
+        self._costs: dict[float, dict[int, float]] = {}
+        """By rate and seed."""
 
-    def add(self, rate: float, scores: Sequence[Score]) -> None:
-        """Add what trainings at one rate came to."""
-        higher = self._task.metric.higher_is_better
-        self._costs.setdefault(rate, []).extend(
-            cost_of(score, score.validation, higher_is_better=higher) for score in scores
-        )
+    def add(self, rate: float, seed: int, score: Score) -> None:
+        """Add what a training came to."""
+        cost = cost_of(score, score.validation, higher_is_better=self._higher_is_better)
+        self._costs.setdefault(rate, {})[seed] = cost
+
+    def mean(self, rate: float) -> float:
+        """Returns the mean cost at a rate."""
+        return sum(self._costs[rate].values()) / len(self._costs[rate])
 
     def best(self, rates: Sequence[float]) -> float:
         """Returns the rate with the lowest mean, the lower one of equals."""
-        return min(rates, key=lambda rate: (sum(self._costs[rate]) / len(self._costs[rate]), rate))
+        return min(rates, key=lambda rate: (self.mean(rate), rate))
 
     def is_settled(self, rate: float) -> bool:
         """Whether the rate was tried with all seeds."""
-        return len(self._costs[rate]) == len(TUNING_SEEDS) + len(SETTLING_SEEDS)
+        return self._costs[rate].keys() >= {*SETTLING_SEEDS}
 
 
 def _settle(curves: Sequence[_RateCurve], rates: Sequence[float], trials: Trials) -> None:
     """Train with further seeds at each best rate, until the best one is one that has been."""
-    while open_ := [(curve, best) for curve in curves if not curve.is_settled(best := curve.best(rates))]:
-        trainings = {(curve.loss.identity, rate) for curve, rate in open_}
-        trials.expect(len(SETTLING_SEEDS) * len(trainings))
-        _train(open_, SETTLING_SEEDS, trials)
+    while missing := {
+        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := curve.best(rates))
+    }:
+        trials.expect(len(SETTLING_SEEDS) * len(missing))
+        # Procedures share the trainings of their loss, if they are asked for together.
+        pairs = [
+            (curve, rate) for identity, rate in missing for curve in curves
+            if curve.loss.identity == identity and not curve.is_settled(rate)
+        ]  # fmt: skip
+        _train(pairs, SETTLING_SEEDS, trials)
 
 
 def _train(pairs: Sequence[tuple[_RateCurve, float]], seeds: Sequence[int], trials: Trials) -> None:
@@ -111,7 +126,8 @@ def _train(pairs: Sequence[tuple[_RateCurve, float]], seeds: Sequence[int], tria
     made = [[ComparedTrial(curve.loss, rate, seed, test=False) for seed in seeds] for curve, rate in pairs]
     scores = trials.run([trial for row in made for trial in row])
     for (curve, rate), row in zip(pairs, made, strict=True):
-        curve.add(rate, [scores[trial] for trial in row])
+        for trial in row:
+            curve.add(rate, trial.seed, scores[trial])
 
 
 def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:
@@ -122,10 +138,13 @@ def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:
 
 
 def tried_rates(own: float, number: int) -> list[float]:
-    """That number of learning rates, evenly spaced by their ratio, from a tenth to ten times the untuned one."""
+    """That number of learning rates, evenly spaced by their ratio, from a tenth to ten times the untuned one.
+
+    Thousands of them are fewer, as they are rounded.
+    """
     if number == 1:
         return [own]
-    return [_rounded(own * 10 ** (2 * index / (number - 1) - 1)) for index in range(number)]
+    return sorted({_rounded(own * 10 ** (2 * index / (number - 1) - 1)) for index in range(number)})
 
 
 def matching_factor(task: Task, loss: nn.Module, baseline: nn.Module) -> float:

@@ -1,5 +1,6 @@
 """The memory of a GPU: what a process may use, what is kept of it, and what happens where it is short."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,12 @@ from evomal.engine.device_memory import is_out_of_memory, limit_memory, share_gp
 from evomal.engine.plans import make_plan
 from evomal.engine.stacked import TrialStack
 from evomal.engine.trials import KeptStacks
+from evomal.engine.workspace import Workspace
 from evomal.errors import InputError, UserCodeError
 from evomal.losses import CATALOGUE
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.models import make_model
+from evomal.users_code import users_code
 from tests.engine.populations import SMOOTH, regression, weights_of
 from tests.engine.test_plans import facts
 
@@ -77,9 +80,24 @@ def test_chunks_fit_a_small_gpu_whoever_shares_it(gpu):
 
 
 def test_a_model_that_does_not_fit_into_its_share_is_refused(gpu):
-    gpu.fraction = 0.01
-    with pytest.raises(InputError, match=r"but this process has 0\.2 GiB of the device: .* fewer processes have more"):
+    gpu.fraction = 1 / 16
+    assert lenet5_plan(population=4000).predicted_bytes < GIB  # stacks are made smaller
+    with pytest.raises(InputError, match=r"but this process has 1\.0 GiB of the device: .* fewer processes have more"):
+        lenet5_plan(population=4000, deterministic=True)
+    gpu.fraction = 0.001
+    with pytest.raises(InputError, match=r"but this process has 0\.0 GiB of the device"):
         lenet5_plan(population=100)
+
+
+def test_stacks_fit_into_the_share_of_a_process(gpu):
+    gpu.fraction = 1 / 16
+    plan, settings = lenet5_plan(population=4000), EngineSettings(population=4000)
+    shared, alone = (
+        Workspace([], [plan], seed=0, settings=dataclasses.replace(settings, deterministic=deterministic), device=CUDA)
+        for deterministic in (False, True)
+    )
+    assert shared.meta_chunk == GIB // 4 // plan.meta_bytes
+    assert alone.meta_chunk == plan.meta_chunk > shared.meta_chunk
 
 
 def test_the_oldest_stacks_make_room():
@@ -132,7 +150,7 @@ def test_where_memory_is_short_stacks_are_halved_and_give_the_same_results(short
     with pytest.warns(UserWarning, match=words) as warned:
         assert limited.run_trials(trials(), horizons=[10, 25], test=True) == whole
     assert len(warned) == 2
-    assert short_of_memory.asked[-4:] == [4, 4, 4, 4]
+    assert short_of_memory.asked == [16, 8, 4, 4, 4, 4]
     # It remembers what fits.
     short_of_memory.asked = []
     assert limited.run_trials(trials(), horizons=[10, 25], test=True) == whole
@@ -144,6 +162,21 @@ def test_the_error_is_raised_if_not_even_the_smallest_stack_fits(short_of_memory
     short_of_memory.places = 0
     with pytest.raises(UserCodeError, match="CUDA out of memory"):
         engine().run_trials(trials())
+
+
+def test_steps_that_are_taken_again_are_reported_once(monkeypatch):
+    def validated(stack, *, usual=TrialStack.validated):
+        if stack.groups * stack.members > 4:
+            with users_code("the metric"):  # which a user may have written
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return usual(stack)
+
+    monkeypatch.setattr(TrialStack, "validated", validated)
+    reported = []
+    with pytest.warns(UserWarning, match="memory is short"):
+        engine().run_trials(trials(), report=reported.append)
+    assert sum(reported) == 16 * 25
+    assert all(steps > 0 for steps in reported)
 
 
 def test_other_errors_are_raised_at_once(short_of_memory):

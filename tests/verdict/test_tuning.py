@@ -72,6 +72,16 @@ def test_rates_are_added_while_the_baseline_s_best_is_at_an_end():
     assert best == pytest.approx(1e-4)
 
 
+def test_rates_are_added_while_the_best_of_all_is_at_an_end():
+    trials = KnownTrials({BASELINE.identity: 0.02, OTHER.identity: 0.12})
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
+    assert found.rates == pytest.approx((0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162), rel=1e-3)
+    assert found.best[OTHER.identity] == 0.1
+    # A loss that is neither the baseline nor the best may be left there.
+    trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 1e6})
+    assert tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK).rates[-1] == 0.1
+
+
 def test_it_ends_after_four_more():
     rates, best = rates_of(1e6)
     assert len(rates) == 9
@@ -105,6 +115,31 @@ def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
     found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK)
     assert found.rates == (0.001, 0.01, 0.1)
     assert found.best == {BASELINE.identity: 0.01}
+
+
+@pytest.mark.parametrize(("number", "rate"), [(3, 1.0), (5, 0.3162), (9, 0.1778)])
+def test_a_rate_that_a_search_found_may_be_the_next_one_beyond_an_end(number, rate):
+    learned = given_contestant("mae", TASK).losses[0]
+    learned.loss.provenance = {"learning_rate": rate}
+    trials = KnownTrials({BASELINE.identity: 1e6, learned.identity: 0.01})
+    found = tuned([BASELINE, learned], BASELINE, trials, number, TASK)
+    assert len(set(found.rates)) == len(found.rates) == number + 4
+    assert len(set(trials.trained)) == len(trials.trained)
+    assert trials.further == 2 * 2 * 4 + 3 * len(trials.settled)
+
+
+def test_a_procedure_shares_the_trainings_that_settle_its_loss():
+    stopped = given_contestant("mse+early-stopping", TASK).losses[0]
+    trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 0.02})
+    found = tuned([BASELINE, stopped, OTHER], BASELINE, trials, 5, TASK)
+    assert found.best[stopped.key] == found.best[BASELINE.key] == 0.01
+    assert trials.further == 3 * 2  # two losses with three seeds each
+    assert [rate for identity, rate in trials.settled if identity == BASELINE.identity] == [0.01, 0.01]
+
+
+def test_rates_that_round_to_the_same_number_are_tried_once():
+    rates = tried_rates(0.01, 5000)
+    assert len(set(rates)) == len(rates) < 5000
 
 
 @pytest.mark.parametrize("number", [1, 2])

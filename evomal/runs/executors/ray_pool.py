@@ -78,7 +78,7 @@ class RayPool(SpeakingPool):
         self._ray = ray
         self._timeout, self._retries, self._patience = timeout, retries, patience
         self._threads, gpus = int(resources["num_cpus"]), resources["num_gpus"]
-        self._sharing = math.ceil(1 / gpus - 1e-9) if gpus else 1  # workers on one GPU
+        self._sharing = max(1, math.floor(1 / gpus + 1e-9)) if gpus else 1  # workers on one GPU
         self._actor = ray.remote(Worker).options(
             **resources, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )  # fmt: skip

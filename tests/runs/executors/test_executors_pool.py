@@ -281,7 +281,7 @@ def test_a_comparison_is_that_of_one_process(cluster, tmp_path, monkeypatch):
     first, *rest = (local / "trainings.jsonl").read_text().splitlines()
     assert (remote / "trainings.jsonl").read_text().splitlines()[0] == first
     assert sorted((remote / "trainings.jsonl").read_text().splitlines()[1:]) == sorted(rest)
-    assert len(rest) == 4 * 2 + 4 * 2 * 2 + 4 * 2 + 3 * 2
+    assert len(rest) == 4 * 2 + (4 * 2 * 2 + 4 * 3) + 4 * 2 + 3 * 2  # four losses, settled with three seeds each
     for seed in (0, 1):
         records = [dump_of(folder / "searches" / f"taylorglo-{seed}").splitlines()[1:] for folder in found]
         assert records[0] == records[1]
@@ -389,7 +389,10 @@ def test_chunks_are_single_candidates_or_those_of_the_engine(mode, unit):
 
 def test_chunks_of_several_tasks_are_cut_where_each_of_them_is():
     sizes = [("stacked", 6, 4), ("stacked", 8, 6), ("looped", 1, 1)]
-    plans = [Plan(mode, "", meta, training, 0, trial_chunk=9, evaluated_rows=9) for mode, meta, training in sizes]
+    plans = [
+        Plan(mode, "", meta, training, 0, trial_chunk=9, evaluated_rows=9, meta_bytes=1, trial_bytes=1)
+        for mode, meta, training in sizes
+    ]
     assert chunk_sizes(plans[:2], "cpu")["evaluate"] == 12
     assert chunk_sizes(plans[:2], "cpu")["optimise"] == 6
     assert chunk_sizes(plans, "cpu")["optimise"] == 1
