@@ -28,6 +28,7 @@ SETTLING_SEEDS = range(2002, 2005)
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
+_ROUNDING = 2e-3  # of rates that were multiplied several times, each time rounded to four digits
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def tuned(
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
-    found = [rate for rate in found_rates(losses) if number > 1 and rate not in known]
+    found = [rate for rate in found_rates(losses) if number > 1 and _equal(rate, known) is None]
     curves = {loss.key: _RateCurve(loss, task) for loss in losses}
     trainings = len(TUNING_SEEDS) * len({loss.identity for loss in losses})  # procedures share them
 
@@ -71,7 +72,9 @@ def tuned(
             beyond = _rounded(rates[0] / ratio)
         else:
             break
-        if beyond not in found:
+        if (same := _equal(beyond, found)) is not None:
+            beyond = same
+        else:
             trials.expect(trainings)
             try_rates([beyond])
         rates = sorted([*rates, beyond])
@@ -175,6 +178,11 @@ def gradient_norm(task: Task, loss: nn.Module, *, seed: int) -> float:
             whole = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
             norms.append(float(torch.linalg.vector_norm(whole)))
     return sum(norms) / len(norms)
+
+
+def _equal(rate: float, rates: Sequence[float]) -> float | None:
+    """Returns the one of the rates that differs from a rate by rounding at most; None if none does."""
+    return next((other for other in rates if math.isclose(rate, other, rel_tol=_ROUNDING)), None)
 
 
 def _rounded(rate: float) -> float:

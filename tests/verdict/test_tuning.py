@@ -1,5 +1,6 @@
 """Which learning rates are tried, against costs that are known at every rate."""
 
+import itertools
 import math
 
 import pytest
@@ -117,13 +118,14 @@ def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
     assert found.best == {BASELINE.identity: 0.01}
 
 
-@pytest.mark.parametrize(("number", "rate"), [(3, 1.0), (5, 0.3162), (9, 0.1778)])
+@pytest.mark.parametrize(("number", "rate"), [(3, 1.0), (5, 0.3162), (9, 0.1778), (9, 0.3161), (9, 1.0)])
 def test_a_rate_that_a_search_found_may_be_the_next_one_beyond_an_end(number, rate):
     learned = given_contestant("mae", TASK).losses[0]
     learned.loss.provenance = {"learning_rate": rate}
     trials = KnownTrials({BASELINE.identity: 1e6, learned.identity: 0.01})
     found = tuned([BASELINE, learned], BASELINE, trials, number, TASK)
-    assert len(set(found.rates)) == len(found.rates) == number + 4
+    assert len(found.rates) == number + 4
+    assert all(later > 1.1 * earlier for earlier, later in itertools.pairwise(found.rates))
     assert len(set(trials.trained)) == len(trials.trained)
     assert trials.further == 2 * 2 * 4 + 3 * len(trials.settled)
 
