@@ -201,9 +201,10 @@ def draw_search_curves(data: SearchCurves) -> Figure:
             axes.set_xlabel(label)
             _draw(axes, [curve for curve in curves if curve.against == against], levels, styles)
         row[0].set_title(style.figure_text(task[0], _LONGEST_TITLE), loc="left")
-        shown = np.concatenate([_shown_values(curves), [level.mean for level in levels]])
+        shown = _with_near_levels(_shown_values(curves), [level.mean for level in levels])
         low, high = style.metric_axis(row[0], task[1], shown, higher_is_better=higher_is_better)
-        drawn = _finite(edge for curve in curves for edge in (curve.mean, *curve.band))
+        edges = (edge for curve in curves for edge in (curve.mean, *curve.band))
+        drawn = _finite([*edges, np.array([level.mean for level in levels])])
         is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
     style.add_note(figure, _NOTE, "the worst values lie beyond the axis" if is_cut else "")
     handles = _legend_lines(data, styles)
@@ -236,7 +237,7 @@ def _draw(
         if not level.is_baseline:
             axes.text(
                 0.99, level.mean, style.figure_text(level.name, _LONGEST_TITLE), transform=axes.get_yaxis_transform(),
-                ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR,
+                ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR, clip_on=True,
             )  # fmt: skip
 
 
@@ -257,6 +258,15 @@ def _shown_values(curves: Sequence[SearchCurve]) -> FloatArray:
     of_all = _finite(part for curve in curves for part in (curve.mean, *curve.band))
     of_later = _finite(later)
     return of_all if np.ptp(of_all) <= _FLATTENING * np.ptp(of_later) else of_later
+
+
+def _with_near_levels(values: FloatArray, levels: Sequence[float]) -> FloatArray:
+    """The values, and those levels that would not flatten them."""
+    if not len(values):
+        return np.array(levels)
+    reach = (_FLATTENING - 1) * np.ptp(values)
+    near = [level for level in levels if values.min() - reach <= level <= values.max() + reach]
+    return np.concatenate([values, near])
 
 
 def _finite(parts: Iterable[FloatArray]) -> FloatArray:

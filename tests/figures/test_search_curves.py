@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from evomal.figures.search_curves import best_by_evaluation, best_by_generation, search_curves
+from evomal.figures.search_curves import best_by_evaluation, best_by_generation, draw_search_curves, search_curves
 from evomal.methods.candidates import State
 from evomal.runs.reading import read_runs
 from evomal.runs.recorded_run import Run, RunState
@@ -144,3 +145,15 @@ def test_rivals_are_levels_beside_the_curves(tmp_path):
     columns = data.columns()
     assert (columns["method"][-2:], columns["against"][-2:]) == (["mse", "mae"], ["rival", "rival"])
     assert (columns["position"][-2:], columns["mean"][-2:]) == ([None, None], [0.625, 0.25])
+
+
+def test_a_rival_that_is_far_away_does_not_hide_one_that_is_near(tmp_path):
+    rows = [row(generation, 0, 1.0 - 0.02 * generation) for generation in range(20)]
+    record(tmp_path / "a", rows, rivals={"mse": 50.0, "mae": 1.1})
+    figure = draw_search_curves(search_curves(read_runs([tmp_path])))
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0.62
+    assert 1.1 < high < 2
+    assert any("lie beyond the axis" in text.get_text() for text in figure.findobj(Text))
+    # A label outside of the axis would make the figure smaller.
+    assert all(text.get_clip_on() for text in figure.axes[0].texts if text.get_text() == "mae")
