@@ -1,6 +1,7 @@
 """`evomal doctor`: what it finds, and that it notices what is wrong."""
 
 import dataclasses
+import importlib.metadata
 import json
 import sys
 
@@ -29,7 +30,7 @@ def test_what_is_found_as_json(run, tmp_path):
     code, out = run("--data", tmp_path, "--json")
     found = json.loads(out)
     assert code == 0
-    assert found["versions"]["torch"] == torch.__version__
+    assert found["versions"]["torch"] == importlib.metadata.version("torch")
     assert found["versions"]["evomal"] == evomal.__version__
     threads = torch.get_num_threads()
     assert found["devices"]["cpu"].endswith("uses 1 thread" if threads == 1 else f"uses {threads} threads")
