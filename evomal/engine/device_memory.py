@@ -11,6 +11,7 @@ _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory",
 _OUTSIDE_ALLOCATOR = 3 * 2**28  # bytes of one process on a GPU beside torch's allocator: context, kernels, libraries
 
 _processes = 1
+_before_sharing: dict[int, int] = {}  # bytes of each GPU before `limit_memory`: all, or what the user has set
 
 
 def share_gpu(processes: int) -> None:
@@ -20,14 +21,15 @@ def share_gpu(processes: int) -> None:
 
 
 def limit_memory(device: torch.device) -> None:
-    """Let torch take no more than this process's share of a GPU.
+    """Let torch take no more than this process's share of a GPU, or of the part that the user has set.
 
     At its limit, torch returns what it has kept for later; without one, it would do so only when the GPU is full, and
     then the processes beside it fail first.
     """
     if device.type == "cuda" and _processes > 1:
+        given = _before_sharing.setdefault(_index(device), usable_bytes(device))
+        share = max(given // _processes - _OUTSIDE_ALLOCATOR, given // (2 * _processes))
         total = torch.cuda.get_device_properties(device).total_memory
-        share = max(total // _processes - _OUTSIDE_ALLOCATOR, total // (2 * _processes))
         torch.cuda.set_per_process_memory_fraction(share / total, _index(device))
 
 

@@ -14,6 +14,7 @@ def gpu(monkeypatch):
     """A GPU of 16 GiB; its `fraction` is what torch may take of it."""
     allowed = SimpleNamespace(fraction=1.0)
     monkeypatch.setattr(device_memory, "_processes", 1)
+    monkeypatch.setattr(device_memory, "_before_sharing", {})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=16 * 2**30))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
 

@@ -58,6 +58,14 @@ def test_processes_that_share_a_gpu_share_its_memory(gpu):
     assert usable_bytes(CUDA) == 16 * GIB // 128
 
 
+def test_processes_share_the_part_that_the_user_has_set(gpu):
+    gpu.fraction = 0.5
+    share_gpu(2)
+    for _ in range(2):  # an engine after another
+        limit_memory(CUDA)
+        assert 3 * GIB < usable_bytes(CUDA) < 4 * GIB
+
+
 def test_a_device_without_memory_of_its_own_has_no_limit(gpu):
     share_gpu(4)
     limit_memory(torch.device("cpu"))
