@@ -79,9 +79,11 @@ class KeptStacks:
         while sum(each for _, each in self._stacks.values()) > self._room:
             del self._stacks[next(iter(self._stacks))]
 
-    def clear(self) -> None:
-        """Keep none of them."""
+    def clear(self) -> bool:
+        """Keep none of them; returns whether there were some."""
+        were_some = bool(self._stacks)
         self._stacks.clear()
+        return were_some
 
 
 class TrialRunner:
@@ -110,7 +112,8 @@ class TrialRunner:
     ) -> list[list[Reached]]:  # fmt: skip
         """Train, and return the result of each trial at every horizon.
 
-        Where memory is short, as other programs may use the device, stacks are halved and begun again.
+        Where memory is short, as other programs may use the device, stacks that wait for later trials are given up;
+        if there are none, those in use are halved. Then the trials are begun again.
 
         Args:
             trials: The trials, in any order.
@@ -154,9 +157,11 @@ class TrialRunner:
         return not is_smallest and not any(results[place] for group in groups for place in group)
 
     def _use_less_memory(self, places: int, reason: str) -> None:
-        """From now on, let stacks have half of those places."""
-        self._kept.clear()
+        """Give up the stacks that are kept; if there are none, let stacks have half of those places from now on."""
+        were_kept = self._kept.clear()
         gc.collect()  # a stack and its step refer to each other
+        if were_kept:
+            return
         chunk = max(FEWEST_MEMBERS, places // 2)
         self._plan = dataclasses.replace(self._plan, chunk=chunk, step=min(self._plan.step, chunk))
         warnings.warn(f"memory is short, so at most {chunk} trials run together: {reason}", stacklevel=3)

@@ -118,8 +118,9 @@ def test_the_oldest_stacks_make_room():
     kept.keep("b", "too large", 11)
     assert [kept.take(key) for key in "ab"] == [None, None]
     kept.keep("a", "first", 4)
-    kept.clear()
+    assert kept.clear()
     assert kept.take("a") is None
+    assert not kept.clear()
 
 
 def engine():
@@ -163,6 +164,17 @@ def test_where_memory_is_short_stacks_are_halved_and_give_the_same_results(short
     short_of_memory.asked = []
     assert limited.run_trials(trials(), horizons=[10, 25], test=True) == whole
     assert short_of_memory.asked == [4, 4, 4, 4]
+
+
+def test_stacks_that_wait_are_given_up_before_any_is_halved(short_of_memory):
+    limited = engine()
+    limited._workspace._kept_stacks = kept = KeptStacks(GIB)
+    kept.keep("a", "waiting", 1)
+    short_of_memory.places = 12
+    with pytest.warns(UserWarning, match="at most 8 trials run together"):
+        limited.run_trials(trials())
+    assert short_of_memory.asked == [16, 16, 8, 8]
+    assert kept.take("a") is None
 
 
 @pytest.mark.filterwarnings("ignore:memory is short")
