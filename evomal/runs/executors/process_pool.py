@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib.externals.loky import process_executor
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
 from evomal.errors import EvomalError
@@ -168,12 +169,11 @@ _built: tuple[int, dict[str, Any]] | None = None
 
 
 def _answer(setup: _Setup, jobs: bytes | None) -> list[Any]:
-    """The results of jobs, or the description of the job runner, which is built unless it was built last.
-
-    A process that loky has restarted, as it does where memory grows, builds it again.
-    """
+    """The results of jobs, or the description of the job runner, which is built unless it was built last."""
     global _worker, _built
     if _worker is None:
+        # Where psutil is installed, loky restarts a process that has grown by 300 MB, as all of them do, with a warning.
+        process_executor._USE_PSUTIL = False
         _worker = Worker(setup.threads, setup.folders, sharing=setup.processes)
     if _built is None or _built[0] != setup.number:
         _built = None

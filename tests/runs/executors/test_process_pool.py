@@ -63,6 +63,10 @@ class Runner:
     def work(self):
         return self._text
 
+    def process_after_a_while(self):
+        time.sleep(1.1)  # loky looks at the memory of a process once a second
+        return os.getpid()
+
     def interrupted(self):
         os.kill(os.getpid(), signal.SIGINT)
         return "went on"
@@ -120,6 +124,20 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
             pool.__exit__()
         finally:
             sys.setswitchinterval(usual)
+
+
+def test_a_process_that_grows_is_not_restarted(tmp_path, monkeypatch):
+    growing = """
+import itertools, types
+sizes = itertools.count(step=10**9)
+Process = lambda pid: types.SimpleNamespace(memory_info=lambda: types.SimpleNamespace(rss=next(sizes)))
+"""
+    (tmp_path / "psutil.py").write_text(growing)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with ProcessPool(1, threads=1) as pool:
+        pool.prepare(Runner, "text", folder=tmp_path)
+        processes = [result for _, result in pool.run(["process_after_a_while"] * 4)]
+    assert len(set(processes)) == 1
 
 
 def test_what_cannot_be_sent_to_a_process_is_named():
