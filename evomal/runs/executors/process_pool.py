@@ -172,7 +172,7 @@ def _answer(setup: _Setup, jobs: bytes | None) -> list[Any]:
     """The results of jobs, or the description of the job runner, which is built unless it was built last."""
     global _worker, _built
     if _worker is None:
-        # Where psutil is installed, loky restarts a process that has grown by 300 MB, as all of them do, with a warning.
+        # With psutil installed, loky restarts processes that have grown by 300 MB, as all of them do, with a warning.
         process_executor._USE_PSUTIL = False
         _worker = Worker(setup.threads, setup.folders, sharing=setup.processes)
     if _built is None or _built[0] != setup.number:
