@@ -76,12 +76,13 @@ def planned(
         data: The folder of the datasets.
     """
     searches = {task.name: _searches(task, out, changes) for task in campaign.tasks}
+    has_presets = len({preset for task in campaign.tasks for preset in task.presets}) > 1
     found = []
     for task in campaign.tasks:
         own = [*searches[task.name], *(one for other in task.learned_on for one in searches[other])]
         settings = _settings(task, task.presets[0], changes).with_changes(**task.evaluation)
         comparison = PlannedComparison(
-            task, tuple(own), settings, {**task.settings, **task.evaluation}, out / task.name / "comparison"
+            task, tuple(own), settings, {**task.settings, **task.evaluation}, out / task.name / "comparison", has_presets
         )
         figures = tuple(
             PlannedFigure(kind, task.figures, comparison, out / task.name / "figures" / kind)

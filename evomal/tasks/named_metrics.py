@@ -1,6 +1,7 @@
 """The metrics that have a name: a table, how names are written and read, and what metrics need in a task's data."""
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class NamedMetric:
     higher_is_better: bool = False
     percent: bool = False
     """Whether it is a share that is shown in percent."""
+    bounds: tuple[float, float] = (0.0, 1.0)
+    """The least and the largest value that it can have."""
     needs_every_class: bool = False
     option: str = ""
     """The name of a number that must be given, as in `pinball:quantile=0.9`."""
@@ -59,6 +62,7 @@ class NamedFunction:
 
 
 _CLASSES, _VALUES = ("classification",), ("regression",)
+_NOT_NEGATIVE = (0.0, math.inf)
 _ROWS = (
     NamedMetric(
         "error_rate", "share of samples, or of labels, predicted incorrectly", functions.error_rate, percent=True
@@ -66,9 +70,13 @@ _ROWS = (
     NamedMetric(
         "balanced_error", "error rate of each class, averaged over classes", functions.balanced_error, percent=True
     ),
-    NamedMetric("nll", "mean negative log-likelihood of the target", functions.negative_log_likelihood),
-    NamedMetric("log_loss", "another name of nll", functions.negative_log_likelihood, usual=False),
-    NamedMetric("brier", "mean squared error of the probabilities", functions.brier_score),
+    NamedMetric(
+        "nll", "mean negative log-likelihood of the target", functions.negative_log_likelihood, bounds=_NOT_NEGATIVE
+    ),
+    NamedMetric(
+        "log_loss", "another name of nll", functions.negative_log_likelihood, usual=False, bounds=_NOT_NEGATIVE
+    ),
+    NamedMetric("brier", "mean squared error of the probabilities", functions.brier_score, bounds=(0.0, 2.0)),
     NamedMetric(
         "ece", "expected calibration error: gap between confidence and accuracy",
         functions.expected_calibration_error, _CLASSES, percent=True,
@@ -102,10 +110,15 @@ _ROWS = (
         "recall", "share of the samples with a class or label that are predicted to have it", functions.recall,
         higher_is_better=True, usual=False, option="label", example=1,
     ),
-    NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES),
-    NamedMetric("mae", "mean absolute error", functions.mean_absolute_error, _VALUES),
-    NamedMetric("r2", "share of the targets' variance explained", functions.r_squared, _VALUES, higher_is_better=True),
-    NamedMetric("pinball", "quantile loss", functions.pinball, _VALUES, option="quantile", usual=False),
+    NamedMetric("mse", "mean squared error", functions.mean_squared_error, _VALUES, bounds=_NOT_NEGATIVE),
+    NamedMetric("mae", "mean absolute error", functions.mean_absolute_error, _VALUES, bounds=_NOT_NEGATIVE),
+    NamedMetric(
+        "r2", "share of the targets' variance explained", functions.r_squared, _VALUES, higher_is_better=True,
+        bounds=(-math.inf, 1.0),
+    ),
+    NamedMetric(
+        "pinball", "quantile loss", functions.pinball, _VALUES, option="quantile", usual=False, bounds=_NOT_NEGATIVE
+    ),
 )  # fmt: skip
 
 METRICS: dict[str, NamedMetric] = {row.name: row for row in _ROWS}
@@ -128,6 +141,23 @@ def rows_of(name: str) -> list[NamedMetric]:
             return []
         found.append(row)
     return found
+
+
+def cost_bounds(name: str) -> tuple[float, float]:
+    """The least and the largest cost that values of a metric can have; infinite for a user's own.
+
+    Example:
+        >>> cost_bounds("0.5*error_rate+0.5*ece"), cost_bounds("r2"), cost_bounds("my_metric")
+        ((0.0, 1.0), (-1.0, inf), (-inf, inf))
+    """
+    rows = rows_of(name)
+    if not rows:
+        return -math.inf, math.inf
+    factors = [float(factor) for factor, _ in terms_in(name)]
+    least, largest = (
+        sum(factor * row.bounds[end] for factor, row in zip(factors, rows, strict=True)) for end in (0, 1)
+    )
+    return (-largest, -least) if rows[0].higher_is_better else (least, largest)
 
 
 def terms_in(text: str) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """`compare`, `transfer` and `rate_curve`: losses trained from the same initial weights on the same batches."""
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from evomal.methods import method_named
 from evomal.runs.callbacks import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
+from evomal.tasks.named_metrics import cost_bounds
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task, task_list
 from evomal.text import plural, short_repr
@@ -239,8 +241,9 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
                 trials, plan,
             )  # fmt: skip
     costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
-    entries = [_with_difference(entry, base.name, costs) for entry in entries]
-    tuning_gain = paired_searches(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
+    paired = functools.partial(paired_searches, bounds=cost_bounds(task.metric.name))
+    entries = [_with_difference(entry, base.name, costs, paired) for entry in entries]
+    tuning_gain = paired(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
     recipe = final_recipe(task.recipe, plan.settings)
     record = {**task.record, **({"training": recipe.words} if recipe.words else {})}
     return Comparison(
@@ -248,7 +251,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
         steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),
         search_seeds=tuple(range(max((len(one.fitnesses) for one in others), default=0))), tune_lr=plan.tune_lr,
         rates=tuning.rates, baseline=base.name, entries=tuple(entries),
-        verdicts=_verdicts(others, base.name, entries, costs, tuning_gain, difference_unit(task.metric.name)),
+        verdicts=_verdicts(others, base.name, entries, costs, paired, tuning_gain, difference_unit(task.metric.name)),
         tuning=tuning_gain, folder=plan.folder,
     )  # fmt: skip
 
@@ -312,16 +315,16 @@ def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestan
 Costs = dict[tuple[str, Variant], list[list[float]]]
 
 
-def _with_difference(entry: Entry, baseline: str, costs: Costs) -> Entry:
+def _with_difference(entry: Entry, baseline: str, costs: Costs, paired: Callable[..., Paired]) -> Entry:
     if entry.name == baseline:
         return entry
     variant: Variant = "plain" if entry.variant == "rescaled" else entry.variant
-    return replace(entry, difference=paired_searches(costs[entry.name, entry.variant], costs[baseline, variant][0]))
+    return replace(entry, difference=paired(costs[entry.name, entry.variant], costs[baseline, variant][0]))
 
 
 def _verdicts(
-    others: Sequence[Contestant], baseline: str, entries: Sequence[Entry], costs: Costs, tuning: Paired | None,
-    unit: str,
+    others: Sequence[Contestant], baseline: str, entries: Sequence[Entry], costs: Costs,
+    paired: Callable[..., Paired], tuning: Paired | None, unit: str,
 ) -> dict[str, Verdict]:  # fmt: skip
     found: dict[str, Verdict] = {}
     differences = {(entry.name, entry.variant): entry.difference for entry in entries}
@@ -335,7 +338,7 @@ def _verdicts(
         evidence = Evidence(
             plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
             tuned_lr=tuned_lr, tuning=tuning,
-            untuned=None if tuning is None else paired_searches(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
+            untuned=None if tuning is None else paired(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
         )  # fmt: skip
         found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
     return found

@@ -15,7 +15,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.tasks import metric_display
 from evomal.tasks.metrics import Metric, chosen_metric, missing_class, usual_metrics
-from evomal.tasks.named_metrics import METRICS
+from evomal.tasks.named_metrics import METRICS, cost_bounds
 
 LOG = Expression.parse("mul(y, log(f))")
 
@@ -150,6 +150,25 @@ def test_no_metric_broadcasts(name):
             sentence = r"outputs must have the targets' shape \(6,\) but have shape \(6, 1\)"
         with pytest.raises(InputError, match=sentence):
             measured(name, kind, outputs, targets)
+
+
+@pytest.mark.parametrize("name", [row.written for row in METRICS.values()])
+def test_values_lie_within_the_bounds_of_their_costs(name):
+    row = METRICS[name.partition(":")[0]]
+    least, largest = cost_bounds(name)
+    sign = -1 if row.higher_is_better else 1
+    for kind in row.kinds:
+        if kind == "classification":
+            targets = torch.arange(300) % 3
+            right = 100.0 * F.one_hot(targets, 3)
+            wrong = 100.0 * F.one_hot((targets + 1) % 3, 3)
+        else:
+            targets = F.one_hot(torch.arange(300) % 2).float()
+            right = 200 * targets - 100 if kind == "multilabel" else targets
+            wrong = -right if kind == "multilabel" else targets - 100
+        best, worst = (sign * measured(name, kind, outputs, targets) for outputs in (right, wrong))
+        assert best == pytest.approx(least, abs=1e-6)
+        assert best < worst <= largest + 1e-6
 
 
 def test_one_class_alone_is_a_sentence():

@@ -14,7 +14,7 @@ from scipy import stats
 
 from evomal.errors import InputError
 from evomal.randomness import generator
-from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, summarised
+from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, paired_searches, summarised
 
 INF, NAN = math.inf, math.nan
 BASELINE = [0.5, 0.6, 0.7, 0.8, 0.9]
@@ -205,6 +205,19 @@ DRAWS = {
     "reversed exponential": lambda rng, shape: 1 - rng.exponential(size=shape),
     "log-normal": lambda rng, shape: rng.lognormal(size=shape) - math.exp(0.5),
 }
+
+
+def test_an_interval_is_no_wider_than_costs_can_be():
+    # One of five searches failed: the interval of the mean would reach from −0.2 to beyond 1.
+    costs, base = [0.015, 0.016, 0.014, 0.45, 0.015], [0.016, 0.015, 0.016, 0.017, 0.016]
+    free, bounded = paired(costs, base), paired(costs, base, bounds=(0.0, 1.0))
+    assert free.low < -0.017 and free.high > 0.985
+    assert (bounded.low, bounded.high) == (0.0 - 0.017, 1.0 - 0.015)
+    assert direction(bounded) is direction(free)
+    by_search = paired_searches([[cost] * 5 for cost in costs], base, bounds=(0.0, 1.0))
+    assert -0.017 <= by_search.low < by_search.difference < by_search.high <= 0.985
+    # A metric of that name with other values is not known.
+    assert paired(costs, [-1.0, *base[1:]], bounds=(0.0, 1.0)) == paired(costs, [-1.0, *base[1:]])
 
 
 @pytest.mark.parametrize(
