@@ -81,9 +81,8 @@ def planned(
     for task in campaign.tasks:
         own = [*searches[task.name], *(one for other in task.learned_on for one in searches[other])]
         settings = _settings(task, task.presets[0], changes).with_changes(**task.evaluation)
-        comparison = PlannedComparison(
-            task, tuple(own), settings, {**task.settings, **task.evaluation}, out / task.name / "comparison", has_presets
-        )
+        folder, changed = out / task.name / "comparison", {**task.settings, **task.evaluation}
+        comparison = PlannedComparison(task, tuple(own), settings, changed, folder, has_presets)
         figures = tuple(
             PlannedFigure(kind, task.figures, comparison, out / task.name / "figures" / kind)
             for kind in task.figures.kinds

@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -58,7 +59,8 @@ def campaign_markdown(result: CampaignResult, figures: Path | None = None, addre
         lines += [*summary_table(compared), "", *_legend(compared), ""]
         lines += _shown("gains", "gains over the tuned baseline", figures, address)
     if result.left:
-        names = ", ".join(f"`{name}`" for name in result.left)
+        tasks = Counter(name.partition("/")[0] for name in result.left)
+        names = ", ".join(f"{count} of `{task}`" for task, count in tasks.items())
         lines += [f"**Not finished**: {plural(len(result.left), 'cell')} of this campaign, {names}.", ""]
     for task in result.tasks:
         lines += [f"## {escape_markdown(task.title)}", "", *_task(task), *_figures(task, figures, address)]
