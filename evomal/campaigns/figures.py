@@ -218,11 +218,13 @@ def draw_gains(data: Gains) -> Figure:
             )  # fmt: skip
     axes.axvline(1.0, color=GREY, linewidth=0.8, zorder=2)
     if style.is_far_apart(style.drawable(drawn), 5.0):
-        from matplotlib.ticker import LogFormatter
+        from matplotlib.ticker import LogLocator, NullLocator
 
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(LogFormatter())  # 0.5, 1, 2 instead of powers of ten
-        axes.xaxis.set_minor_formatter(LogFormatter())
+        spans_decades = style.is_far_apart(style.drawable(drawn), 20.0)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if spans_decades else (1, 2, 3, 5, 7)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks(range(len(tasks)), [style.figure_text(task, 44) for task in reversed(tasks)])
     axes.set_ylim(-0.6, len(tasks) - 0.4)
     axes.set_xlabel("test cost divided by that of the tuned baseline (lower is better)")

@@ -162,12 +162,19 @@ def test_a_loss_file_is_no_known_loss():
     assert ": labels: 5.79; −3.01 (" in next(task_lines(noisy))
 
 
-def test_ratios_to_the_baseline_are_plain_numbers():
-    figure = draw_gains(gains([read_result(DOCS / DATA / "paper.json").task("boston")]))
+@pytest.mark.parametrize(
+    ("data", "tasks", "expected"),
+    [("paper", ["boston"], {"0.7", "1", "2", "3"}), ("searches", ["outliers", "diabetes"], {"0.05", "0.1", "1"})],
+)
+def test_ratios_to_the_baseline_are_plain_numbers(data, tasks, expected):
+    result = read_result(DOCS / DATA / f"{data}.json")
+    figure = draw_gains(gains([result.task(task) for task in tasks]))
     figure.canvas.draw()
     axis = figure.axes[0].xaxis
     assert axis.get_scale() == "log"
-    assert {"1", "2", "3", "4"} <= {label.get_text() for label in axis.get_ticklabels(which="both")}
+    labels = {label.get_text() for label in axis.get_ticklabels(which="both")}
+    assert expected <= labels
+    assert not any("e" in label for label in labels)
 
 
 def test_one_search_is_one_search():
