@@ -220,8 +220,6 @@ class PlannedComparison:
     settings: SearchSettings
     changes: dict[str, Any]
     folder: Path
-    has_presets: bool
-    """Whether the campaign has several presets, so that what searches found is named with its preset."""
 
     def __str__(self) -> str:
         return f"{self.task.name}/comparison"
@@ -269,7 +267,7 @@ class PlannedComparison:
         """The searches of each method, preset and task that was searched on, by the name of what they found."""
         groups: dict[str, list[PlannedSearch]] = {}
         for one in self.searches:
-            name = f"{one.method} ({one.preset})" if self.has_presets else one.method
+            name = one.method if len(self.task.presets) == 1 else f"{one.method} ({one.preset})"
             if one.task != self.task.name:
                 name = f"{one.method} ({one.preset}) from {one.task}"
             groups.setdefault(name, []).append(one)

@@ -19,7 +19,7 @@ from evomal.files import read_foreign, write_atomically
 from evomal.losses.catalogue import is_specified
 from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
-from evomal.tasks.named_metrics import cost_bounds
+from evomal.tasks.named_metrics import largest_difference
 from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
 from evomal.verdict.statistics import Paired, paired, paired_searches
 from evomal.verdict.words import Verdict
@@ -83,7 +83,7 @@ class SearchCell(FrozenModel):
 
     @property
     def contestant(self) -> str:
-        """The name under which the losses of such searches are compared, where a campaign has several presets."""
+        """The name under which the losses of such searches are compared, where a task has several presets."""
         return f"{self.method} ({self.preset})"
 
 
@@ -226,12 +226,12 @@ class MeasuredTask(FrozenModel):
         """
         chosen = variant or self.variant
         own, against = self.costs(name, chosen), self.costs(other, "plain" if chosen == "rescaled" else chosen)
-        bounds = cost_bounds(self.metric)
+        largest = largest_difference(self.metric)
         if len(against) == 1:
-            return paired_searches(own, against[0], bounds=bounds)
+            return paired_searches(own, against[0], largest=largest)
         searches = min(len(own), len(against))
         own_means, other_means = (list(map(statistics.fmean, costs[:searches])) for costs in (own, against))
-        return replace(paired(own_means, other_means, bounds=bounds), noun="search")
+        return replace(paired(own_means, other_means, largest=largest), noun="search")
 
     def as_comparison(self) -> Comparison:
         """The comparison with its differences, as `evomal compare` returns it; scores have no curves."""

@@ -76,13 +76,13 @@ def planned(
         data: The folder of the datasets.
     """
     searches = {task.name: _searches(task, out, changes) for task in campaign.tasks}
-    has_presets = len({preset for task in campaign.tasks for preset in task.presets}) > 1
     found = []
     for task in campaign.tasks:
         own = [*searches[task.name], *(one for other in task.learned_on for one in searches[other])]
         settings = _settings(task, task.presets[0], changes).with_changes(**task.evaluation)
-        folder, changed = out / task.name / "comparison", {**task.settings, **task.evaluation}
-        comparison = PlannedComparison(task, tuple(own), settings, changed, folder, has_presets)
+        comparison = PlannedComparison(
+            task, tuple(own), settings, {**task.settings, **task.evaluation}, out / task.name / "comparison"
+        )
         figures = tuple(
             PlannedFigure(kind, task.figures, comparison, out / task.name / "figures" / kind)
             for kind in task.figures.kinds

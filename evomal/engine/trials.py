@@ -79,11 +79,12 @@ class KeptStacks:
         while sum(each for _, each in self._stacks.values()) > self._room:
             del self._stacks[next(iter(self._stacks))]
 
-    def clear(self) -> bool:
-        """Keep none of them; returns whether there were some."""
-        were_some = bool(self._stacks)
+    def __bool__(self) -> bool:
+        return bool(self._stacks)
+
+    def clear(self) -> None:
+        """Keep none of them."""
         self._stacks.clear()
-        return were_some
 
 
 class TrialRunner:
@@ -132,36 +133,36 @@ class TrialRunner:
         prepared = [dataclasses.replace(trial, loss=modules[id(trial.loss)]) for trial in trials]
         results: list[list[Reached]] = [[] for _ in trials]
         waiting = self._parts(prepared, range(len(prepared)))
-        steps = _CountedSteps(report)
+        steps, has_room = _CountedSteps(report), False
         while waiting:
             groups = waiting.pop(0)
             short_of_memory, before = "", steps.reported
+            can_make_room = bool(self._kept) and not has_room
             try:
                 self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=steps)
             except (RuntimeError, MemoryError, UserCodeError) as error:
-                if not is_out_of_memory(error) or not self._can_halve(groups, results):
+                is_known = any(results[place] for group in groups for place in group)
+                if not is_out_of_memory(error) or is_known or not (can_make_room or self._can_halve(groups)):
                     raise
                 short_of_memory = one_line(error)
+            has_room = bool(short_of_memory)
             if short_of_memory:  # outside the handler, as the error's frames hold the stack
                 steps.repeat(steps.reported - before)
-                self._use_less_memory(len(groups) * self._members(max(map(len, groups))), short_of_memory)
+                self._kept.clear()
+                gc.collect()  # a stack and its step refer to each other
+                if not can_make_room:
+                    self._halve(len(groups) * self._members(max(map(len, groups))), short_of_memory)
                 left = [place for some in (groups, *waiting) for group in some for place in group]
                 waiting = self._parts(prepared, sorted(left))
         return results
 
-    def _can_halve(self, groups: Sequence[Sequence[int]], results: Sequence[Sequence[Reached]]) -> bool:
-        """Whether the part can be run in smaller ones: its size may be fixed, or some of its results be known."""
-        if not self._plan.is_stacked or self._plan.is_padded:
-            return False
-        is_smallest = len(groups) * self._members(max(map(len, groups))) <= FEWEST_MEMBERS
-        return not is_smallest and not any(results[place] for group in groups for place in group)
+    def _can_halve(self, groups: Sequence[Sequence[int]]) -> bool:
+        """Whether the part can be run in smaller ones: its size may be fixed, or the smallest."""
+        is_fixed = not self._plan.is_stacked or self._plan.is_padded
+        return not is_fixed and len(groups) * self._members(max(map(len, groups))) > FEWEST_MEMBERS
 
-    def _use_less_memory(self, places: int, reason: str) -> None:
-        """Give up the stacks that are kept; if there are none, let stacks have half of those places from now on."""
-        were_kept = self._kept.clear()
-        gc.collect()  # a stack and its step refer to each other
-        if were_kept:
-            return
+    def _halve(self, places: int, reason: str) -> None:
+        """From now on, let stacks have half of those places."""
         chunk = max(FEWEST_MEMBERS, places // 2)
         self._plan = dataclasses.replace(self._plan, chunk=chunk, step=min(self._plan.step, chunk))
         warnings.warn(f"memory is short, so at most {chunk} trials run together: {reason}", stacklevel=3)

@@ -143,21 +143,21 @@ def rows_of(name: str) -> list[NamedMetric]:
     return found
 
 
-def cost_bounds(name: str) -> tuple[float, float]:
-    """The least and the largest cost that values of a metric can have; infinite for a user's own.
+def largest_difference(name: str) -> float:
+    """The largest difference that two values of a metric can have; infinite if it has no bounds, or is a user's own.
 
     Example:
-        >>> cost_bounds("0.5*error_rate+0.5*ece"), cost_bounds("r2"), cost_bounds("my_metric")
-        ((0.0, 1.0), (-1.0, inf), (-inf, inf))
+        >>> largest_difference("error_rate"), largest_difference("mse"), largest_difference("my_metric")
+        (1.0, inf, inf)
     """
     rows = rows_of(name)
+    try:
+        factors = [float(factor) for factor, _ in terms_in(name)]
+    except ValueError:  # a sum within a sum
+        return math.inf
     if not rows:
-        return -math.inf, math.inf
-    factors = [float(factor) for factor, _ in terms_in(name)]
-    least, largest = (
-        sum(factor * row.bounds[end] for factor, row in zip(factors, rows, strict=True)) for end in (0, 1)
-    )
-    return (-largest, -least) if rows[0].higher_is_better else (least, largest)
+        return math.inf
+    return sum(factor * (row.bounds[1] - row.bounds[0]) for factor, row in zip(factors, rows, strict=True))
 
 
 def terms_in(text: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from evomal.methods import method_named
 from evomal.runs.callbacks import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
-from evomal.tasks.named_metrics import cost_bounds
+from evomal.tasks.named_metrics import largest_difference
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task, task_list
 from evomal.text import plural, short_repr
@@ -241,7 +241,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
                 trials, plan,
             )  # fmt: skip
     costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
-    paired = functools.partial(paired_searches, bounds=cost_bounds(task.metric.name))
+    paired = functools.partial(paired_searches, largest=largest_difference(task.metric.name))
     entries = [_with_difference(entry, base.name, costs, paired) for entry in entries]
     tuning_gain = paired(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
     recipe = final_recipe(task.recipe, plan.settings)

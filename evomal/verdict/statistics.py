@@ -97,7 +97,7 @@ def paired(
     seed: int = 0,
     confidence: float = 0.95,
     resamples: int = 10_000,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    largest: float = math.inf,
 ) -> Paired:
     """Compare costs with those of a baseline for the same seeds, in the same order.
 
@@ -132,8 +132,8 @@ def paired(
         seed: The seed of the bootstrap.
         confidence: The confidence level of the interval.
         resamples: The number of bootstrap resamples.
-        bounds: The least and the largest cost that is possible. The interval of few and very unequal differences may be
-            wider than any difference can be, and is cut there; this changes no conclusion.
+        largest: The largest difference that is possible. The interval of few and very unequal differences may be wider,
+            and is cut there; this changes no conclusion.
 
     Returns:
         The mean difference with its interval, p, and the number of wins, ties and losses.
@@ -161,8 +161,8 @@ def paired(
     low = high = None
     if 1 < len(differences) == len(finite):
         low, high = _interval(finite, confidence, generator(seed, "bootstrap").beta(0.5, 1.5, (resamples, len(finite))))
-        if all(bounds[0] <= cost <= bounds[1] for cost in (*values, *baseline)):
-            low, high = max(low, bounds[0] - max(baseline)), min(high, bounds[1] - min(baseline))
+        if np.abs(finite).max() <= largest:
+            low, high = max(low, -largest), min(high, largest)
     p, test = _tested(differences)
     return Paired(
         n=len(differences),
@@ -179,21 +179,19 @@ def paired(
     )
 
 
-def paired_searches(
-    costs: Sequence[Sequence[float]], base: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)
-) -> Paired:
+def paired_searches(costs: Sequence[Sequence[float]], base: Sequence[float], *, largest: float = math.inf) -> Paired:
     """Compare the costs of one loss seed by seed, or those of several searches by the mean of each over the seeds.
 
     A claim about a loss is about the next training, one about a method is about the next search. The trainings of all
     searches share their seeds, so there are two intervals, over searches and over seeds: the result has their outer
-    ends, and the larger of the two p. `bounds`: the least and the largest cost that is possible.
+    ends, and the larger of the two p. `largest`: the largest difference that is possible.
     """
     # A search that found nothing has a single infinite cost.
     rows = [row if len(row) == len(base) else [math.inf] * len(base) for row in costs]
     if len(rows) == 1:
-        return paired(rows[0], base, bounds=bounds)
-    by_search = paired([_average(row) for row in rows], [_average(base)] * len(rows), bounds=bounds)
-    by_seed = paired([_average(column) for column in zip(*rows, strict=True)], base, bounds=bounds)
+        return paired(rows[0], base, largest=largest)
+    by_search = paired([_average(row) for row in rows], [_average(base)] * len(rows), largest=largest)
+    by_seed = paired([_average(column) for column in zip(*rows, strict=True)], base, largest=largest)
     lows, highs = (by_search.low, by_seed.low), (by_search.high, by_seed.high)
     known = None not in (*lows, *highs)
     return replace(

@@ -118,9 +118,9 @@ def test_the_oldest_stacks_make_room():
     kept.keep("b", "too large", 11)
     assert [kept.take(key) for key in "ab"] == [None, None]
     kept.keep("a", "first", 4)
-    assert kept.clear()
-    assert kept.take("a") is None
-    assert not kept.clear()
+    assert kept
+    kept.clear()
+    assert not kept
 
 
 def engine():
@@ -182,6 +182,44 @@ def test_the_error_is_raised_if_not_even_the_smallest_stack_fits(short_of_memory
     short_of_memory.places = 0
     with pytest.raises(UserCodeError, match="CUDA out of memory"):
         engine().run_trials(trials())
+
+
+def test_a_kept_stack_that_fails_itself_is_halved(monkeypatch):
+    """A stack is kept before it is evaluated, and would be found again and again."""
+
+    def validated(stack, *, usual=TrialStack.validated):
+        evaluated.append(stack.groups * stack.members)
+        if evaluated[-1] > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return usual(stack)
+
+    monkeypatch.setattr(TrialStack, "validated", validated)
+    evaluated, alone = [], engine()
+    alone._workspace._kept_stacks = KeptStacks(GIB)
+    runner = alone._workspace.trials(0)
+    runner._plan = dataclasses.replace(runner._plan, is_recurring=True)
+    trees = [Trial(tree, lr, seed) for seed in (3, 4) for tree in TREES[:4] for lr in (0.02, 0.05)]
+    with pytest.warns(UserWarning, match="memory is short"):
+        assert len(runner.run(trees, horizons=[25])) == 16
+    assert evaluated == [16, 8, 4, 4, 4, 4]
+
+
+def test_a_stack_that_cannot_be_halved_has_the_room_of_those_that_wait(short_of_memory):
+    limited = engine()
+    limited._workspace._kept_stacks = kept = KeptStacks(GIB)
+    kept.keep("a", "waiting", 1)
+    limited.run_trials(trials()[:1])  # as small as stacks are
+    assert kept
+    begin, short_of_memory.places = TrialStack.start, 0
+
+    def start(stack, groups, **options):
+        short_of_memory.places = 0 if kept else 1000
+        begin(stack, groups, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrialStack, "start", start)
+        limited.run_trials(trials()[:1])
+    assert not kept
 
 
 def test_steps_that_are_taken_again_are_reported_once(monkeypatch):

@@ -1,6 +1,7 @@
 """Metrics against scikit-learn, torch and cases computed by hand; how they are asked for."""
 
 import functools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.tasks import metric_display
 from evomal.tasks.metrics import Metric, chosen_metric, missing_class, usual_metrics
-from evomal.tasks.named_metrics import METRICS, cost_bounds
+from evomal.tasks.named_metrics import METRICS, largest_difference
 
 LOG = Expression.parse("mul(y, log(f))")
 
@@ -153,22 +154,46 @@ def test_no_metric_broadcasts(name):
 
 
 @pytest.mark.parametrize("name", [row.written for row in METRICS.values()])
-def test_values_lie_within_the_bounds_of_their_costs(name):
+def test_values_lie_within_their_bounds_and_reach_them(name):
     row = METRICS[name.partition(":")[0]]
-    least, largest = cost_bounds(name)
-    sign = -1 if row.higher_is_better else 1
     for kind in row.kinds:
         if kind == "classification":
             targets = torch.arange(300) % 3
-            right = 100.0 * F.one_hot(targets, 3)
-            wrong = 100.0 * F.one_hot((targets + 1) % 3, 3)
+            right = 1e4 * F.one_hot(targets, 3)
+            wrong = 1e4 * F.one_hot((targets + 1) % 3, 3)
         else:
             targets = F.one_hot(torch.arange(300) % 2).float()
-            right = 200 * targets - 100 if kind == "multilabel" else targets
-            wrong = -right if kind == "multilabel" else targets - 100
-        best, worst = (sign * measured(name, kind, outputs, targets) for outputs in (right, wrong))
-        assert best == pytest.approx(least, abs=1e-6)
-        assert best < worst <= largest + 1e-6
+            right = 2e4 * targets - 1e4 if kind == "multilabel" else targets
+            wrong = -right if kind == "multilabel" else targets - 1e4
+        best, worst = (measured(name, kind, outputs, targets) for outputs in (right, wrong))
+        least, largest = row.bounds
+        if name == "brier" and kind == "multilabel":
+            largest = 1.0
+        assert best == pytest.approx(largest if row.higher_is_better else least, abs=1e-6)
+        expected = least if row.higher_is_better else largest
+        if math.isinf(expected):
+            assert abs(worst) > 1e3
+        elif name in ("auroc", "average_precision"):
+            assert least <= worst <= 0.5  # other outputs would be the worst
+        else:
+            assert worst == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("error_rate", 1.0),
+        ("worst_class:error_rate", 1.0),
+        ("0.5*error_rate+2*auroc", 2.5),
+        ("0.5*error_rate+0.5*nll", math.inf),
+        ("r2", math.inf),
+        ("0.5*0.7*error_rate+0.3*ece+0.5*brier", math.inf),
+        ("rows*error_rate", math.inf),
+        ("mean_rank", math.inf),
+    ],
+)
+def test_differences_have_bounds_where_their_terms_have(name, expected):
+    assert largest_difference(name) == pytest.approx(expected)
 
 
 def test_one_class_alone_is_a_sentence():

@@ -32,6 +32,30 @@ print(pool.prepare(Sleeper)["process"], flush=True)
 list(pool.run([0]))
 """
 
+GROWING = """
+import itertools, types
+sizes = itertools.count(step=10**9)
+Process = lambda pid: types.SimpleNamespace(memory_info=lambda: types.SimpleNamespace(rss=next(sizes)))
+"""
+
+SLOW = """
+import os, sys, time
+from evomal.runs.executors.process_pool import ProcessPool
+
+class Slow:
+    def describe(self):
+        return {}
+
+    def run(self, jobs):
+        time.sleep(1.1)  # loky looks at the memory of a process once a second
+        return [os.getpid()]
+
+os.environ["PYTHONPATH"] = sys.argv[1] + os.pathsep + os.environ.get("PYTHONPATH", "")  # of the worker
+with ProcessPool(1, threads=1) as pool:
+    pool.prepare(Slow)
+    print(*(process for _, process in pool.run([0] * 4)))
+"""
+
 STARTING = """
 import os, signal
 from joblib.externals.loky import process_executor
@@ -62,10 +86,6 @@ class Runner:
 
     def work(self):
         return self._text
-
-    def process_after_a_while(self):
-        time.sleep(1.1)  # loky looks at the memory of a process once a second
-        return os.getpid()
 
     def interrupted(self):
         os.kill(os.getpid(), signal.SIGINT)
@@ -126,18 +146,13 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
             sys.setswitchinterval(usual)
 
 
-def test_a_process_that_grows_is_not_restarted(tmp_path, monkeypatch):
-    growing = """
-import itertools, types
-sizes = itertools.count(step=10**9)
-Process = lambda pid: types.SimpleNamespace(memory_info=lambda: types.SimpleNamespace(rss=next(sizes)))
-"""
-    (tmp_path / "psutil.py").write_text(growing)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with ProcessPool(1, threads=1) as pool:
-        pool.prepare(Runner, "text", folder=tmp_path)
-        processes = [result for _, result in pool.run(["process_after_a_while"] * 4)]
-    assert len(set(processes)) == 1
+def test_a_process_that_grows_is_not_restarted(tmp_path):
+    (tmp_path / "psutil.py").write_text(GROWING)
+    found = subprocess.run(
+        [sys.executable, "-c", SLOW, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert len(found.stdout.split()) == 4
+    assert len({*found.stdout.split()}) == 1
 
 
 def test_what_cannot_be_sent_to_a_process_is_named():
