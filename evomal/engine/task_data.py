@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evomal.engine.behaviour import behaviour
 from evomal.engine.device_memory import usable_bytes
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
@@ -235,6 +236,7 @@ def task_content(task: Task) -> dict[str, Any]:
         "data": digest_of_parts(task.train, task.validation, *(() if task.final is None else (task.final,))),
         **({} if task.final is None else {"final_rows": len(task.final)}),
         "fresh_model": digest(state.values(), repr(module)),
+        **behaviour(task, module),
     }
 
 

@@ -4,6 +4,7 @@ The baseline is the task's own loss. It and the rivals are trained under the pro
 loss can be compared with them.
 """
 
+import re
 from collections.abc import Sequence
 
 from evomal.checks import Kind
@@ -35,6 +36,7 @@ _STRONG: dict[Kind, tuple[str, ...]] = {
     "regression": ("mse", "mae", "huber", "log-cosh", "cauchy", "welsch", "tukey", "tukey:c=2"),
 }
 _FOR_IMBALANCE = ("balanced-softmax", "class-weighted-ce")
+_QUANTILE = re.compile(r"\bpinball:quantile=([0-9.e-]+)")
 _IMBALANCE = 3.0  # the size of the largest training class divided by that of the smallest
 
 
@@ -42,7 +44,7 @@ def strong_rivals(*tasks: Task) -> tuple[str, ...]:
     """Returns the known losses that a learned loss should beat on a task, or on several of one kind.
 
     Those made for classes of unequal size are among them if the largest training class has more than three times as
-    many rows as the smallest, on any of the tasks.
+    many rows as the smallest, on any of the tasks, and the loss of a quantile if the metric is of that quantile.
 
     Args:
         *tasks: The tasks.
@@ -59,7 +61,11 @@ def strong_rivals(*tasks: Task) -> tuple[str, ...]:
         ('mse', 'mae', 'huber')
     """
     names = _STRONG[tasks[0].kind]
-    return names + _FOR_IMBALANCE if has_unequal_classes(*tasks) else names
+    if has_unequal_classes(*tasks):
+        names += _FOR_IMBALANCE
+    quantiles = [quantile for task in tasks for quantile in _QUANTILE.findall(task.metric.name)]
+    # The loss of the median is half of mae.
+    return names + tuple(f"quantile:quantile={one}" for one in dict.fromkeys(quantiles) if float(one) != 0.5)
 
 
 def has_unequal_classes(*tasks: Task) -> bool:

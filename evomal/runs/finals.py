@@ -77,6 +77,8 @@ class Final:
     """The task's own learning rate, if it is known."""
     last: tuple[Scores, Scores, Scores] | None = None
     """The winner, the best rival and the baseline on further seeds, by which none of them was chosen."""
+    steps: int = 0
+    """The number of steps of each training, for which the learning rates hold; 0 if it is not recorded."""
 
     def __repr__(self) -> str:
         return (
@@ -177,7 +179,8 @@ class Final:
         why = self._against_rival(further) if advised != name else further and f" on {further}"
         lost = 0 if self.last is None else self.last[1 if advised == name else 2].diverged
         warning = f" (it diverged with {lost} of them)" if lost else ""
-        return f"no lead over {name}{why}: use {advised} with {rate_text(self.rates[advised], self.lr)}{warning}"
+        rate = rate_text(self.rates[advised], self.lr, self.steps)
+        return f"no lead over {name}{why}: use {advised} with {rate}{warning}"
 
     def _against_rival(self, further: str) -> str:
         """Why the baseline is advised, not the loss that was just called the best of the known ones."""
@@ -192,9 +195,13 @@ class Final:
         return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
 
 
-def rate_text(rate: float, lr: float | None) -> str:
-    """A learning rate in words: its value, or a multiple if the tasks' own rates differ or are not known."""
-    return f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
+def rate_text(rate: float, lr: float | None, steps: int = 0) -> str:
+    """A learning rate in words: its value, or a multiple if the tasks' own rates differ or are not known.
+
+    `steps`: the length of the trainings that it holds for, if it is to be said: longer ones often need a smaller one.
+    """
+    found = f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
+    return f"{found} for {steps:,} steps" if steps else found
 
 
 def _lead(own: Scores, other: Scores) -> tuple[float, float]:
@@ -261,10 +268,12 @@ def final_of(
 
 def final_so_far(candidates: Iterable[Candidate], trials: Iterable[RecordedTrial], *, lr: float | None = None) -> Final:
     """The final that these trials belong to, each loss at its better learning rate, without the measured lead."""
+    trials = list(trials)
     found, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
     entries = tuple((places[loss], scores) for loss, (_, scores) in found.items() if loss in places)
     rivals = {loss: scores for loss, (_, scores) in found.items() if loss not in places}
-    return Final(entries, rivals, {loss: rate for loss, (rate, _) in found.items()}, lr)
+    steps = max((trial.steps for trial in trials if trial.stage == "final"), default=0)
+    return Final(entries, rivals, {loss: rate for loss, (rate, _) in found.items()}, lr, steps=steps)
 
 
 def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, tuple[float, Scores]]:

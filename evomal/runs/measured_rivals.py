@@ -135,7 +135,7 @@ class Headroom:
         times = f"{self.lead_in_noise:.1f} times" if math.isfinite(self.lead_in_noise) else "far more than"
         return (
             f"{measured}; {self.best} {metric.text(best.mean)} beats it by {times} the noise between seeds: "
-            f"use it with {rate_text(best.rate, lr)}"
+            f"use it with {rate_text(best.rate, lr, best.steps)}"
         )
 
 

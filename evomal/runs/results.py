@@ -325,7 +325,7 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
     if final.leads and final.rates:
         own = None if best.lr is None else best.lr / best.rate
-        hint = f": use the learned loss with {rate_text(best.rate, own)}{hint}"
+        hint = f": use the learned loss with {rate_text(best.rate, own, final.steps)}{hint}"
     lines += [
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
         for name, rows in result.final_rows.items()

@@ -40,7 +40,7 @@ from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.text import plural, short_repr
+from evomal.text import plural, short_repr, shorten
 from evomal.threads import thread_count
 from evomal.users_code import described
 
@@ -376,6 +376,9 @@ class _Search:
         if self._final is not None:
             count = len(self._final.candidates)
             provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
+            provenance["final"] = shorten(self._final.verdict(self._shown.name), 200)
+            if self._final.steps:
+                provenance["steps"] = self._final.steps
             if math.isfinite(scores.mean):
                 provenance["mean"] = self._shown.value(scores.mean)
         return provenance

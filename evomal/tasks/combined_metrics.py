@@ -43,6 +43,11 @@ class Combined(ABC):
         """What decides its values besides its name."""
 
     @property
+    @abstractmethod
+    def members(self) -> tuple["Metric", ...]:
+        """The metrics that it is made of."""
+
+    @property
     def is_by_part(self) -> bool:
         """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
         return False
@@ -72,6 +77,10 @@ class WeightedSum(Combined):
 
     def record(self) -> dict[str, Any]:
         return {one.name: one.record() for _, one in self.terms if one.record()}
+
+    @property
+    def members(self) -> tuple["Metric", ...]:
+        return tuple(one for _, one in self.terms)
 
     @property
     def is_by_part(self) -> bool:
@@ -115,6 +124,10 @@ class WorstGroup(Combined):
     metric: "Metric"
     groups: Mapping[str, Groups] | Groups | None
     """By part, or of all rows that a task is made from; None: the classes of the targets."""
+
+    @property
+    def members(self) -> tuple["Metric", ...]:
+        return (self.metric,)
 
     def __call__(self, outputs: Tensor, targets: Tensor, *, weights: Tensor | None, part: str | None) -> float:
         values = []

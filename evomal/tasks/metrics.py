@@ -133,6 +133,16 @@ class Metric:
         return isinstance(self.function, NamedFunction)
 
     @property
+    def is_known(self) -> bool:
+        """Whether its name and its record say what it computes, as of those of evomal and torchmetrics."""
+        return isinstance(self.function, NamedFunction | Torchmetrics)
+
+    @property
+    def members(self) -> tuple["Metric", ...]:
+        """The metrics that it is made of; empty if it is not a sum or a worst value of others."""
+        return self.function.members if isinstance(self.function, Combined) else ()
+
+    @property
     def is_by_part(self) -> bool:
         """Whether it knows the rows of each part, so that the parts cannot be drawn anew."""
         return isinstance(self.function, Combined) and self.function.is_by_part

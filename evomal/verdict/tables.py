@@ -24,8 +24,7 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, diverg
         f"{comparison.baseline} in the same variant with its 95 % bootstrap interval; p by Wilcoxon's signed-rank test "
         "unless marked as sign test"
     )
-    if comparison.higher_is_better:
-        head += "; differences are those of costs, so that less than 0 is better"
+    head += _of_costs(comparison)
     if comparison.tune_lr:
         rates = comparison.rates
         span = f" from {rates[0]:g} to {rates[-1]:g}" if rates[0] < rates[-1] else ""
@@ -58,12 +57,18 @@ def comparison_text(comparison: Comparison) -> str:
         values = _aligned([row[1:] for row in rows])
         lines = [line for (name, *_), rest in zip(rows, values, strict=True) for line in (name, f"  {rest}")]
     schedule = _schedule(comparison)
-    about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}"
+    about = f"test {comparison.metric} after {schedule}, {plural(len(comparison.seeds), 'seed')}{_of_costs(comparison)}"
     wrapped = [
         _wrapped(printable(sentence))
         for sentence in [*_verdict_sentences(comparison), *_notes(comparison), *_divergences(comparison)]
     ]
     return "\n".join([textwrap.fill(printable(about), WIDTH), *lines, "", *wrapped]) + "\n"
+
+
+def _of_costs(comparison: Comparison) -> str:
+    """What must be said of differences where higher values are better."""
+    is_said = comparison.higher_is_better
+    return "; differences are those of costs, so that less than 0 is better" if is_said else ""
 
 
 def _wrapped(sentence: str) -> str:

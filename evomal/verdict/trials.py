@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Score, Trial
+from evomal.engine.behaviour import BEHAVIOUR
 from evomal.engine.optimizers import LATER_FIELDS, recipe_record
 from evomal.engine.procedures import scores_under
 from evomal.engine.resolve import initial_model
@@ -192,6 +193,7 @@ def log_description(task: Task, settings: SearchSettings) -> dict[str, Any]:
         "test_data": digest_of_parts(task.test),
         "fresh_model": content["fresh_model"],
         "metric": task.metric.name,
+        **{name: content[name] for name in BEHAVIOUR if name in content},
         **({"metric_options": options} if (options := content.get("metric_options")) else {}),
         "steps": recipe.steps,
         "milestones": list(recipe.milestones),

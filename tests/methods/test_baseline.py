@@ -10,6 +10,7 @@ from evomal.engine import Engine, EngineSettings
 from evomal.losses.catalogue import TASK_LOSSES, specified_loss
 from evomal.methods.baseline import strong_rivals, train_rivals
 from evomal.runs.executors.executors import LocalExecutor
+from evomal.tasks.metrics import chosen_metric
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 from tests.engine.populations import classification, regression
@@ -63,6 +64,24 @@ def test_options_of_a_rival_count():
 def test_losses_for_unequal_classes_are_rivals_where_the_classes_are_unequal(sizes, is_imbalanced):
     names = strong_rivals(with_class_sizes(*sizes))
     assert ("balanced-softmax" in names) is ("class-weighted-ce" in names) is is_imbalanced
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("mae", ()),
+        ("pinball:quantile=0.5", ()),
+        ("pinball:quantile=0.9", ("quantile:quantile=0.9",)),
+        ("0.5*pinball:quantile=0.1+0.5*pinball:quantile=0.9", ("quantile:quantile=0.1", "quantile:quantile=0.9")),
+    ],
+)
+def test_the_loss_of_a_quantile_is_a_rival_where_the_metric_is_of_it(metric, expected):
+    task = regression()
+    names = strong_rivals(dataclasses.replace(task, metric=chosen_metric(metric, "regression")))
+    assert names == strong_rivals(task) + expected
+    assert [specified_loss(name, kind="regression").quantile for name in expected] == [
+        float(one[-3:]) for one in expected
+    ]
 
 
 @pytest.mark.parametrize("name", TASKS)

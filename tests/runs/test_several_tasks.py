@@ -148,7 +148,7 @@ def test_it_is_shown_and_read_in_its_own_units(finished):
     assert next(iter(values["images"])) == result.final.winner[0].place
     if settings is RUNGS:
         assert not result.final.leads
-        assert result.final.verdict().endswith("times the learning rate of each task")
+        assert result.final.verdict().endswith("times the learning rate of each task for 20 steps")
         assert result.recommended.lr is None
         assert result.recommended.rate == result.final.rates[result.recommended.name]
 

@@ -1,0 +1,59 @@
+"""What a user's model and metric compute for a few rows, so that a record shows that their code was changed."""
+
+import contextlib
+import math
+
+import torch
+from torch import nn
+
+from evomal.randomness import isolated_numpy, isolated_torch
+from evomal.tasks.inputs import called, first
+from evomal.tasks.metrics import Metric
+from evomal.tasks.model_trials import evaluating
+from evomal.tasks.task import Task
+
+BEHAVIOUR = ("model_outputs", "metric_value")
+"""What may be recorded of a task's behaviour."""
+_ROWS = 64
+_DIGITS = 3  # other machines and other numbers of threads change the seventh
+
+
+def behaviour(task: Task, module: nn.Module) -> dict[str, str]:
+    """Returns what a fresh model and the metric give for the first validation rows, in few digits.
+
+    Only of models with layers of the user's, and of the user's metrics: for others, their names and options say it.
+    What raises on so few rows is left out; trainings will report it if it matters.
+
+    Args:
+        task: The task.
+        module: Its model with the initial weights of some seed.
+    """
+    found: dict[str, str] = {}
+    is_own_model = any(
+        type(layer).__module__.partition(".")[0] not in ("torch", "evomal") for layer in module.modules()
+    )
+    is_own_metric = _is_own(task.metric) and not task.metric.is_by_part
+    if not (is_own_model or is_own_metric):
+        return found
+    part, rows = task.validation, min(_ROWS, len(task.validation))
+    weights = None if part.weights is None else part.weights[:rows]
+    with (
+        contextlib.suppress(Exception, SystemExit), torch.no_grad(), evaluating(module),
+        isolated_torch(0, "behaviour"), isolated_numpy(0, "behaviour"),
+    ):  # fmt: skip
+        outputs = called(module, first(part.inputs, rows))
+        if is_own_model:
+            found["model_outputs"] = _text(float(outputs.double().square().mean().sqrt()))
+        if is_own_metric:
+            found["metric_value"] = _text(task.metric(outputs, part.targets[:rows], weights=weights))
+    return found
+
+
+def _is_own(metric: Metric) -> bool:
+    """Whether a metric, or one that it is made of, is a function of the user's."""
+    members = metric.members
+    return any(map(_is_own, members)) if members else not metric.is_known
+
+
+def _text(value: float) -> str:
+    return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "not finite"
