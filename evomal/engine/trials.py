@@ -137,6 +137,7 @@ class TrialRunner:
         while waiting:
             groups = waiting.pop(0)
             short_of_memory, before = "", steps.reported
+            # Not twice in a row: a stack is kept before it is evaluated, so the one that failed may be there itself.
             can_make_room = bool(self._kept) and not has_room
             try:
                 self._run_part(groups, prepared, horizons, results, test=test, watch=watch, report=steps)
