@@ -214,7 +214,7 @@ KINDS: dict[str, Callable[..., None]] = {
         "rungs", "rung_steps", "draw_rungs", "rung_lines",
     ),
     "headroom": _of_runs(
-        "headroom", "Draw the known losses that a run measured before its search, beside the noise between seeds.",
+        "headroom", "Draw the known losses that a run measured first, beside the noise of their differences.",
         "known_losses", "run_headroom", "draw_headroom", "headroom_lines",
     ),
     "ancestry": _of_runs(

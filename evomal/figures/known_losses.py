@@ -1,4 +1,4 @@
-"""Headroom: the known losses of a task, each at its best learning rate, beside the noise between seeds."""
+"""Headroom: the known losses of a task, each at its best learning rate, beside the noise of their differences."""
 
 import math
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def draw_headroom(data: RunHeadroom) -> Figure:
     axes.set_title(style.figure_text(f"known losses, {run.task}", 48))
     axes.set_xlabel(f"validation {style.figure_text(run.metric.replace('_', ' '), 30)}")
     own = run.value(found.last(found.baseline).mean)
-    if not math.isnan(found.noise):
+    if math.isfinite(found.noise):
         axes.axvspan(own - found.noise, own + found.noise, color=GREY, alpha=0.25, linewidth=0)
     axes.axvline(own, color=GREY, linewidth=0.8)
     every: list[float] = []

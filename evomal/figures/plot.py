@@ -123,7 +123,7 @@ def rungs(search: Search) -> Figure:
 
 
 def headroom(search: Search) -> Figure:
-    """Draw the known losses that a search began with, beside the noise between seeds.
+    """Draw the known losses that a search began with, beside the noise of their differences.
 
     Args:
         search: A result, a run or a folder with one run.

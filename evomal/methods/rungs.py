@@ -82,7 +82,7 @@ class Ladder:
         return ranked[: math.ceil(self.share * len(ranked))]
 
     def headroom_seeds(self) -> list[int]:
-        """The number of seeds of a rival on each rung: more on the longest, to estimate the noise between seeds."""
+        """The number of seeds of a rival on each rung: more on the longest, to estimate the noise of differences."""
         counts = [len(rung.seeds) for rung in self.rungs]
         return [*counts[:-1], max(counts[-1], _FEWEST_HEADROOM_SEEDS)]
 

@@ -21,12 +21,13 @@ from evomal.report.charts import Axis, Chart, LinkedPoint, ShownChart, rows_axis
 from evomal.runs.recorded_run import Run
 from evomal.runs.views import RunView, Table
 from evomal.tasks.metric_display import metric_label, metric_scale
-from evomal.text import plural
+from evomal.text import as_sentence, plural, printable
 
 _MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS, _MOST_STEPS = 60, 400, 80, 60, 600
 _CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
 _INNER_SHARE = 0.9  # of the values; the worst ones may lie beyond the axis if they are far off
 _ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
+_NOISE = "noise of differences from"
 
 
 def metric_axis(run: Run, values: Iterable[float], *, rung: int | None = None) -> Axis:
@@ -58,7 +59,7 @@ def _sign(run: Run) -> float:
 
 
 def search_chart(view: RunView, run: Run) -> ShownChart | None:
-    """The best value so far by generation, beside the baseline with its noise and the best rival."""
+    """The best value so far by generation, beside the baseline with the noise of differences, and the best rival."""
     best = best_values(view, run)
     costs = {name: cost for name, cost in run.rivals.items() if math.isfinite(cost)}
     if not np.isfinite(best).any() and not costs:
@@ -75,7 +76,7 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
         x, metric_axis(run, [*best[np.isfinite(best)], *levels.values(), *around]),
     )  # fmt: skip
     if around:
-        chart.band(around[0], around[1], "grey", f"noise of {baseline} between seeds")
+        chart.band(around[0], around[1], "grey", f"{_NOISE} {baseline} (95 %)")
     if baseline in levels:
         chart.level(levels[baseline], "grey", "dashed", f"baseline {baseline}")
     if rival in levels and rival != baseline:
@@ -172,7 +173,7 @@ def rung_charts(view: RunView, run: Run, address: str | None) -> list[ShownChart
 
 
 def headroom_chart(run: Run) -> ShownChart | None:
-    """The known losses at their best learning rates: every seed, the mean, and the noise of the baseline."""
+    """The known losses at their best learning rates: every seed, the mean, and the noise of differences."""
     found = run.headroom
     if found is None:
         return None
@@ -186,12 +187,12 @@ def headroom_chart(run: Run) -> ShownChart | None:
     own = run.value(found.last(found.baseline).mean)
     if math.isfinite(found.noise):
         chart.bar(own - found.noise, own + found.noise, len(names) - 0.5, -0.5, "pale")
-        chart.legend.append(("area", "pale", f"noise of {found.baseline}"))
+        chart.legend.append(("area", "pale", f"{_NOISE} {found.baseline} (95 %)"))
     for place, name in enumerate(names):
         chart.dots([(run.value(cost), place) for cost in found.last(name).scores], "sky")
         chart.dots([(run.value(found.last(name).mean), place)], "vermillion", radius=4)
     chart.legend += [("dot", "sky", "one seed"), ("dot", "vermillion", "mean")]
-    return chart.shown("Headroom")
+    return chart.shown("Headroom", as_sentence(printable(found.sentence(run.shown_metric, found.lr))))
 
 
 def time_chart(view: RunView) -> ShownChart | None:

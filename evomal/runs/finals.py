@@ -112,7 +112,7 @@ class Final:
         The interval is Student's, at 95 %; infinite for one seed, or if a training diverged. The lead over a loss that
         diverges more often for certain, and is not better otherwise, is infinite with an interval of width zero.
         """
-        return _lead(*self._paired)
+        return paired_lead(*self._paired)
 
     @property
     def _paired(self) -> tuple[Scores, Scores]:
@@ -153,7 +153,7 @@ class Final:
         _, rival, baseline = self.last
         if rival.diverged != baseline.diverged:
             return self.best_rival[0] if rival.diverged < baseline.diverged else self.baseline
-        lead, half = _lead(rival, baseline)
+        lead, half = paired_lead(rival, baseline)
         return self.best_rival[0] if lead - half > 0 else self.baseline
 
     def verdict(self, metric: str = "") -> str:
@@ -170,9 +170,7 @@ class Final:
         if self.leads and math.isinf(lead):
             return f"beats {name}, which diverged with {self._paired[1].diverged} of {further or self.seeds_in_words}"
         if self.leads:
-            amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
-            unit, over = difference_unit(metric), further and f" over {further}"
-            return f"beats {name} by {amounts}{f' {unit}' if unit else ''} on validation{over}"
+            return f"beats {name} by {lead_text(lead, half, metric)} on validation{further and f' over {further}'}"
         advised = self.advised
         if advised not in self.rates:
             return f"no lead over {name}"
@@ -204,7 +202,14 @@ def rate_text(rate: float, lr: float | None, steps: int = 0) -> str:
     return f"{found} for {steps:,} steps" if steps else found
 
 
-def _lead(own: Scores, other: Scores) -> tuple[float, float]:
+def lead_text(lead: float, half: float, metric: str) -> str:
+    """A lead and half the width of its interval, in the unit of the metric of this name: `0.40 ± 0.12 points`."""
+    unit = difference_unit(metric)
+    amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
+    return f"{amounts} {unit}" if unit else amounts
+
+
+def paired_lead(own: Scores, other: Scores) -> tuple[float, float]:
     """By how much the first cost is lower, over paired seeds, and half the width of Student's interval at 95 %."""
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
     if not all(map(math.isfinite, differences)):
@@ -292,10 +297,10 @@ def recorded_final(
 ) -> Final | None:
     """The final of a record; None if there is none, or if it is not complete."""
     seeds = settings.get("settings", {}).get("final_seeds")
-    return final_of(candidates, trials, seeds=seeds, lr=_recorded_lr(settings)) if isinstance(seeds, int) else None
+    return final_of(candidates, trials, seeds=seeds, lr=recorded_lr(settings)) if isinstance(seeds, int) else None
 
 
-def _recorded_lr(settings: Mapping[str, Any]) -> float | None:
+def recorded_lr(settings: Mapping[str, Any]) -> float | None:
     """The learning rate of a record: that of its settings, or that of its tasks unless they differ in it."""
     places = [("settings", "lr")], [("task", name, "recipe", "lr") for name in settings.get("task", ())]
     for several in places:

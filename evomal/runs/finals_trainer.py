@@ -92,7 +92,7 @@ class FinalsTrainer:
         return rivals_of(self._recorded("rivals"))
 
     def _train_on_rungs(self, ladder: Ladder) -> dict[str, float]:
-        """Train every rival on every rung; on the longest with more seeds, to measure the noise between them."""
+        """Train every rival on every rung; on the longest with more seeds, to measure the noise of differences."""
         names = strong_rivals(*self._tasks)
         entrants = {name: (self._rival(name), ladder.headroom_rates()) for name in names}
         self._next_phase = "rivals", len(names) * ladder.headroom_steps() * len(self._tasks)

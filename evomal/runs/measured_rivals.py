@@ -7,9 +7,9 @@ baseline.
 import math
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from evomal.runs.finals import Scores, rate_text
+from evomal.runs.finals import Scores, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable
@@ -24,6 +24,8 @@ class Measured:
     """The learning rate, as a multiple of the task's own."""
     scores: tuple[float, ...]
     """Costs, one per seed; infinite where the training diverged."""
+    seeds: tuple[int, ...] = ()
+    """The seed of each cost: losses with the same seed have the same split, start and batches."""
 
     @property
     def mean(self) -> float:
@@ -35,6 +37,17 @@ class Measured:
         """Standard deviation between seeds; NaN for one seed, or if a training diverged."""
         return Scores(self.scores).deviation
 
+    @property
+    def diverged(self) -> int:
+        """Number of trainings that diverged."""
+        return Scores(self.scores).diverged
+
+    def lead_over(self, other: "Measured") -> tuple[float, float]:
+        """By how much this cost is lower than the other over the seeds of both, and half the width of the interval."""
+        own, theirs = (dict(zip(one.seeds, one.scores, strict=True)) for one in (self, other))
+        pairs = [(cost, theirs[seed]) for seed, cost in own.items() if seed in theirs]
+        return paired_lead(*map(Scores, zip(*pairs, strict=True))) if pairs else (math.nan, math.inf)
+
 
 @dataclass(frozen=True)
 class Headroom:
@@ -42,12 +55,13 @@ class Headroom:
 
     Example:
         >>> trials = [
-        ...     RecordedTrial(stage="rivals", loss=loss, seed=seed, score=score + seed / 100, sentence="trained")
+        ...     RecordedTrial(stage="rivals", loss=loss, seed=seed, score=score * (1 + seed / 10), sentence="trained")
         ...     for loss, score in (("mse", 0.5), ("huber", 0.4))
-        ...     for seed in (0, 1)
+        ...     for seed in (0, 1, 2)
         ... ]
-        >>> Headroom.of(trials).best, round(Headroom.of(trials).lead_in_noise)
-        ('huber', 14)
+        >>> found = Headroom.of(trials)
+        >>> found.best, round(found.lead, 3), round(found.noise, 3)
+        ('huber', 0.11, 0.025)
     """
 
     losses: Mapping[str, tuple[Measured, ...]]
@@ -70,17 +84,20 @@ class Headroom:
     @classmethod
     def of(cls, trials: Iterable[RecordedTrial]) -> "Headroom":
         """The headroom from the trials of rivals; on every rung, the learning rate with the lowest mean cost counts."""
-        found: dict[str, dict[int, dict[float, list[float]]]] = {}
+        found: dict[str, dict[int, dict[float, list[RecordedTrial]]]] = {}
         for trial in trials:
             if trial.stage == "rivals":
                 by_rate = found.setdefault(trial.loss, {}).setdefault(trial.steps, {})
-                by_rate.setdefault(trial.rate, []).append(trial.score)
+                by_rate.setdefault(trial.rate, []).append(trial)
         losses = {}
         for loss, rungs in found.items():
             rows = []
             for steps, by_rate in sorted(rungs.items()):
-                rate = min(by_rate, key=lambda rate: (sum(by_rate[rate]) / len(by_rate[rate]), rate))
-                rows.append(Measured(steps, rate, tuple(by_rate[rate])))
+                every = [
+                    Measured(steps, rate, tuple(trial.score for trial in group), tuple(trial.seed for trial in group))
+                    for rate, group in by_rate.items()
+                ]
+                rows.append(min(every, key=lambda one: (one.mean, one.rate)))
             losses[loss] = tuple(rows)
         return cls(losses)
 
@@ -95,14 +112,18 @@ class Headroom:
         return min(self.losses, key=lambda name: self.last(name).mean)
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the baseline's cost between seeds, on the longest rung.
+    def best_rival(self) -> str:
+        """The loss with the lowest mean cost of those beside the baseline; the baseline if there is no other."""
+        return min([*self.losses][1:], key=lambda name: self.last(name).mean, default=self.baseline)
 
-        Across several tasks, costs are relative to the baseline's. Its own cost then does not vary, and the standard
-        deviation of the best loss is used instead.
+    @property
+    def noise(self) -> float:
+        """What differs by chance: half the width of Student's 95 % interval of the best rival's lead over the baseline.
+
+        The lead is the mean of the differences by seed on the longest rung, so that the variation between splits, which
+        both losses share, is no part of it. Infinite for one seed, or if a training diverged.
         """
-        own = self.last(self.baseline).deviation
-        return own if own else self.last(self.best).deviation
+        return self.last(self.best_rival).lead_over(self.last(self.baseline))[1]
 
     @property
     def lead(self) -> float:
@@ -111,10 +132,10 @@ class Headroom:
 
     @property
     def lead_in_noise(self) -> float:
-        """The lead in units of the noise; infinite if there is no noise."""
+        """The lead in units of the noise, shown from 1 on; infinite without noise, or if only the baseline diverged."""
         if self.best == self.baseline:
             return 0.0
-        return self.lead / self.noise if self.noise > 0 else math.inf
+        return self.lead / self.noise if math.isfinite(self.lead) and self.noise > 0 else math.inf
 
     def last(self, name: str) -> Measured:
         """A loss on the longest rung."""
@@ -127,16 +148,23 @@ class Headroom:
             metric: The metric, for the numbers.
             lr: The task's own learning rate; None: rates are given as multiples of it.
         """
-        own, best = self.last(self.baseline), self.last(self.best)
+        own, rival, others = self.last(self.baseline), self.last(self.best_rival), len(self.losses) - 1
         seeds = plural(len(own.scores), "seed")
         measured = f"{self.baseline} {metric.text(own.mean, own.deviation)} ({seeds}, {rate_text(own.rate, lr)})"
-        if self.best == self.baseline or not self.lead_in_noise >= 1:
-            return f"{measured}; no known loss beats it by more than the noise between seeds"
-        times = f"{self.lead_in_noise:.1f} times" if math.isfinite(self.lead_in_noise) else "far more than"
-        return (
-            f"{measured}; {self.best} {metric.text(best.mean)} beats it by {times} the noise between seeds: "
-            f"use it with {rate_text(best.rate, lr, best.steps)}"
-        )
+        if not others:
+            return f"{measured}; no other known loss was trained"
+        # The best of many leads more easily than one that was named beforehand, so that their number is said.
+        named = f"{self.best_rival} {metric.text(rival.mean)}, the best of {plural(others, 'other known loss')},"
+        lead, half = rival.lead_over(own)
+        use = f"use it with {rate_text(rival.rate, lr, rival.steps)}"
+        if self.best != self.baseline and own.diverged:
+            lost = f"{self.baseline} diverged at every learning rate tried, with some of {seeds}"
+            return f"{lost}; {named} with none: {use}"
+        amount = lead_text(lead, half, metric.name) if math.isfinite(half) else ""
+        if self.lead_in_noise >= 1:
+            return f"{measured}; {named} beats it by {amount} (95 %, differences by seed): {use}"
+        why = f" ({amount}: 95 %, differences by seed)" if amount else ""
+        return f"{measured}; {named} has no lead over it{why}"
 
 
 def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:
@@ -145,7 +173,7 @@ def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:
     return {name: found.last(name).mean for name in found.losses}
 
 
-def recorded_headroom(trials: Iterable[RecordedTrial]) -> Headroom | None:
-    """The headroom of a record; None if its rivals were trained once, at the task's own learning rate."""
+def recorded_headroom(trials: Iterable[RecordedTrial], lr: float | None = None) -> Headroom | None:
+    """The headroom of a record; None if its rivals were trained once, at the task's own learning rate `lr`."""
     rivals = [trial for trial in trials if trial.stage == "rivals"]
-    return Headroom.of(rivals) if any(trial.steps for trial in rivals) else None
+    return replace(Headroom.of(rivals), lr=lr) if any(trial.steps for trial in rivals) else None

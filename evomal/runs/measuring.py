@@ -35,7 +35,7 @@ def headroom(
         **changes: Settings that differ from the preset.
 
     Returns:
-        The costs of each loss, the noise between seeds, and the best loss with its lead. Print it to read them.
+        The costs of each loss, the best loss with its lead, and the noise of that lead. Print it to read them.
 
     Raises:
         InputError: A setting breaks a rule, or the settings try one learning rate only.

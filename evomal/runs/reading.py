@@ -16,7 +16,7 @@ from evomal.errors import EvomalError, InputError
 from evomal.methods.candidates import Candidate
 from evomal.progress import tracked
 from evomal.runs.canonical import differences
-from evomal.runs.finals import recorded_final
+from evomal.runs.finals import recorded_final, recorded_lr
 from evomal.runs.lock import held_for
 from evomal.runs.measured_rivals import recorded_headroom, rivals_of
 from evomal.runs.recorded_run import Run, Runs, RunState, known_text
@@ -113,7 +113,7 @@ def run_without_candidates(
     together = tuple(combined(trials, recorded_rule(settings)))
     return Run(
         folder=folder, state=state_of(folder, ending), settings=settings, ending=ending, rivals=rivals_of(together),
-        headroom=recorded_headroom(together), **rest,
+        headroom=recorded_headroom(together, recorded_lr(settings)), **rest,
     )  # fmt: skip
 
 
