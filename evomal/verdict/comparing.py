@@ -292,7 +292,12 @@ def _entries(
         return Trained(loss.formula, row[0].lr, row[0].factor, tuple(scores[trial] for trial in row))
 
     return [
-        Entry(one.name, variant, tuple(None if loss is None else trained(loss) for loss in one.losses))
+        Entry(
+            one.name,
+            variant,
+            tuple(None if loss is None else trained(loss) for loss in one.losses),
+            learned=one.is_learned,
+        )
         for one in contestants
     ]
 

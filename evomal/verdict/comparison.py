@@ -203,6 +203,8 @@ class Entry:
     """One loss that was given, or one for each search; None where a search found none."""
     difference: Paired | None = None
     """To the baseline in the same variant, for `rescaled` to the plain one; None for the baseline itself."""
+    learned: bool = False
+    """Whether searches found the losses; False, too, in documents from before this was recorded."""
 
     def costs(self, *, higher_is_better: bool) -> list[list[float]]:
         """The test cost of each loss with each seed; inf where a training diverged or nothing was found."""

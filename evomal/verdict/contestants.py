@@ -66,6 +66,12 @@ class Contestant:
         """The losses without the gaps of searches that found nothing."""
         return [loss for loss in self.losses if loss is not None]
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether a search found the losses, now or before."""
+        given = [loss.loss for loss in self.found]
+        return bool(self.fitnesses) or any(isinstance(loss, Loss) and loss.is_learned for loss in given)
+
     def is_same(self, other: "Contestant") -> bool:
         """Whether both have the same losses."""
         return [loss.key for loss in self.found] == [loss.key for loss in other.found]

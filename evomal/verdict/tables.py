@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from evomal.runs.finals import Scores
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
+from evomal.tasks.named_metrics import largest_difference
 from evomal.text import WIDTH, escape_markdown, plural, printable
-from evomal.verdict.comparison import Comparison, Entry
-from evomal.verdict.statistics import Direction, Paired, direction, summarised
+from evomal.verdict.comparison import Comparison, Entry, Trained, cost_of
+from evomal.verdict.statistics import Direction, Paired, direction, paired_searches, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
@@ -134,13 +136,41 @@ def _verdict_sentences(comparison: Comparison) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """Notes on best learning rates at an end of the tried range, and on validation that misleads."""
-    notes = [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
+    """Notes on learned losses beside known ones, best learning rates at an end, and validation that misleads."""
+    notes = _beside_known(comparison)
+    notes += [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
     if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
         found = difference_words(f"tuned {name}", f"untuned {name}", comparison.tuning, unit=unit)
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
     return notes
+
+
+def _beside_known(comparison: Comparison) -> list[str]:
+    """One note for each learned loss: its difference to the best known loss that was given besides the baseline.
+
+    The best one is that on validation: the luckiest on test would be too strong an opponent.
+    """
+    variant = "tuned" if comparison.tune_lr else "plain"
+    rows = [one for one in comparison.entries if one.variant == variant and one.name != comparison.baseline]
+    known = [(one, loss) for one in rows if not one.learned for loss in one.losses[:1] if loss is not None]
+    if not known:
+        return []
+    higher, metric = comparison.higher_is_better, comparison.metric
+    best, _ = min(known, key=lambda row: _on_validation(row[1], higher_is_better=higher).standing)
+    among = f", on validation the best of {len(known)} known losses" if len(known) > 1 else ""
+    both, costs = ", both tuned" if comparison.tune_lr else "", best.costs(higher_is_better=higher)[0]
+    notes = []
+    for one in rows:
+        if one.learned and any(one.losses):
+            found = paired_searches(one.costs(higher_is_better=higher), costs, largest=largest_difference(metric))
+            words = difference_words(one.name, best.name, found, unit=difference_unit(metric), to_keep="")
+            notes.append(f"beside {best.name}{among}{both}: {words}")
+    return notes
+
+
+def _on_validation(loss: Trained, *, higher_is_better: bool) -> Scores:
+    return Scores(tuple(cost_of(one, one.validation, higher_is_better=higher_is_better) for one in loss.scores))
 
 
 def _divergences(comparison: Comparison) -> list[str]:

@@ -93,7 +93,7 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     against_tuned = (
         "" if tuned is None else difference_words(name, f"tuned {baseline_name}", tuned, unit=unit, to_keep=to_keep)
     )
-    about_rate = learning_rate_words(evidence, baseline_name=baseline_name)
+    about_rate = learning_rate_words(evidence, baseline_name=baseline_name, unit=unit)
     is_ahead, by_tuning, towards = _is_ahead(plain), _direction(tuned), direction(plain)
     if by_tuning is Direction.BETTER:
         reason = f": {about_rate}" if is_ahead else ", but only at its own tuned learning rate"
@@ -124,8 +124,12 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     return Verdict(kinds.get(towards, "undecided"), against_plain)
 
 
-def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
-    """Say whether the gain of a loss over the untuned baseline comes from the learning rate."""
+def learning_rate_words(evidence: Evidence, *, baseline_name: str, unit: str = "") -> str:
+    """Say whether the gain of a loss over the untuned baseline comes from the learning rate.
+
+    If it does, the tuned difference is said with its interval: a gain that is smaller than the untuned one, but that so
+    few seeds do not show, may remain.
+    """
     explained, rescaled = _explained_by_rate(evidence), _direction(evidence.rescaled)
     is_tuned, is_missed = _direction(evidence.tuned) is not Direction.UNDECIDED, _missed_by_tuning(evidence)
     if explained is None:
@@ -142,7 +146,11 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str) -> str:
             needs = ", although it is not shown when the gradient is rescaled"
         return f"the gain does not come from the learning rate{needs}"
     if is_tuned and not is_missed:
-        return f"the gain comes from the learning rate: {_advice(evidence, baseline_name)}"
+        assert evidence.tuned is not None
+        is_even = direction(evidence.tuned) is Direction.EVEN
+        part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "the difference is")
+        found = f"with both tuned, {shown} {_with_ends(evidence.tuned, unit)}"
+        return f"the gain comes{part} from the learning rate: {found}; {_advice(evidence, baseline_name)}"
     if is_tuned:
         found = f"not from the one that tuning {baseline_name} on validation finds"
         return f"the gain comes from the learning rate, although {found}: it disappears when the gradient is rescaled"
@@ -161,7 +169,7 @@ def difference_words(
         baseline_name: The name of what it is compared with.
         paired: The comparison.
         unit: The unit of the numbers: "points" for shares, which are shown in percent; empty if the metric has none.
-        to_keep: What to keep if there is no gain; the baseline by default.
+        to_keep: What to keep if there is no gain; the baseline by default; empty: nothing is said of it.
 
     Returns:
         The sentence, without a full stop. In brackets is in how many seeds the loss was better. The number after ± is
@@ -184,7 +192,8 @@ def difference_words(
         return f"{name} differs from {baseline_name} by {found} {seeds} ({_score_words(paired)}), {reason}"
     if towards is Direction.EVEN:
         found = f"the same in all {_counted(paired)}" if _is_constant(paired) else f"{_with_ends(paired, unit)} {seeds}"
-        return f"{name} shows no gain over {baseline_name}: {found}; keep {to_keep or baseline_name}"
+        keep = "" if to_keep == "" else f"; keep {to_keep or baseline_name}"
+        return f"{name} shows no gain over {baseline_name}: {found}{keep}"
     assert paired.low is not None  # without an interval the direction is undecided
     assert paired.high is not None
     difference, low, high = (_scaled(value, unit) for value in (paired.difference, paired.low, paired.high))

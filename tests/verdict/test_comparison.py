@@ -49,6 +49,17 @@ def test_every_cell_is_an_ordinary_training_with_a_seed_no_search_has_seen():
     )
 
 
+def test_losses_that_searches_found_are_marked_and_compared_with_known_ones():
+    learned = evomal.ExpressionLoss(evomal.Expression.parse("square(sub(y, f))"), kind="regression")
+    found = compare(regression(), losses=["mae", learned], seeds=2, rescale=False, **SHORT)
+    assert [entry.name for entry in found.entries if entry.learned] == ["learned"]
+    assert "- beside mae: learned differs from mae by" in comparison_text(found)
+    old = found.to_dict()
+    for entry in old["entries"]:
+        del entry["learned"]
+    assert "beside" not in comparison_text(evomal.Comparison.from_dict(old))
+
+
 def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
     seen = []
     usual = TrialTrainer.scores
@@ -90,7 +101,8 @@ def test_a_learning_rate_in_disguise_is_recognised():
     )  # fmt: skip
     judged = found.verdicts["ScaledLoss"]
     assert judged.kind == "learning rate"
-    assert "the gain comes from the learning rate: use mse with lr" in judged.sentence
+    assert "from the learning rate: with both tuned, " in judged.sentence
+    assert "; use mse with lr" in judged.sentence
     assert max(values(found, "ScaledLoss")) < min(values(found, "mse"))
 
 

@@ -43,6 +43,42 @@ def test_markdown_shows_every_name_in_its_own_cell():
     assert page.count("<li>") == 2
 
 
+def beside(variant="tuned", tune_lr=2, **changes):
+    """A comparison of two known losses and a learned one, five seeds each; validation is twice the test value."""
+    better = [0.4, 0.42, 0.41, 0.43, 0.39]
+    rows = [entry(name, variant, 0.1, better) for name in ("mse", "tukey")]
+    rows += [entry("mae", variant, 0.1, [0.3, 0.32, 0.31, 0.33, 0.29])]
+    rows += [dataclasses.replace(entry("mine", variant, 0.1, [0.2, 0.23, 0.22, 0.21, 0.19]), learned=True)]
+    return comparison(*rows, tune_lr=tune_lr, rates=(0.01, 0.1, 1.0), seeds=tuple(range(1000, 1005)), **changes)
+
+
+def test_a_learned_loss_is_compared_with_the_best_known_loss_that_was_given():
+    words = "mine beats mae by 0.100 ± 0.015 over 5 seeds (won 5 of 5; p = 0.06)"
+    tuned = f"beside mae, on validation the best of 2 known losses, both tuned: {words}"
+    assert f"- {tuned}\n" in comparison_markdown(beside(metric="x"))
+    text = comparison_text(beside())
+    assert tuned in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    plain = beside("plain", 0)
+    without_mae = [one for one in plain.entries if one.name != "mae"]
+    assert "- beside tukey: mine beats tukey by" in comparison_text(dataclasses.replace(plain, entries=(*without_mae,)))
+
+
+def test_a_difference_to_a_known_loss_that_is_not_shown_is_said_with_its_interval():
+    mine = dataclasses.replace(entry("mine", "tuned", 0.1, [0.25, 0.36, 0.28, 0.36, 0.28]), learned=True)
+    text = comparison_text(dataclasses.replace(beside(), entries=(*beside().entries[:3], mine)))
+    text = " ".join(text.split())
+    assert "both tuned: mine shows no gain over mae: −0.004 (" in text
+    assert "keep" not in text
+
+
+def test_without_a_learned_or_another_known_loss_there_is_no_such_note():
+    found = beside()
+    known = tuple(dataclasses.replace(one, learned=False) for one in found.entries)
+    for entries in (known, (found.entries[0], found.entries[3])):
+        assert "beside" not in comparison_text(dataclasses.replace(found, entries=entries))
+
+
 def test_the_frame_has_a_row_for_each_training():
     rows = (entry("mse", "plain", 0.1, [0.5, 0.25]), entry("mine", "tuned", 0.3, [0.125, None]))
     frame = comparison(*rows).to_dataframe()
