@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.few_rows import warn_of_few_rows
 from evomal.engine.logits import needs_no_warning, warn_of_probabilities
 from evomal.engine.rows import (
     RowRule,
@@ -157,7 +158,7 @@ def check_outputs(task: Task, outputs: int) -> None:
 
 
 def check_model(model: nn.Module, task: Task) -> None:
-    """Raise unless the model accepts the task's inputs and its outputs fit the targets; warn of probabilities."""
+    """Raise unless the model accepts the task's inputs and its outputs fit the targets; warn of what misleads."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("a model must have parameters to be trained but has none")
     samples = two_samples(model, task)
@@ -169,6 +170,7 @@ def check_model(model: nn.Module, task: Task) -> None:
     check_outputs(task, outputs.shape[1])
     if not is_known:
         warn_of_probabilities(outputs, task)
+    warn_of_few_rows(task)
 
 
 def check_targets(task: Task) -> None:

@@ -192,6 +192,17 @@ def check_different_values(targets: Tensor | Array, place: str) -> None:
         raise InputError(f"targets of {place} must differ between samples but all {len(targets)} are {shown}")
 
 
+def check_something_to_learn(targets: Tensor, kind: Kind, place: str) -> None:
+    """Raise unless targets that models are trained with differ, in classes or values, and are those of several rows."""
+    rows = target_rows(targets, kind)
+    if kind == "classification":
+        check_several_classes(rows, place)
+    elif len(rows) < 2:
+        raise InputError(f"{place} must have at least two samples but has one")
+    elif kind == "regression":
+        check_different_values(targets, place)
+
+
 def _tensor(values: Any, place: str) -> Tensor:
     is_plain = isinstance(values, Tensor) and values.layout == torch.strided
     if not is_plain or values.is_quantized or values.is_meta:
