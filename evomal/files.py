@@ -18,6 +18,7 @@ from pathlib import Path
 from evomal.errors import EvomalError, InputError
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOLCK)
 # Windows has none of these flags. There links are refused by their status, and folders hold no pipes or devices.
 _CLOEXEC, _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))
 
@@ -91,6 +92,15 @@ def open_foreign(
         raise _explained(path, error, writable=writable) from None
 
 
+def unwritable(sentence: str, error: OSError | ValueError) -> EvomalError:
+    """Returns the error for what the system did not let be written, with its reason.
+
+    It is bad input if another path is needed, such as where the folder is read-only; a full disk or the like is not.
+    """
+    is_failure = getattr(error, "errno", None) in _FAILURES
+    return (EvomalError if is_failure else InputError)(f"{sentence}: {getattr(error, 'strerror', None) or error}")
+
+
 def require_regular(path: Path, *, missing_ok: bool = False, follow_links: bool = False) -> None:
     """Raises InputError unless the path is a regular file; other errors of the system are the caller's to explain."""
     try:
@@ -162,10 +172,9 @@ def _explained(path: Path, error: OSError | ValueError, *, writable: bool) -> Ev
         return MissingFileError(f"{path}: there is no such file")
     if getattr(error, "errno", None) == errno.ELOOP:
         return InputError(f"{path}: must be a regular file but is a link")
-    reason = getattr(error, "strerror", None) or error
     if writable:
-        return EvomalError(f"{path}: cannot be written: {reason}")
-    return InputError(f"{path}: cannot be read: {reason}")
+        return unwritable(f"{path}: cannot be written", error)
+    return InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def _prefix(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and only regular files are read, without links and without waiting."""
 
+import errno
 import os
 import socket
 import stat
@@ -109,6 +110,21 @@ def test_a_full_disk_is_not_bad_input(tmp_path):
         raise OSError(28, "No space left on device")
     assert str(caught.value) == f"{tmp_path / 'log'}: cannot be written: No space left on device"
     assert not isinstance(caught.value, InputError)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG])
+def test_a_path_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    for name, write in {
+        "mkdir": lambda: create_folder(tmp_path / "new"),
+        "open": lambda: open_foreign(tmp_path / "log", writable=True, create=True).__enter__(),
+        "replace": lambda: write_atomically(tmp_path / "page", b""),
+    }.items():
+        with monkeypatch.context() as patched, pytest.raises(InputError, match=f"cannot be .*: {os.strerror(number)}$"):
+            patched.setattr(os, name, refuse)
+            write()
 
 
 def test_a_folder_inside_a_strangers_may_not_be_a_link(tmp_path):

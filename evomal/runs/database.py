@@ -17,6 +17,8 @@ MAX_ROWS = 1_000_000
 PATIENCE_SECONDS = 60.0
 _SIDE_FILES = ("-journal", "-wal", "-shm")
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+REFUSALS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+"""What SQLite says where the system does not let a file be opened or written."""
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "cannot be written",
@@ -50,7 +52,7 @@ def require_record(path: Path) -> None:
 def require_writable(path: Path) -> None:
     """Raise an error unless file and folder can be written; SQLite would only say so at the first change."""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
-        raise EvomalError(f"{path}: it or its folder cannot be written")
+        raise InputError(f"{path}: it or its folder cannot be written")
 
 
 def connect(path: Path, *, writable: bool, create: bool = False) -> sqlite3.Connection:

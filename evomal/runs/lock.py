@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from evomal.errors import EvomalError, InputError, StoppedError
-from evomal.files import open_foreign, read_foreign
+from evomal.files import open_foreign, read_foreign, unwritable
 
 LOCK_NAME = ".run.lock"
 PROCESS_NAME = ".run.process"
@@ -152,7 +152,7 @@ def _create_process_file(folder: Path, name: bytes) -> Path:
                 raise _in_use(folder, holder, f"; if that process has ended, delete {path}") from None
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise EvomalError(f"{folder}: cannot be written: {error.strerror}") from None
+            raise unwritable(f"{folder}: cannot be written", error) from None
         else:
             with os.fdopen(handle, "wb") as file:
                 file.write(name)

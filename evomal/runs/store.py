@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from evomal.errors import EvomalError, InputError
+from evomal.files import unwritable
 from evomal.methods.candidates import Candidate
 from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
 from evomal.runs.database import (
     MAX_ROWS,
+    REFUSALS,
     VERSION,
     DamageError,
     check_identity,
@@ -67,9 +69,10 @@ def _write_new_record(path: Path, settings: str) -> None:
         with contextlib.suppress(OSError):
             _remove(unfinished)
         if isinstance(error, sqlite3.Error):
-            raise EvomalError(f"{path}: cannot be created: {error}") from None
+            is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF in REFUSALS
+            raise (InputError if is_refused else EvomalError)(f"{path}: cannot be created: {error}") from None
         if isinstance(error, OSError):
-            raise EvomalError(f"{path}: cannot be created: {error.strerror}") from None
+            raise unwritable(f"{path}: cannot be created", error) from None
         raise
 
 
@@ -153,7 +156,7 @@ class RunStore:
         except FileExistsError:
             raise InputError(f"{place}: is a file, but a folder for the run was expected") from None
         except OSError as error:
-            raise EvomalError(f"{place}: cannot be created: {error.strerror}") from None
+            raise unwritable(f"{place}: cannot be created", error) from None
         except ValueError as error:  # a name that no file can have
             raise InputError(f"{str(place)!r}: is not a valid folder name: {error}") from None
         with _locked(place) as lock:

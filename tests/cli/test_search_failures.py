@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(run, whole, tmp_path, m
         patched.setattr(os, "open", read_only)
         for folder, arguments in ((new, search_arguments(new)), (begun, ["resume", begun])):
             code, out, err = run(*arguments)
-            assert (code, out) == (1, "")
+            assert (code, out) == (2, "")
             assert err == f"evomal: {folder}/.run.lock: cannot be written: Read-only file system\n"
     assert list(new.iterdir()) == []
     assert (begun / "run.sqlite").read_bytes() == (whole / "run.sqlite").read_bytes()

@@ -132,9 +132,8 @@ def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
     written(tmp_path / "run", 2)
     monkeypatch.setattr(os, "open", refusing)
     for begin in (lambda: RunStore.open(tmp_path / "run"), lambda: RunStore.create(tmp_path, SETTINGS)):
-        with pytest.raises(EvomalError, match="cannot be written: Read-only file system") as caught:
+        with pytest.raises(InputError, match="cannot be written: Read-only file system"):
             begin()
-        assert not isinstance(caught.value, InputError)
     with RunStore.read(tmp_path / "run") as opened:
         assert len(opened.candidates()) == 10
 
@@ -147,9 +146,9 @@ def test_a_folder_without_permission(tmp_path):
     try:
         with RunStore.read(tmp_path) as opened:
             assert len(opened.candidates()) == 10
-        with pytest.raises(EvomalError, match=r"run\.sqlite: it or its folder cannot be written"):
+        with pytest.raises(InputError, match=r"run\.sqlite: it or its folder cannot be written"):
             RunStore.open(tmp_path)
-        with pytest.raises(EvomalError, match="cannot be created"):
+        with pytest.raises(InputError, match="cannot be created"):
             RunStore.create(tmp_path / "new", SETTINGS)
     finally:
         tmp_path.chmod(0o700)
@@ -170,7 +169,7 @@ def test_half_a_commit_in_a_folder_without_permission(tmp_path):
 def test_a_file_that_cannot_be_written_is_noticed_at_opening(tmp_path, monkeypatch):
     written(tmp_path, 2)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(EvomalError, match="it or its folder cannot be written"):
+    with pytest.raises(InputError, match="it or its folder cannot be written"):
         RunStore.open(tmp_path)
 
 
@@ -181,10 +180,22 @@ def test_a_run_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch, failin
 
     with monkeypatch.context() as patched:
         patched.setattr(creation, failing, broken)
-        with pytest.raises(EvomalError, match=r"run\.sqlite: cannot be created: database or disk is full"):
+        with pytest.raises(EvomalError, match=r"run\.sqlite: cannot be created: database or disk is full") as caught:
             RunStore.create(tmp_path, SETTINGS)
+        assert not isinstance(caught.value, InputError)
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
     written(tmp_path, 1)
+
+
+def test_a_record_that_sqlite_may_not_create_is_bad_input(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    monkeypatch.setattr(creation, "connect", refused)
+    with pytest.raises(InputError, match=r"run\.sqlite: cannot be created: unable to open database file"):
+        RunStore.create(tmp_path, SETTINGS)
 
 
 def test_a_record_that_is_moved_away_is_noticed(tmp_path):

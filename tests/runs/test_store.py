@@ -281,7 +281,7 @@ def test_the_folder_is_checked(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is a file, but a folder"):
         RunStore.create(tmp_path / "file", SETTINGS)
-    with pytest.raises(EvomalError, match="cannot be created: Not a directory"):
+    with pytest.raises(InputError, match="cannot be created: Not a directory"):
         RunStore.create(tmp_path / "file" / "run", SETTINGS)
     with pytest.raises(InputError, match="is not a valid folder name: embedded null byte"):
         RunStore.create(tmp_path / "a\0b", SETTINGS)
