@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.files import unwritable
 from evomal.methods.candidates import Candidate
 from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
@@ -97,6 +97,7 @@ def now() -> str:
 
 RECORD_NAME = "run.sqlite"
 BEST_NAME = "best.json"
+_HAS_RESULTS = "SELECT EXISTS (SELECT 1 FROM chunks) OR EXISTS (SELECT 1 FROM trials)"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class RunStore:
 
     def __init__(self, path: Path, lock: FolderLock | None) -> None:
         self.path = path
-        self._lock = lock
+        self._lock, self._is_new = lock, False
         with self._explaining():
             require_record(path)
             self._connection = connect(path, writable=lock is not None)
@@ -164,7 +165,9 @@ class RunStore:
             if os.path.lexists(path):
                 raise InputError(f"{path}: exists already, but a new run needs a folder without one")
             _write_new_record(path, text)
-            return cls(path, lock)
+            store = cls(path, lock)
+            store._is_new = True
+            return store
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
@@ -183,7 +186,16 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Close the record; a new one in which nothing was recorded before an error, such as of a metric, is removed.
+
+        Otherwise the search with the mended metric would be refused as another one. What a person stopped is kept.
+        """
+        with contextlib.suppress(OSError, sqlite3.Error):
+            is_failed = isinstance(error, Exception) and not isinstance(error, StoppedError)
+            if is_failed and self._is_new and not self._connection.execute(_HAS_RESULTS).fetchone()[0]:
+                self._connection.close()
+                _remove(self.path)
         self.close()
 
     def close(self) -> None:

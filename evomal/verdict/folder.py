@@ -1,5 +1,6 @@
 """The folder of a comparison: the log of trainings from which it is resumed, and the files of its result."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any, Self, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from evomal.engine import Score
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.files import create_folder, find_foreign, open_foreign, read_foreign, write_atomically
 from evomal.runs.canonical import canonical, checksum, differences, parsed
 from evomal.runs.lock import FolderLock
@@ -60,11 +61,13 @@ class TrainingLog:
         self._scores: dict[str, Score] = {}
         self._path = None if folder is None else folder / LOG_NAME
         self._lock: FolderLock | None = None
+        self._is_new = False
         if folder is None or self._path is None:
             return
         self._lock = FolderLock(create_folder(folder), "comparison")
         try:
-            if os.path.lexists(self._path):
+            self._is_new = not os.path.lexists(self._path)
+            if not self._is_new:
                 self._read(self._path, description)
             else:
                 self._append({"comparison": dict(description)})
@@ -75,7 +78,12 @@ class TrainingLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        # As with the record of a search: what an error of a metric leaves must not refuse the mended metric.
+        is_failed = isinstance(error, Exception) and not isinstance(error, StoppedError)
+        if is_failed and self._is_new and not self._scores and self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
         if self._lock is not None:
             self._lock.release()
 

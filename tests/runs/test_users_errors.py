@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from evomal.engine import Engine, train
-from evomal.errors import EvomalError, InputError
+from evomal.errors import EvomalError, InputError, StoppedError
 from evomal.methods import Failure, Raised
 from evomal.methods.candidates import State
 from evomal.methods.evaluation import RaisedInWorkerError
 from evomal.runs import RunStore
+from evomal.runs.callbacks import SearchCallback
 from evomal.runs.run_loop import search
 from evomal.tasks.metrics import Metric
 from evomal.verdict import compare
@@ -55,6 +56,59 @@ def test_a_metric_that_raises_stops_the_search(error, mode, tmp_path):
     )
     assert not isinstance(found, InputError)
     assert found.__cause__ is error
+    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
+
+
+def test_a_mended_metric_is_searched_with_in_the_same_folder(tmp_path):
+    broken = True
+
+    def mine(outputs, targets):
+        if broken:
+            raise KeyError("k")
+        return (outputs - targets).square().mean().item()
+
+    refused(judged_by(mine), folder=tmp_path)
+    broken = False
+    result = search(judged_by(mine), seed=1, folder=tmp_path, **SHORT)
+    assert result.folder == tmp_path
+    broken = True
+    with pytest.raises(InputError, match="is the record of another search"):
+        search(judged_by(mine), seed=1, folder=tmp_path, **SHORT)
+    with RunStore.read(tmp_path) as store:
+        assert store.candidates(), "a record with results is kept, whatever happens"
+
+
+def test_a_metric_without_a_finite_value_leaves_no_record(tmp_path):
+    refused(judged_by(lambda outputs, targets: float("nan")), InputError, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
+
+
+def test_a_mended_metric_is_compared_with_in_the_same_folder(tmp_path):
+    broken = True
+
+    def mine(outputs, targets):
+        if broken:
+            raise KeyError("k")
+        return (outputs - targets).square().mean().item()
+
+    options = {"losses": ["mae"], "seeds": 1, "folder": tmp_path, "rescale": False, "final_steps": 5, "device": "cpu"}
+    with pytest.raises(EvomalError, match="KeyError"):
+        compare(judged_by(mine), **options)
+    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
+    broken = False
+    log = tmp_path / "trainings.jsonl"
+    compare(judged_by(mine), **options)
+    assert log.read_text().count("\n") > 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoppedError])
+def test_a_search_that_a_person_stops_at_once_keeps_its_record(tmp_path, error):
+    class Stopping(SearchCallback):
+        def on_start(self, run):
+            raise error("stopped")
+
+    with pytest.raises(error):
+        search(regression(), seed=1, folder=tmp_path, callback=Stopping(), **SHORT)
     with RunStore.read(tmp_path) as store:
         assert (store.candidates(), store.trials(), store.ending) == ((), (), None)
 
