@@ -24,6 +24,16 @@ def plural(number: float, noun: str) -> str:
     return f"{number:{',' if isinstance(number, int) else 'g'}} {noun}{ending}"
 
 
+def with_article(noun: str) -> str:
+    """Returns the noun, such as the name of a class, with its indefinite article.
+
+    Example:
+        >>> with_article("int"), with_article("Tensor"), with_article("UserDict"), with_article("ndarray")
+        ('an int', 'a Tensor', 'a UserDict', 'an ndarray')
+    """
+    return f"{'an' if re.match('[aeio]|u(?!ni|se)|nd', noun.lower()) else 'a'} {noun}"
+
+
 def labelled(label: str, text: str) -> list[str]:
     """Returns a label and its text, wrapped at 80 columns with a hanging indent; words are never broken."""
     lines = textwrap.wrap(

@@ -17,6 +17,7 @@ from evomal.text import (
     short_repr,
     shorten,
     value_text,
+    with_article,
 )
 
 
@@ -40,6 +41,11 @@ def test_a_sentence_begins_with_a_capital_and_leaves_paths_as_they_are():
     assert as_sentence("the search is complete") == "The search is complete."
     assert as_sentence("run it from the folder /home/Ada/Runs") == "Run it from the folder /home/Ada/Runs."
     assert as_sentence("runs/a b/run.sqlite: is damaged") == "runs/a b/run.sqlite: is damaged."
+
+
+def test_a_noun_has_the_article_that_it_is_spoken_with():
+    nouns = ("int", "object", "Tensor", "UserDict", "uint8", "Underflow", "ndarray", "Namespace")
+    assert [with_article(noun).split()[0] for noun in nouns] == ["an", "an", "a", "a", "an", "an", "an", "a"]
 
 
 def test_a_text_is_cut_only_where_it_is_longer():

@@ -121,7 +121,7 @@ def _trained_task(task: "Task", loss: str, seeds: int, settings: "TrainingSettin
         average = metric_text(statistics.mean(trained), metric, deviation)
         echo(f"{task.name}: test {metric} {average} over {plural(len(trained), 'seed')}")
     if shown and len(trained) < seeds:
-        echo(f"{task.name}: {seeds - len(trained)} of {seeds} seeds diverged")
+        echo(f"{task.name}: {seeds - len(trained)} of {plural(seeds, 'seed')} diverged")
     if shown and (copies := task.record.get("equal_rows_across_splits")):
         echo(f"{task.name}: {plural(copies, 'row')} of validation and test with an equal row in an earlier split")
     record = {"task": dict(task.record), "metric": task.metric.name, "loss": loss}

@@ -30,6 +30,7 @@ from evomal.randomness import isolated_torch
 from evomal.reproducible import has_reproducible_products
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.task import Task
+from evomal.text import plural
 from evomal.threads import suitable_threads, thread_count
 from evomal.users_code import users_code
 
@@ -387,7 +388,8 @@ def _of_stage(report: StageStepsDone | None, stage: str) -> StepsDone | None:
 def _check(expressions: Sequence[Expression], weights: Weights) -> None:
     if len(expressions) != len(weights):
         raise InputError(
-            f"there must be weights for each of {len(expressions)} expressions but got {len(weights)} rows"
+            f"there must be weights for each of {plural(len(expressions), 'expression')} but got "
+            f"{plural(len(weights), 'row')}"
         )
     for expression, row in zip(expressions, weights, strict=True):
         if not isinstance(expression, Expression):

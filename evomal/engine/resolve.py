@@ -32,7 +32,7 @@ from evomal.tasks.data_checks import advice_on_gaps
 from evomal.tasks.inputs import count
 from evomal.tasks.models.base import BuiltInModel
 from evomal.tasks.task import Task
-from evomal.text import short_repr
+from evomal.text import plural, short_repr, with_article
 from evomal.users_code import users_code
 
 _CHECKED: "weakref.WeakSet[Task]" = weakref.WeakSet()
@@ -144,7 +144,7 @@ def _made_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
     ):
         model: Any = task.model()
     if not isinstance(model, nn.Module):
-        raise InputError(f"a task's model must make an nn.Module but made a {type(model).__name__}")
+        raise InputError(f"a task's model must make an nn.Module but made {with_article(type(model).__name__)}")
     return model
 
 
@@ -152,9 +152,11 @@ def check_outputs(task: Task, outputs: int) -> None:
     """Raise unless a model with that number of outputs fits the task."""
     fits = fits_classes(outputs, task.outputs) if task.kind == "classification" else outputs == task.outputs
     if not fits:
-        what = {"classification": "classes", "regression": "targets", "multilabel": "labels"}[task.kind]
+        what = {"classification": "class", "regression": "target", "multilabel": "label"}[task.kind]
         advice = advice_on_gaps(task.train.targets, task.outputs) if task.kind == "classification" else ""
-        raise InputError(f"the task has {task.outputs} {what} but the model has {outputs} outputs{advice}")
+        raise InputError(
+            f"the task has {plural(task.outputs, what)} but the model has {plural(outputs, 'output')}{advice}"
+        )
 
 
 def check_model(model: nn.Module, task: Task) -> None:

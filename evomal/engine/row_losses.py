@@ -20,6 +20,7 @@ from evomal.losses import ExpressionLoss, Loss
 from evomal.losses.loss import WeightedTree
 from evomal.tasks.labels import IGNORED
 from evomal.tasks.task import Task
+from evomal.text import plural
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -82,7 +83,7 @@ class RowLoss:
         if costs.numel() < weights.numel():
             raise InputError(
                 f"the loss {type(self.module).__name__} with reduction='none' must return a loss for each of "
-                f"{weights[0].numel()} rows but returned shape {tuple(costs.shape)}"
+                f"{plural(weights[0].numel(), 'row')} but returned shape {tuple(costs.shape)}"
             )
         costs = costs.view(*weights.shape, -1).mean(-1)
         shares = weights

@@ -22,6 +22,7 @@ from evomal.tasks.labels import IGNORED
 from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
+from evomal.text import plural, with_article
 from evomal.users_code import described
 
 
@@ -147,7 +148,7 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
     if task.kind != "classification":
         if [side for side in shape if side != 1] == [side for side in (samples, *positions) if side != 1]:
             return None
-        wanted, advice = f"the shape of the targets, {[samples, *positions]} for {samples} samples,", ""
+        wanted, advice = f"the shape of the targets, {[samples, *positions]} for {plural(samples, 'sample')},", ""
     else:
         fitting = [
             dim
@@ -159,12 +160,14 @@ def _class_dim(model: nn.Module, task: Task) -> int | None:
         if fitting:
             return fitting[0] if len(fitting) == 1 else _class_dim_of_shorter(model, inputs, positions[0])
         classes, sides = task.outputs, ", ".join(map(str, positions))
-        wanted = f"shape ({samples}, {classes}, {sides}) or ({samples}, {sides}, {classes}) for {samples} samples"
+        wanted = (
+            f"shape ({samples}, {classes}, {sides}) or ({samples}, {sides}, {classes}) for {plural(samples, 'sample')}"
+        )
         advice = advice_on_gaps(targets, classes)
         if len(positions) == 1 and shape == [samples, *positions]:
             raise InputError(
                 f"targets of shape (samples, {sides}) are class numbers at {sides} positions, but the model gives "
-                f"{shape} for {samples} samples: if the targets are one-hot, give their argmax(1)"
+                f"{shape} for {plural(samples, 'sample')}: if the targets are one-hot, give their argmax(1)"
             )
     raise InputError(f"the outputs of the model must have {wanted} but have {shape}{advice}")
 
@@ -214,13 +217,13 @@ def refused_outputs(outputs: Any, samples: Inputs) -> InputError:
         if outputs.shape == (count(samples),):
             advice = ": keep the dimension of the outputs, as in (samples, 1)"
     else:
-        found = f"a {type(outputs).__name__}"
+        found = with_article(type(outputs).__name__)
         if hasattr(outputs, "logits"):
             advice = ": return its logits"
         elif isinstance(outputs, tuple | list | dict):
             advice = ": return the tensor of outputs alone"
     return InputError(
-        f"a model must give a row of outputs for each of {count(samples)} samples but gave {found}{advice}"
+        f"a model must give a row of outputs for each of {plural(count(samples), 'sample')} but gave {found}{advice}"
     )
 
 

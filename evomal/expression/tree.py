@@ -10,7 +10,7 @@ from evomal.checks import finite_number, whole_number
 from evomal.errors import InputError
 from evomal.expression import notation, prefix
 from evomal.expression.operators import EPSILON, EXTRA_TERMINALS, PREDICTION, PREDICTIONS, TARGET, arity
-from evomal.text import short_repr, shorten
+from evomal.text import plural, short_repr, shorten
 
 Value = TypeVar("Value")
 
@@ -189,8 +189,8 @@ class Expression:
             raise InputError(f"weights must be a list of numbers but got {short_repr(weights)}")
         if len(weights) != self.edges:
             raise InputError(
-                f"an expression of {self.size} nodes needs {self.edges} weights, one per non-root node, "
-                f"but got {len(weights)}"
+                f"an expression of {plural(self.size, 'node')} needs {plural(self.edges, 'weight')}, one per "
+                f"non-root node, but got {len(weights)}"
             )
         return weights
 

@@ -206,6 +206,6 @@ def _set_rate_ticks(axes: Axes, rates: Sequence[float]) -> None:
 def _averaged(of: Comparison) -> str:
     seeds, searches = len(of.seeds), len(of.search_seeds)
     if searches > 1:
-        over = f"mean of {seeds} seeds (methods: of {searches} searches, each by its mean)"
+        over = f"mean of {plural(seeds, 'seed')} (methods: of {searches} searches, each by its mean)"
         return f"{over}, band: ±1 standard deviation"
     return plural(seeds, "seed") + (", mean and ±1 standard deviation" if seeds > 1 else "")

@@ -20,6 +20,7 @@ from evomal.expression.operators import (
     PROGRESS,
 )
 from evomal.forest.codes import Link
+from evomal.text import plural
 
 Values = Mapping[str, Tensor]
 """The value of every terminal by its token, for each output."""
@@ -99,7 +100,7 @@ def output_priors(priors: object, link: Link, kind: str, outputs: int) -> Tensor
     elif kind == "classification" and outputs > len(shares):
         shares += (min(shares),) * (outputs - len(shares))
     if len(shares) != outputs:
-        raise InputError(f"priors must have one entry for each of {outputs} classes but got {len(shares)}")
+        raise InputError(f"priors must have one entry for each of {plural(outputs, 'class')} but got {len(shares)}")
     return torch.tensor(shares, dtype=torch.float64)
 
 

@@ -11,6 +11,7 @@ from evomal.errors import InputError
 from evomal.extras import optional_library
 from evomal.losses.contract import compute_dtype
 from evomal.losses.loss import Loss
+from evomal.text import with_article
 
 IGNORED = -100
 """The label of positions that Trainer does not count."""
@@ -130,7 +131,7 @@ def _is_shifted(outputs: Any, logits: Tensor, shift: bool | None) -> bool:
         return bool(shift)
     if isinstance(outputs, Tensor) or type(outputs) in (dict, tuple, list):
         raise InputError(
-            f"the model returns a {type(outputs).__name__}, which does not tell whether position t predicts the label "
-            "at t + 1: give shift=True for causal language models, else shift=False"
+            f"the model returns {with_article(type(outputs).__name__)}, which does not tell whether position t "
+            "predicts the label at t + 1: give shift=True for causal language models, else shift=False"
         )
     return "CausalLM" in type(outputs).__name__

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from evomal.errors import EvomalError, InputError
 from evomal.extras import imports_of
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 
 with imports_of("evomal.integrations.sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -148,7 +148,7 @@ def _check_width(task: Task, classes: int) -> None:
     """Raise unless the model has an output for each class; if it cannot be tried, the training says why."""
     width = outputs_of_model(task.model, task.train)
     if width not in (None, classes):
-        raise InputError(f"model must have {classes} outputs, one for each class, but has {width}")
+        raise InputError(f"model must have {plural(classes, 'output')}, one for each class, but has {width}")
 
 
 def _found_rate(loss: nn.Module) -> float | None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from evomal.checks import Kind, finite_vector, one_of, whole_number
 from evomal.errors import InputError
+from evomal.text import plural
 from evomal.units import Units
 
 
@@ -225,7 +226,7 @@ class BatchLoss(nn.Module, ABC):
         labels = output.shape[class_dim]
         if self.weight is not None and self.weight.shape != (labels,):
             raise InputError(
-                f"weight must have one entry for each of {labels} labels but got {tuple(self.weight.shape)}"
+                f"weight must have one entry for each of {plural(labels, 'label')} but got {tuple(self.weight.shape)}"
             )
         ignored = self._ignored(target, 2)
         bits = target if ignored is None else target.masked_fill(ignored, 0)

@@ -28,7 +28,7 @@ from evomal.forest.terminals import Values, check_terminals, checked_priors, ter
 from evomal.losses.contract import Reduction, compute_dtype
 from evomal.losses.expression_kernels import has_kernel, sample_losses
 from evomal.losses.loss import Description, ElementwiseLoss, SourceCode, WeightedTree
-from evomal.text import short_repr, shorten
+from evomal.text import plural, short_repr, shorten
 
 _LONGEST_SHOWN = 120  # characters of the expression in the text of a module
 _LONGEST_NODE = 60  # characters of the name of a weight
@@ -165,7 +165,7 @@ class ExpressionLoss(ElementwiseLoss):
             return shares[1:]
         if outputs.shape[-1] < len(shares):
             raise InputError(
-                f"priors must have one entry for each of {outputs.shape[-1]} classes but got {len(shares)}"
+                f"priors must have one entry for each of {plural(outputs.shape[-1], 'class')} but got {len(shares)}"
             )
         return torch.cat((shares, shares.min().expand(outputs.shape[-1] - len(shares))))
 
@@ -240,7 +240,7 @@ class ExpressionLoss(ElementwiseLoss):
         tree = self.expression
         nodes = (shorten(str(tree.subtree(position)), _LONGEST_NODE) for position in range(1, tree.size))
         numbers = tuple(zip(nodes, self.tree().edge_weights, strict=True))
-        return Description(f"An expression of {tree.size} nodes", str(tree), numbers)
+        return Description(f"An expression of {plural(tree.size, 'node')}", str(tree), numbers)
 
     def tree(self) -> WeightedTree:
         return WeightedTree(self.expression, self._weight_list(), self.activation)

@@ -15,6 +15,7 @@ from evomal.forest.terminals import checked_priors
 from evomal.losses.classification import CrossEntropyLoss
 from evomal.losses.classification_base import ClassificationLoss, DistributionLoss
 from evomal.losses.loss import SourceCode
+from evomal.text import plural
 
 Priors = Tensor | Sequence[float]
 
@@ -178,7 +179,9 @@ class BalancedSoftmaxLoss(PriorLoss, DistributionLoss):
         if self._shares is None:
             return super().log_probabilities(logits)
         if (classes := logits.shape[1]) != len(self._shares):
-            raise InputError(f"priors must have one entry for each of {classes} classes but got {len(self._shares)}")
+            raise InputError(
+                f"priors must have one entry for each of {plural(classes, 'class')} but got {len(self._shares)}"
+            )
         return super().log_probabilities(logits + self.tau * self._shares.to(logits.dtype).log())
 
     def of_targets(self, log_p: Tensor, of_all: Tensor) -> Tensor:

@@ -199,7 +199,7 @@ def rate_text(rate: float, lr: float | None, steps: int = 0) -> str:
     `steps`: the length of the trainings that it holds for, if it is to be said: longer ones often need a smaller one.
     """
     found = f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
-    return f"{found} for {steps:,} steps" if steps else found
+    return f"{found} for {plural(steps, 'step')}" if steps else found
 
 
 def lead_text(lead: float, half: float, metric: str) -> str:

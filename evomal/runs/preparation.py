@@ -20,6 +20,7 @@ from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors import open_executor
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task, task_list, with_final_rows
+from evomal.text import with_article
 
 KNOWN_SEEDS = {"ce": "mul(-1, mul(y, log(f)))", "mse": "square(sub(y, f))", "mae": "abs(sub(y, f))"}
 """The expressions that the setting `seed_with` knows by name."""
@@ -108,7 +109,9 @@ def _seed_expression(name: str, kind: Kind) -> Expression:
         )
     loss = load_loss(name)
     if not isinstance(loss, ExpressionLoss):
-        raise InputError(f"{name}: seed_with must be the file of an expression but got a {type(loss).__name__}")
+        raise InputError(
+            f"{name}: seed_with must be the file of an expression but got {with_article(type(loss).__name__)}"
+        )
     if loss.kind != kind:
         raise InputError(f"{name}: the task is {kind}, but the loss is for {loss.kind}")
     return loss.expression

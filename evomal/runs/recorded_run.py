@@ -81,7 +81,7 @@ class Run:
     """The kind of task of a search without a folder; None if the run was recorded, because `kind` then looks it up."""
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {self.state}, {self.generations} generations, best={self.best!r})"
+        return f"Run({str(self.folder)!r}, {self.state}, {plural(self.generations, 'generation')}, best={self.best!r})"
 
     @cached_property
     def computed(self) -> tuple[Candidate, ...]:

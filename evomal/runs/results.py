@@ -189,7 +189,9 @@ class SearchResult(Displayed):
     def __repr__(self) -> str:
         rivals = ", ".join(f"{name} {fitness:.4g}" for name, fitness in self.rivals.items())
         verdict = "" if self.final is None else f", {self.final.verdict(self.metric)}"
-        return f"SearchResult(best={self.best!r}, rivals=({rivals}){verdict}, {len(self.history)} generations)"
+        return (
+            f"SearchResult(best={self.best!r}, rivals=({rivals}){verdict}, {plural(len(self.history), 'generation')})"
+        )
 
     def __str__(self) -> str:
         return self.summary()

@@ -315,7 +315,8 @@ class _Search:
         # Trainings that diverged count, too: they were paid for.
         evaluated = sum("evaluate" in one.seconds and not one.is_carried for one in self._candidates)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
-            return f"{evaluated} candidates were evaluated, and {settings.max_evaluations} are allowed"
+            verb = "was" if evaluated == 1 else "were"
+            return f"{plural(evaluated, 'candidate')} {verb} evaluated, and {settings.max_evaluations} are allowed"
         if settings.patience is not None:
             best = self._evaluator.archive.best
             waited = self._strategy.generation - 1 - (-1 if best is None else best.generation)

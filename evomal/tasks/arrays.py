@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from evomal.errors import InputError, UserCodeError
-from evomal.text import one_line, short_repr
+from evomal.text import one_line, plural, short_repr, with_article
 from evomal.users_code import users_code
 
 Array = npt.NDArray[Any]
@@ -53,7 +53,7 @@ def plain_array(values: Any, place: str) -> Array:
             raise InputError(f"{place} must have no masked values but row {row} has one")
     if isinstance(values, Dataset | DataLoader):
         builder = "from_datasets" if isinstance(values, Dataset) else "from_loaders"
-        raise InputError(f"{place} must be an array but got a {type(values).__name__}: use Task.{builder}")
+        raise InputError(f"{place} must be an array but got {with_article(type(values).__name__)}: use Task.{builder}")
     if isinstance(values, str | bytes | Mapping | set | frozenset | None) or callable(values):
         advice = ": give the values themselves, not their name" if isinstance(values, str) else ""
         raise InputError(f"{place} must be an array with a row for each sample but got {short_repr(values)}{advice}")
@@ -70,7 +70,7 @@ def column(values: Any, name: str, rows: int) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (rows,):
-        raise InputError(f"{name} must have one value for each of {rows} rows but has shape {array.shape}")
+        raise InputError(f"{name} must have one value for each of {plural(rows, 'row')} but has shape {array.shape}")
     missing = array != array  # true for NaN and NaT
     if array.dtype.kind == "O":
         missing |= np.array([value is None for value in array])
@@ -216,4 +216,4 @@ def _received(array: Array) -> tuple[str, str]:
         return "dictionaries", ": give one dictionary of arrays instead"
     if isinstance(strange, list | tuple | np.ndarray):
         return "rows that differ in length", ": pad them to one length, or use Task.from_loaders"
-    return ("missing values", _MISSING) if strange is None else (f"a {type(strange).__name__}", "")
+    return ("missing values", _MISSING) if strange is None else (with_article(type(strange).__name__), "")

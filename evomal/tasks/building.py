@@ -20,7 +20,7 @@ from evomal.tasks.model_trials import with_integers_as_taken
 from evomal.tasks.parts import Part
 from evomal.tasks.samples import Key, Samples, given_samples, joined_samples
 from evomal.tasks.splits import RowNumbers, Split, shared_content, split_groups, split_in_order, split_rows
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 from evomal.units import Units
 
 PARTS = ("train", "validation", "test")
@@ -44,7 +44,9 @@ class ArrayOptions:
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
         if not isinstance(self.hardships, Hardships | None):
-            raise InputError(f"hardships must be an evomal.Hardships but got a {type(self.hardships).__name__}")
+            raise InputError(
+                f"hardships must be an evomal.Hardships but got {with_article(type(self.hardships).__name__)}"
+            )
         if not isinstance(self.standardise, bool | np.bool_):
             raise InputError(f"standardise must be True or False but got {short_repr(self.standardise)}")
         if isinstance(self.ignore_index, bool) or not isinstance(self.ignore_index, int | str | None):

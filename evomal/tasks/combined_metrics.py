@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evomal.errors import InputError
 from evomal.tasks.named_metrics import Needs
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 
 if TYPE_CHECKING:  # it imports this module
     from evomal.tasks.metrics import Metric
@@ -152,7 +152,8 @@ class WorstGroup(Combined):
             )
         groups = self.groups[part]
         if len(targets) % len(groups):
-            raise InputError(f"the metric has {len(groups)} groups of {part} rows, but there are {len(targets)} rows")
+            rows = plural(len(groups), f"{part} row")
+            raise InputError(f"the metric has groups of {rows}, but there are {len(targets)}")
         numbers = groups.numbers.to(targets.device).repeat_interleave(len(targets) // len(groups))
         for number in torch.unique(numbers).tolist():
             yield f"group {groups.names[number]}", numbers == number
@@ -190,7 +191,9 @@ class WorstGroup(Combined):
             return self
         groups = self.groups
         if len(groups) != total:
-            raise InputError(f"groups must have one entry for each of {total} rows of the arrays but got {len(groups)}")
+            raise InputError(
+                f"groups must have one entry for each of {plural(total, 'row')} of the arrays but got {len(groups)}"
+            )
         return dataclasses.replace(self, groups={part: groups.select(numbers) for part, numbers in rows.items()})
 
 

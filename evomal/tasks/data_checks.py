@@ -100,7 +100,9 @@ def checked_class_weight(weights: Any, kind: Kind, outputs: int) -> tuple[float,
         )
     found = number_array(weights, "class_weight", advice="")
     if found.shape != (outputs,):
-        raise InputError(f"class_weight must have a weight for each of {outputs} classes but has shape {found.shape}")
+        raise InputError(
+            f"class_weight must have a weight for each of {plural(outputs, 'class')} but has shape {found.shape}"
+        )
     if not (np.isfinite(found) & (found >= 0)).all() or not found.any():
         raise InputError(
             f"class_weight must be finite numbers of at least 0, and not all 0, but got {short_repr(found.tolist())}"
@@ -145,8 +147,8 @@ def check_split(inputs: Inputs, targets: Tensor, kind: Kind, outputs: int, name:
     if kind == "classification":
         check_classes(rows, f"the {name} split", outputs)
     elif rows.shape[1] != outputs:
-        what = ("label" if kind == "multilabel" else "target") + ("" if outputs == 1 else "s")
-        raise InputError(f"the {name} split must have {outputs} {what} per sample but has {rows.shape[1]}")
+        wanted = plural(outputs, "label" if kind == "multilabel" else "target")
+        raise InputError(f"the {name} split must have {wanted} per sample but has {rows.shape[1]}")
 
 
 def check_classes(labels: Tensor, place: str, classes: int) -> None:
@@ -181,7 +183,8 @@ def advice_on_gaps(targets: Tensor, classes: int) -> str:
 def check_several_classes(labels: Tensor, place: str) -> None:
     """Raise unless there is something to tell apart."""
     if bool((labels == labels[0]).all()):
-        raise InputError(f"{place} must hold at least two classes but all {len(labels)} labels are {int(labels[0])}")
+        found = f"all {len(labels)} labels are" if len(labels) > 1 else "its one label is"
+        raise InputError(f"{place} must hold at least two classes but {found} {int(labels[0])}")
 
 
 def check_different_values(targets: Tensor | Array, place: str) -> None:

@@ -24,7 +24,7 @@ from evomal.tasks.model_trials import outputs_of_model, with_integers_as_taken
 from evomal.tasks.parts import Batches, Part, joined_parts
 from evomal.tasks.sources import MOST_UNCOUNTED, ArraySource, DatasetSource, PiecesSource, Source
 from evomal.tasks.splits import shared_content
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 
 _SAMPLE_ROWS, _SAMPLE_BATCHES = 1024, 128  # at most, of a part that is not held in memory
 _READ_ROWS = 64  # at a time
@@ -115,8 +115,8 @@ def _dataset_source(dataset: Any, place: str, options: DatasetOptions) -> Source
     source: Source
     if isinstance(dataset, DataLoader | IterableDataset):
         raise InputError(
-            f"the {place} dataset must have a length and items by number but is a {type(dataset).__name__}: use "
-            "Task.from_loaders for batches and streams"
+            f"the {place} dataset must have a length and items by number but is "
+            f"{with_article(type(dataset).__name__)}: use Task.from_loaders for batches and streams"
         )
     tables = dataset.tensors if type(dataset) is TensorDataset else dataset
     if isinstance(tables, tuple | list) and len(tables) == 2 and all(hasattr(own, "shape") for own in tables):

@@ -14,7 +14,7 @@ from evomal.tasks.inputs import Inputs, map_tensors, tensors
 from evomal.tasks.items import Columns
 from evomal.tasks.labels import IGNORED
 from evomal.tasks.parts import Part
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 from evomal.units import Units
 
 _MOST_WORKERS = 64
@@ -108,7 +108,9 @@ class Fit:
             return map_tensors(lambda own: own.long() if own.dtype == torch.uint8 else own, inputs)
         if len(tensors(inputs)) != len(self.like):
             number = len(tensors(inputs))
-            raise InputError(f"the {self.place} dataset must always give {len(self.like)} inputs but gave {number}")
+            raise InputError(
+                f"the {self.place} dataset must always give {plural(len(self.like), 'input')} but gave {number}"
+            )
         wanted = iter(self.like)
 
         def converted(tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from evomal.errors import InputError
 from evomal.tasks.inputs import Inputs, map_tensors, tensors
 from evomal.tasks.parts import Part
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 
 TARGET_NAMES = ("label", "labels", "target", "targets", "y")
 """Columns that hold the target where none is named."""
@@ -150,4 +150,4 @@ def _refuse_shapes(leaves: Sequence[Sequence[Tensor]], what: str, places: Sequen
 
 
 def _form(item: Any) -> str:
-    return f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
+    return with_article(type(item).__name__) + (f" of {len(item)}" if isinstance(item, tuple | list) else "")

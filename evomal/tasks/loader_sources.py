@@ -23,6 +23,7 @@ from evomal.tasks.draws import Draws
 from evomal.tasks.items import Columns, batch_part
 from evomal.tasks.parts import Part
 from evomal.tasks.sources import MOST_OPEN, MOST_UNCOUNTED, WHOLE, Request, Source, dataset_length, item_seed
+from evomal.text import with_article
 from evomal.users_code import users_code
 
 OpenBatches = Callable[[int], Iterable[Any]]
@@ -208,7 +209,7 @@ def loader_source(loader: Any, place: str, *, columns: Columns | None = None, wo
         return IterableSource(loader, place, columns=columns, workers=workers)
     raise InputError(
         f"the {place} loader must be a torch DataLoader, or a function from a seed to batches, "
-        f"but is a {type(loader).__name__}: lambda seed: …"
+        f"but is {with_article(type(loader).__name__)}: lambda seed: …"
     )
 
 

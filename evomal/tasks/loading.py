@@ -23,7 +23,7 @@ from evomal.tasks.parts import Augmentation, Part
 from evomal.tasks.recipe import Recipe
 from evomal.tasks.splits import shared_content, split_rows
 from evomal.tasks.task import Task
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 from evomal.users_code import users_code
 
 _VALIDATION_SHARE = 0.1  # of the training images
@@ -90,7 +90,7 @@ def loadable_model(
     if not isinstance(given, str | None):
         raise InputError(f"model must be the name of a model but got {short_repr(given)}")
     if not isinstance(hardships, Hardships | None):
-        raise InputError(f"hardships must be an evomal.Hardships but got a {type(hardships).__name__}")
+        raise InputError(f"hardships must be an evomal.Hardships but got {with_article(type(hardships).__name__)}")
     spec = row.models[0] if model == "paper" else model or row.default
     info, hard, first = DATASETS[name], hardships or Hardships(), np.zeros(1, np.int64)
     _require_model(spec, info.shape, info.classes or 1)
@@ -161,5 +161,5 @@ def task_from_file(spec: str) -> Task:
             raise InputError(f"{spec}: {path} has no function {function!r}")
         task = make()
     if not isinstance(task, Task):
-        raise InputError(f"{spec}: {function} must return a Task but returned a {type(task).__name__}")
+        raise InputError(f"{spec}: {function} must return a Task but returned {with_article(type(task).__name__)}")
     return task

@@ -26,7 +26,7 @@ from evomal.tasks.named_metrics import (
     rows_of,
     terms_in,
 )
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 from evomal.users_code import place_of_function, users_code
 
 Measure = Callable[..., Any] | Combined
@@ -356,4 +356,4 @@ def _made(row: NamedMetric, name: str, kind: str, **options: float) -> Metric:
 def _described(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else with_article(type(value).__name__)

@@ -18,7 +18,7 @@ from evomal.tasks.data_checks import (
     target_rows,
 )
 from evomal.tasks.labels import Classes, checked_classes, encoded_labels, labels_like
-from evomal.text import short_repr
+from evomal.text import plural, short_repr
 
 Key = str | int | None
 """Which input of a model an array is: the name of an argument, its place, or None if there is only one."""
@@ -107,7 +107,9 @@ def _samples(
     targets, own_classes = _targets(*y, kind, classes, ignored, like)
     if len(targets) != rows:
         advice = _TUPLE if isinstance(x[1], tuple) else ""
-        raise InputError(f"{y[0]} must have a target for each of {rows} rows of {x[0]} but got {len(targets)}{advice}")
+        raise InputError(
+            f"{y[0]} must have a target for each of {plural(rows, 'row')} of {x[0]} but got {len(targets)}{advice}"
+        )
     _check_positions(inputs, targets, x[0], y[0], kind)
     if weights[1] is None:
         return Samples(inputs, targets, own_classes)

@@ -17,6 +17,7 @@ from evomal.randomness import derived_seed
 from evomal.tasks.draws import Draws
 from evomal.tasks.items import Columns, batch_part, stacked_items
 from evomal.tasks.parts import Batches, Part
+from evomal.text import plural
 from evomal.users_code import users_code
 
 Request = Any
@@ -129,8 +130,8 @@ class DatasetSource(Source):
             found = list(self._dataset.__getitems__(indices))
         if len(found) != len(indices):
             raise InputError(
-                f"__getitems__ of the {self.place} dataset must return an item for each of {len(indices)} numbers but "
-                f"returned {len(found)}"
+                f"__getitems__ of the {self.place} dataset must return an item for each of "
+                f"{plural(len(indices), 'number')} but returned {len(found)}"
             )
         return found
 

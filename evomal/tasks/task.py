@@ -30,7 +30,7 @@ from evomal.tasks.metrics import Measure, Metric, chosen_metric
 from evomal.tasks.named_metrics import Needs
 from evomal.tasks.parts import Augmentation, Part
 from evomal.tasks.recipe import Recipe
-from evomal.text import short_repr
+from evomal.text import short_repr, with_article
 from evomal.units import Units, Values
 
 
@@ -96,10 +96,11 @@ class Task(TaskBuilders):
             raise InputError(f"a task's name must be a string that is not empty but got {short_repr(name)}")
         if isinstance(self.model, nn.Module) or not callable(self.model):
             raise InputError(
-                f"model must be a function that makes a fresh model but got a {type(self.model).__name__}: lambda: …"
+                "model must be a function that makes a fresh model but got "
+                f"{with_article(type(self.model).__name__)}: lambda: …"
             )
         if not isinstance(self.recipe, Recipe):
-            raise InputError(f"recipe must be an evomal.Recipe but got a {type(self.recipe).__name__}")
+            raise InputError(f"recipe must be an evomal.Recipe but got {with_article(type(self.recipe).__name__)}")
         object.__setattr__(self, "metric", chosen_metric(self.metric, self.kind))
         for name in ("train", *self._judged):
             place, part = f"the {name} split", getattr(self, name)

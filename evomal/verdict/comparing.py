@@ -232,7 +232,9 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
         entries = _entries("plain", everyone, lambda loss: (trials.own_lr, 1.0), trials, plan)
         if plan.tune_lr:
             losses = _distinct(everyone)
-            plan.announce(f"trying {plan.tune_lr} learning rates or more for each of {len(losses)} losses")
+            plan.announce(
+                f"trying {plural(plan.tune_lr, 'learning rate')} or more for each of {plural(len(losses), 'loss')}"
+            )
             tuning = tuned(losses, baseline, trials, plan.tune_lr, task)
             entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.key], 1.0), trials, plan)
         if plan.rescale and others:

@@ -105,7 +105,7 @@ def test_the_traceback_is_shown_with_debug(refused):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [("None", "returned None"), ("'0.5'", "returned a str"), ("outputs", "returned a tensor"), ("10 ** 999", "a int")],
+    [("None", "returned None"), ("'0.5'", "returned a str"), ("outputs", "returned a tensor"), ("10 ** 999", "an int")],
 )
 @pytest.mark.parametrize("name", ["train", "compare", "search", "analyse"])
 def test_a_metric_that_is_no_number_is_said(refused, name, value, said):
@@ -121,7 +121,7 @@ def test_a_metric_without_a_finite_value_is_said(refused, value):
     code, out, _ = refused("train", value=value)
     assert "diverged: the validation mine was " in out
     assert "though the model's outputs are finite: see the metric (" in out
-    assert "1 of 1 seeds diverged" in out
+    assert "1 of 1 seed diverged" in out
     assert code == 0
 
 

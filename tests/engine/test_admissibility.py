@@ -210,5 +210,5 @@ def test_an_engine_asks_for_its_tasks_kind():
     found = engine.inadmissible(trees, weights_of(trees))
     assert [text.partition(" (")[0] for text in found] == ["", "", "", "for classes of probability"]
     assert engine.inadmissible([], []) == []
-    with pytest.raises(InputError, match="must be weights for each of 1 expressions"):
+    with pytest.raises(InputError, match="must be weights for each of 1 expression"):
         engine.inadmissible([wrong], [])

@@ -128,7 +128,7 @@ class Constant(nn.Linear):
             r"the model cannot take the task's inputs of shape \[4\]: RuntimeError: mat1 and mat2 shapes",
         ),
         (lambda: Engine(regression(Constant), seed=0), "this model cannot be differentiated"),
-        (lambda: Engine(regression(lambda: nn.Linear(4, 2)), seed=0), "the task has 1 targets but the model has 2"),
+        (lambda: Engine(regression(lambda: nn.Linear(4, 2)), seed=0), "the task has 1 target but the model has 2"),
         (lambda: Engine(classification(lambda: nn.Linear(4, 2)), seed=0), "the task has 3 classes but the model has 2"),
         (lambda: Engine(classification(lambda: nn.Linear(4, 1)), seed=0), "the task has 3 classes but the model has 1"),
         (lambda: Engine(regression(frozen), seed=0), "a model must have parameters to be trained but has none"),

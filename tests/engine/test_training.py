@@ -177,7 +177,7 @@ def test_bad_input(loss, options, sentence):
 
 
 def test_a_factory_that_makes_no_module():
-    with pytest.raises(InputError, match=r"a task's model must make an nn\.Module but made a int"):
+    with pytest.raises(InputError, match=r"a task's model must make an nn\.Module but made an int"):
         train(regression(model=lambda: 3), "mse", device="cpu")
 
 

@@ -213,7 +213,7 @@ def test_multilabel_end_to_end():
     [
         ([SQUARE], [[1.0]], "an expression of 4 nodes needs 3 weights, one per non-root node, but got 1"),
         ([SQUARE], [[1.0] * 5], "needs 3 weights"),
-        ([SQUARE, SQUARE], [[1.0] * 3], "there must be weights for each of 2 expressions but got 1 rows"),
+        ([SQUARE, SQUARE], [[1.0] * 3], "there must be weights for each of 2 expressions but got 1 row"),
         (["square(sub(y, f))"], [[1.0] * 3], "a candidate must be an Expression but got str"),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_loss_with_parameters_of_its_own_keeps_them():
     ("task", "sentence"),
     [
         (lambda: regression(lambda: nn.Linear(3, 1)), r"the model cannot take the task's inputs of shape \[4\]"),
-        (lambda: regression(lambda: nn.Linear(4, 2)), "the task has 1 targets but the model has 2 outputs"),
+        (lambda: regression(lambda: nn.Linear(4, 2)), "the task has 1 target but the model has 2 outputs"),
         (lambda: classification(lambda: nn.Linear(4, 2)), "the task has 3 classes but the model has 2 outputs"),
         (lambda: regression(nn.Flatten), "a model must have parameters to be trained but has none"),
         (lambda: regression(nn.Linear(4, 1)), "model must be a function that makes a fresh model but got a Linear"),

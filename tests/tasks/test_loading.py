@@ -100,7 +100,7 @@ def test_tasks_from_a_user_s_file(tmp_path):
         "def other(): return 3\n"
     )
     assert task_from_file(f"{path}:task").name == "diabetes"
-    for function, sentence in (("other", "must return a Task but returned a int"), ("none", "has no function 'none'")):
+    for function, sentence in (("other", "must return a Task but returned an int"), ("none", "has no function 'none'")):
         with pytest.raises(InputError, match=sentence):
             task_from_file(f"{path}:{function}")
     with pytest.raises(InputError, match="there is no file"):

@@ -18,7 +18,7 @@ from evomal.tasks import task_from_file
         ("import sys\nsys.exit(0)\n", r"failed: SystemExit: 0 \(.*mine_bad\.py, line 2\)"),
         ("x = b'\\0'.decode('nothing')\n", r"failed: LookupError: .* \(.*mine_bad\.py, line 1\)"),
         ("def other(): pass\n", "has no function 'task'"),
-        ("def task(): return 3\n", "task must return a Task but returned a int"),
+        ("def task(): return 3\n", "task must return a Task but returned an int"),
     ],
 )
 def test_a_file_that_does_not_do_is_one_sentence(tmp_path, text, sentence):

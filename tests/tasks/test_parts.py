@@ -78,7 +78,7 @@ def test_small_floats_keep_their_values(dtype):
         ({"seed": 2**63}, "seed must be at most 9223372036854775807 but got 9223372036854775808"),
         ({"name": 5}, "a task's name must be a string that is not empty but got 5"),
         ({"name": " "}, "a task's name must be a string that is not empty but got ' '"),
-        ({"hardships": 5}, "hardships must be an evomal.Hardships but got a int"),
+        ({"hardships": 5}, "hardships must be an evomal.Hardships but got an int"),
     ],
 )
 def test_options_that_break_a_rule(options, sentence):

@@ -6,7 +6,7 @@ from typing import Any
 
 from evomal.losses.exporting import frames
 from evomal.losses.loss import Loss
-from evomal.text import LONGEST_FORMULA, printable, shorten
+from evomal.text import LONGEST_FORMULA, plural, printable, shorten
 from evomal.units import Units
 
 
@@ -62,11 +62,11 @@ def _standardising(units: Units, frame: frames.Frame) -> str:
     if units.outputs is None:
         return "\n".join([*lines, f"    return (raw - {units.mean!r}) / {units.scale!r}"])
     mean, scale = (frame.constant(list(numbers)) for numbers in (units.mean, units.scale))  # type: ignore[arg-type]
-    count = units.outputs
+    count, wanted = units.outputs, plural(units.outputs, "output")
     return "\n".join([
         *lines,
         f"    if raw.shape[-1:] != ({count},):",
-        f'        raise ValueError(f"there must be {count} outputs but the shape is {{tuple(raw.shape)}}")',
+        f'        raise ValueError(f"there must be {wanted} but the shape is {{tuple(raw.shape)}}")',
         f"    mean = {mean}",
         f"    scale = {scale}",
         "    return (raw - mean) / scale",

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from evomal.errors import InputError
-from evomal.text import one_line
+from evomal.text import one_line, with_article
 from evomal.users_code import own_folder
 
 _DEEPEST = 8  # names in a row, as in task.model.net.lock
@@ -37,8 +37,8 @@ def pickled(value: Any, name: str) -> bytes:
             content: bytes = cloudpickle.dumps(value)
         except Exception as error:  # a user's object may raise anything
             path, part = _unpicklable_part(value, name)
-            kind = type(part).__name__
-            raise InputError(f"{path} is a {kind}, which cannot be sent to a worker: {one_line(error)}") from None
+            kind = with_article(type(part).__name__)
+            raise InputError(f"{path} is {kind}, which cannot be sent to a worker: {one_line(error)}") from None
         finally:
             for module in added:
                 cloudpickle.unregister_pickle_by_value(module)
