@@ -20,6 +20,7 @@ from evomal.cli.options import (
     echo,
     echo_json,
     given_options,
+    listed,
     with_parameters,
 )
 from evomal.errors import InputError
@@ -137,7 +138,7 @@ def show_behaviour(losses: LossNames = None, classes: Classes = 10) -> Drawn:
 def show_smoothing_cost(
     device: Device = "auto",
     classes: Annotated[
-        str | None, typer.Option(help="Numbers of classes, comma-separated (default: from 3 to 10000).")
+        list[str] | None, typer.Option(help="Numbers of classes, comma-separated (default: from 3 to 10000).")
     ] = None,
     rounds: Annotated[int, typer.Option(help="Number of rounds; the result is their median.")] = 15,
     threads: Annotated[int | None, typer.Option(help="Number of CPU threads (default: all).")] = None,
@@ -147,9 +148,10 @@ def show_smoothing_cost(
     from evomal.report.figure_lines import cost_lines
 
     try:
-        counts = CLASSES if classes is None else [int(part) for part in classes.split(",") if part.strip()]
+        counts = [int(part) for part in listed(classes) or () if part] if classes else CLASSES
     except ValueError:
-        raise InputError(f"classes must be whole numbers, comma-separated, but got {classes!r}") from None
+        received = ",".join(classes or ())
+        raise InputError(f"classes must be whole numbers, comma-separated, but got {received!r}") from None
     cost = smoothing_cost(counts, device=device, rounds=rounds, threads=threads)
     return "smoothing-cost", cost, draw_smoothing_cost(cost), cost_lines(cost)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evomal.tasks import Task
 
 LossNames = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--losses",
         help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task '
@@ -53,10 +53,10 @@ def _trained(task: TaskName, losses: LossNames = None, model: Model = None, data
     return chosen, _losses(losses, chosen)
 
 
-def _losses(names: str | None, task: "Task") -> list[str]:
+def _losses(values: list[str] | None, task: "Task") -> list[str]:
     from evomal.figures.data import usual_losses
 
-    return usual_losses(task) if names is None else split_losses(names, task)
+    return split_losses(values, task) if values else usual_losses(task)
 
 
 def _options(
@@ -153,7 +153,7 @@ def show_learning_rate(
             metavar="FOLDER|TASK", help="The --out folder of evomal compare --rates; or with --rates, a task."
         ),
     ],
-    rates: Annotated[str | None, typer.Option(help="Learning rates to train with now, comma-separated.")] = None,
+    rates: Annotated[list[str] | None, typer.Option(help="Learning rates to train with now, comma-separated.")] = None,
     losses: LossNames = None,
     model: Model = None,
     seeds: Seeds = 5,
@@ -170,7 +170,7 @@ def show_learning_rate(
     from evomal.report.figure_lines import rate_lines
     from evomal.verdict.comparing import rate_curve
 
-    if rates is None:
+    if not rates:
         trainings = ("losses", "model", "seeds", "steps", "milestones", "device", "data")
         if given := given_options(context, *trainings):
             raise InputError(f"{given} must be given with --rates, which trains now, but there is no --rates")

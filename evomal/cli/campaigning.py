@@ -14,6 +14,7 @@ from evomal.cli.options import (
     echo,
     echo_json,
     executor_settings,
+    listed,
     with_options,
 )
 from evomal.cli.task_specs import given_command
@@ -41,9 +42,9 @@ def run_campaign_file(
     duration: Annotated[
         str | None, typer.Option("--time", help="Time after which to stop, such as 9m; the same command continues.")
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Tasks of the campaign to run, comma-separated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Tasks of the campaign to run, comma-separated.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods of the campaign to search with, comma-separated (default: all).")
+        list[str] | None, typer.Option(help="Methods of the campaign to search with, comma-separated (default: all).")
     ] = None,
     search_seeds: Annotated[
         int | None, typer.Option(help="Maximum number of searches of each method; the others can follow later.", min=1)
@@ -69,9 +70,8 @@ def run_campaign_file(
             f"{file}: names the Python file of {campaign.python_files[0]}, which this command does not run unless told "
             "to: add --trust if the campaign is your own"
         )
-    names = None if only is None else [name.strip() for name in only.split(",")]
-    searching = None if methods is None else [name.strip() for name in methods.split(",")]
-    campaign = campaign.reduced(methods=searching, search_seeds=search_seeds, transfer=transfer)
+    names = listed(only)
+    campaign = campaign.reduced(methods=listed(methods), search_seeds=search_seeds, transfer=transfer)
     chosen = campaign.chosen(names)
     changes = [*workplace, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time

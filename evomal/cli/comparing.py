@@ -21,6 +21,7 @@ from evomal.cli.options import (
     echo_json,
     executor_settings,
     hardship_options,
+    listed,
     split_losses,
     split_rates,
     with_options,
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from evomal.verdict.folder import Result
 
 Methods = Annotated[
-    str | None, typer.Option(help='Methods to search with, comma-separated (see evomal methods), or "all".')
+    list[str] | None, typer.Option(help='Methods to search with, comma-separated (see evomal methods), or "all".')
 ]
+_USUAL_METHODS = ["evomal"]
 SearchSeeds = Annotated[int, typer.Option(help="Number of searches of each method.", min=1)]
 TuneRates = Annotated[
     int,
@@ -71,7 +73,7 @@ def compare_losses(
     tune_lr: TuneRates = 0,
     rescale: Rescale = True,
     rates: Annotated[
-        str | None, typer.Option(help="Learning rates to compare at, comma-separated.", rich_help_panel=TRAININGS)
+        list[str] | None, typer.Option(help="Learning rates to compare at, comma-separated.", rich_help_panel=TRAININGS)
     ] = None,
     search_each: Annotated[
         bool, typer.Option("--search-each", help="Repeat the searches at each of the --rates.")
@@ -90,18 +92,18 @@ def compare_losses(
 
     from evomal.verdict.comparing import compare, rate_curve
 
-    if search_each and rates is None:
+    if search_each and not rates:
         raise InputError("--search-each needs --rates: it searches at each of them")
-    if rates is not None and tune_lr:
+    if rates and tune_lr:
         raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
     chosen = task_from_spec(task, model, data, hardships, preset=options.preset_name)
     common: dict[str, Any] = {
-        "methods": _methods(methods), "losses": split_losses(losses or "", chosen), "seeds": seeds,
+        "methods": _methods(methods), "losses": split_losses(losses, chosen), "seeds": seeds,
         "search_seeds": search_seeds, "settings": settings, "folder": out, "jobs": jobs,
     }  # fmt: skip
     with _stoppable(out) as listener:
         common["listener"] = listener
-        if rates is None:
+        if not rates:
             found: Result = compare(chosen, tune_lr=tune_lr, rescale=rescale, **common)
         else:
             found = rate_curve(chosen, rates=split_rates(rates), search_each=search_each, **common)
@@ -118,7 +120,7 @@ def transfer_losses(
     ] = None,
     model: Model = None,
     source_model: Annotated[str | None, typer.Option(help="The model of the --from task.")] = None,
-    methods: Methods = "evomal",
+    methods: Methods = _USUAL_METHODS,
     seeds: Seeds = 5,
     search_seeds: SearchSeeds = 5,
     tune_lr: TuneRates = 0,
@@ -134,13 +136,13 @@ def transfer_losses(
     from evomal.verdict.comparing import transfer
 
     settings = options.settings(*workplace)
-    if (loss is None) == (source is None):
+    if (not loss) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
     target = task_from_spec(to, model, data, preset=options.preset_name)
     learned_on = None if source is None else task_from_spec(source, source_model, data, preset=options.preset_name)
     with _stoppable(out) as listener:
         found = transfer(
-            target, losses=split_losses(loss or "", target), source=learned_on, methods=_methods(methods), seeds=seeds,
+            target, losses=split_losses(loss, target), source=learned_on, methods=_methods(methods), seeds=seeds,
             search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
             listener=listener, jobs=jobs,
         )  # fmt: skip
@@ -171,11 +173,9 @@ def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:
         echo(f"files: {', '.join(map(str, files))}")
 
 
-def _methods(names: str | None) -> list[str]:
+def _methods(values: list[str] | None) -> list[str]:
     from evomal.methods import METHODS
 
-    if names is None:
-        return []
-    if names == "all":
-        return [name for name in METHODS if name != "baseline"]  # which every comparison includes
-    return [name.strip() for name in names.split(",") if name.strip() and name.strip() != "baseline"]
+    names = listed(values) or []
+    # Without the baseline, which every comparison includes.
+    return [name for name in (METHODS if "all" in names else names) if name and name != "baseline"]

@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -58,7 +58,7 @@ TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:funct
 TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
 LossFile = Annotated[Path, typer.Argument(help="A loss file.", show_default=False)]
 Losses = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         help='Names of losses or loss files, comma-separated; "strong" stands for the known losses that fit the task. '
         "A procedure may follow a loss, as in ce+temperature (see evomal procedures)."
@@ -230,31 +230,39 @@ def given_options(context: typer.Context, *parameters: str) -> str:
     return ", ".join(given)
 
 
-def split_losses(names: str, task: "Task") -> list[str]:
-    """Returns the losses of a comma-separated list; `strong` stands for the rivals that fit the task.
+def listed(values: Sequence[str] | None) -> list[str] | None:
+    """Returns the entries of an option that takes comma-separated lists and may be repeated; None: it was not given."""
+    # Typer gives an empty list for an option that was not given.
+    return [part.strip() for value in values for part in value.split(",")] if values else None
+
+
+def split_losses(values: Sequence[str] | None, task: "Task") -> list[str]:
+    """Returns the losses of comma-separated lists; `strong` stands for the rivals that fit the task.
 
     The options of a loss, as in `a:x=1,y=2`, stay with it. A file with commas in its path has to be given alone.
     """
     from evomal.methods.baseline import strong_rivals
 
-    if "," in names and os.path.isfile(names):
-        return [names]
     found: list[str] = []
-    for name in (part.strip() for part in names.split(",")):
-        if "=" in name and ":" not in name and found and ":" in found[-1]:
-            found[-1] += f",{name}"
-        else:
-            # Without the baseline, which every comparison includes.
-            found += strong_rivals(task)[1:] if name == "strong" else [name] if name else []
-    return found
+    for value in values or ():
+        own: list[str] = []
+        for name in [value] if os.path.isfile(value) else value.split(","):
+            if "=" in name and ":" not in name and own and ":" in own[-1]:
+                own[-1] += f",{name.strip()}"
+            else:
+                own.append(name.strip())
+        found += own
+    # Without the baseline, which every comparison includes.
+    strong = strong_rivals(task)[1:]
+    return [loss for name in found if name for loss in (strong if name == "strong" else [name])]
 
 
-def split_rates(text: str) -> list[float]:
-    """Returns the learning rates of a comma-separated list."""
+def split_rates(values: Sequence[str]) -> list[float]:
+    """Returns the learning rates of comma-separated lists."""
     try:
-        return [float(rate) for rate in text.split(",")]
+        return [float(rate) for rate in listed(values) or ()]
     except ValueError:
-        raise InputError(f"rates must be comma-separated numbers but got {text!r}") from None
+        raise InputError(f"rates must be comma-separated numbers but got {','.join(values)!r}") from None
 
 
 def echo(*lines: object, err: bool = False) -> None:

@@ -22,6 +22,7 @@ from evomal.cli.options import (
     echo_json,
     executor_settings,
     hardship_options,
+    listed,
     setting_help,
     with_options,
 )
@@ -85,7 +86,7 @@ def search_losses(
     options: SettingsOptions,
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=LARGEST_SEED)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
-    seed_with: Annotated[str | None, typer.Option(help=setting_help("seed_with"))] = None,
+    seed_with: Annotated[list[str] | None, typer.Option(help=setting_help("seed_with"))] = None,
     workplace: list[str],
     duration: Annotated[
         str | None,
@@ -99,7 +100,7 @@ def search_losses(
     hardships: "Hardships",
 ) -> None:
     """Search for one loss for all given tasks and record everything; `evomal resume` resumes an interrupted search."""
-    seeds = [] if seed_with is None else [f"seed_with={','.join(map(absolute_file, seed_with.split(',')))}"]
+    seeds = [f"seed_with={','.join(map(absolute_file, listed(seed_with) or ()))}"] if seed_with else []
     settings = options.settings(*workplace, *seeds)
     compile_ahead(settings)
 

@@ -204,6 +204,9 @@ def test_the_dry_run_lists_the_cells_with_times(run, file, whole, tmp_path, roug
     (searches,) = [row for row in json.loads(out)["cells"] if row["name"] == "outliers/paper-taylorglo"]
     assert (searches["cells"], searches["done"]) == (2, 0)
     assert searches["seconds_each"] > 0
+    both = ("--only", "outliers", "--only", "clean")
+    code, out, _ = run("campaign", file, "--out", tmp_path, "--dry-run", *both, "--json")
+    assert {row["name"].partition("/")[0] for row in json.loads(out)["cells"]} == {"clean", "outliers"}
     assert not any(tmp_path.iterdir())
 
 

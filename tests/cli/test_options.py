@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from evomal.cli.app import app
-from evomal.cli.options import settings_help, split_losses, split_rates
+from evomal.cli.options import listed, settings_help, split_losses, split_rates
 from evomal.errors import InputError
 from evomal.methods.baseline import strong_rivals
 from evomal.settings import SearchSettings
@@ -15,25 +15,50 @@ from tests.engine.populations import classification, regression
 
 
 def test_options_stay_with_their_loss():
-    listed = "ce, focal-sparse-label-smoothing:gamma=2,smoothing=0.1,absolute-ce:phi1=1.1,mine.json"
-    assert split_losses(listed, classification()) == [
+    names = "ce, focal-sparse-label-smoothing:gamma=2,smoothing=0.1,absolute-ce:phi1=1.1,mine.json"
+    assert split_losses([names], classification()) == [
         "ce", "focal-sparse-label-smoothing:gamma=2,smoothing=0.1", "absolute-ce:phi1=1.1", "mine.json"
     ]  # fmt: skip
 
 
 def test_a_file_with_an_equals_sign_in_its_name_is_a_file():
-    assert split_losses("lr=1.json,focal,lr=2.json", classification()) == ["lr=1.json", "focal", "lr=2.json"]
+    assert split_losses(["lr=1.json,focal,lr=2.json"], classification()) == ["lr=1.json", "focal", "lr=2.json"]
 
 
 def test_strong_stands_for_the_rivals_that_fit_the_task():
-    assert split_losses("mine.json,strong", regression()) == ["mine.json", *strong_rivals(regression())[1:]]
-    assert split_losses("", regression()) == []
+    assert split_losses(["mine.json,strong"], regression()) == ["mine.json", *strong_rivals(regression())[1:]]
+    assert split_losses([""], regression()) == split_losses(None, regression()) == []
+
+
+def test_an_option_that_is_repeated_has_the_entries_of_all():
+    assert listed(["a, b", "c"]) == ["a", "b", "c"]
+    assert listed([]) is listed(None) is None
+    given = ["focal:gamma=2", "lr=1.json,ce"]  # options do not reach into the next list
+    assert split_losses(given, classification()) == ["focal:gamma=2", "lr=1.json", "ce"]
+
+
+def test_every_option_that_takes_a_list_may_be_repeated():
+    commands = dict(typer.main.get_command(app).commands)
+    commands |= {f"analyse {name}": command for name, command in commands.pop("analyse").commands.items()}
+    options = {
+        (name, option.opts[0]): option
+        for name, command in commands.items()
+        for option in command.params
+        if "comma-separated" in (getattr(option, "help", None) or "")
+    }
+    expected = {
+        ("campaign", "--only"), ("campaign", "--methods"), ("compare", "--methods"), ("compare", "--losses"),
+        ("compare", "--rates"), ("search", "--seed-with"), ("transfer", "--loss"), ("transfer", "--methods"),
+        ("analyse smoothing-cost", "--classes"), ("analyse learning-rate", "--rates"), ("analyse training", "--losses"),
+    }  # fmt: skip
+    assert expected <= {*options}
+    assert [place for place, option in options.items() if not option.multiple] == []
 
 
 def test_rates_are_numbers():
-    assert split_rates("0.1, 1e-3") == [0.1, 0.001]
+    assert split_rates(["0.1, 1e-3", "2"]) == [0.1, 0.001, 2.0]
     with pytest.raises(InputError, match=r"^rates must be comma-separated numbers but got '0.1,fast'$"):
-        split_rates("0.1,fast")
+        split_rates(["0.1,fast"])
 
 
 def test_the_help_describes_every_setting_with_defaults_and_choices():
@@ -59,6 +84,6 @@ def test_every_hardship_is_an_option_that_changes_nothing_by_default(name):
 def test_a_path_with_commas_is_one_loss(tmp_path):
     file = tmp_path / "lr=1,wd=0" / "best.json"
     file.parent.mkdir()
-    assert len(split_losses(str(file), regression())) == 2
+    assert len(split_losses([str(file)], regression())) == 2
     file.touch()
-    assert split_losses(str(file), regression()) == [str(file)]
+    assert split_losses([str(file)], regression()) == [str(file)]
