@@ -315,8 +315,7 @@ class _Search:
         # Trainings that diverged count, too: they were paid for.
         evaluated = sum("evaluate" in one.seconds and not one.is_carried for one in self._candidates)
         if settings.max_evaluations is not None and evaluated >= settings.max_evaluations:
-            verb = "was" if evaluated == 1 else "were"
-            return f"{plural(evaluated, 'candidate')} {verb} evaluated, and {settings.max_evaluations} are allowed"
+            return f"max_evaluations is {settings.max_evaluations}, reached with {plural(evaluated, 'candidate')}"
         if settings.patience is not None:
             best = self._evaluator.archive.best
             waited = self._strategy.generation - 1 - (-1 if best is None else best.generation)

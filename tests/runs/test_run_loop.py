@@ -118,7 +118,7 @@ def test_another_search_is_refused_with_what_differs(tmp_path):
 
 def test_a_search_that_a_budget_ended_can_be_resumed(tmp_path):
     short = run(tmp_path, max_evaluations=1)
-    assert "candidates were evaluated, and 1 are allowed" in short.ending
+    assert "max_evaluations is 1, reached with 1 candidate" in short.ending
     assert len(short.history) < 3
     assert run(tmp_path).ending == "all 3 generations are done"
     assert "of 0.001 s is used up" in run(max_time=0.001).ending
