@@ -162,7 +162,8 @@ class Headroom:
             return f"{lost}; {named} with none: {use}"
         amount = lead_text(lead, half, metric.name) if math.isfinite(half) else ""
         if self.lead_in_noise >= 1:
-            return f"{measured}; {named} beats it by {amount} (95 %, differences by seed): {use}"
+            times = f", {self.lead_in_noise:.1f} times the noise" if math.isfinite(self.lead_in_noise) else ""
+            return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed): {use}"
         why = f" ({amount}: 95 %, differences by seed)" if amount else ""
         return f"{measured}; {named} has no lead over it{why}"
 

@@ -148,7 +148,7 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str, unit: str = "
     if is_tuned and not is_missed:
         assert evidence.tuned is not None
         is_even = direction(evidence.tuned) is Direction.EVEN
-        part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "the difference is")
+        part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "it is worse by")
         found = f"with both tuned, {shown} {_with_ends(evidence.tuned, unit)}"
         return f"the gain comes{part} from the learning rate: {found}; {_advice(evidence, baseline_name)}"
     if is_tuned:

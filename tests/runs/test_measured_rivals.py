@@ -29,8 +29,8 @@ def test_a_lead_smaller_than_the_deviation_between_splits_is_seen():
     assert found.lead_in_noise == pytest.approx(found.lead / found.noise)
     assert found.last("mse").deviation > 5 * found.lead
     assert found.sentence(ShownMetric("mse"), found.lr) == (
-        "mse 1.175 ± 0.17 (4 seeds, lr 0.1); mae 1.148, the best of 2 other known losses, beats it by 0.027 ± 0.0066 "
-        "(95 %, differences by seed): use it with lr 0.1 for 8 steps"
+        "mse 1.175 ± 0.17 (4 seeds, lr 0.1); mae 1.148, the best of 2 other known losses, beats it by 0.027 ± 0.0066, "
+        "4.1 times the noise (95 %, differences by seed): use it with lr 0.1 for 8 steps"
     )
 
 
