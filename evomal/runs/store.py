@@ -192,7 +192,7 @@ class RunStore:
         Otherwise the search with the mended metric would be refused as another one. What a person stopped is kept.
         """
         with contextlib.suppress(OSError, sqlite3.Error):
-            is_failed = isinstance(error, Exception) and not isinstance(error, StoppedError)
+            is_failed = isinstance(error, EvomalError) and not isinstance(error, StoppedError)
             if is_failed and self._is_new and not self._connection.execute(_HAS_RESULTS).fetchone()[0]:
                 self._connection.close()
                 _remove(self.path)

@@ -80,7 +80,7 @@ class TrainingLog:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         # As with the record of a search: what an error of a metric leaves must not refuse the mended metric.
-        is_failed = isinstance(error, Exception) and not isinstance(error, StoppedError)
+        is_failed = isinstance(error, EvomalError) and not isinstance(error, StoppedError)
         if is_failed and self._is_new and not self._scores and self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
