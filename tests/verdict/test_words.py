@@ -44,8 +44,7 @@ RATE = (
 )
 RATE_AND_WIDE = RATE.replace("0.10 (−0.10", "−0.10 (−0.50")
 RATE_AND_WORSE = (
-    "the gain comes from the learning rate: with both tuned, it is worse by 0.30 (0.10 to 0.50); "
-    "use mse with lr 0.03"
+    "the gain comes from the learning rate: with both tuned, it is worse by 0.30 (0.10 to 0.50); use mse with lr 0.03"
 )
 RATE_BY_RESCALING = "the gain comes from the learning rate, as it disappears when the gradient is rescaled: tune mse"
 NOT_RATE = "the gain does not come from the learning rate"
