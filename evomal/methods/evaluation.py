@@ -162,6 +162,13 @@ class Evaluator(ABC):
         """Replace each candidate in the list by one that has a state: by default, train with all that have none."""
         self._train(candidates, still_open(candidates), report)
 
+    def first_unlike(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        """The first `count` candidates, without those whose gradients are nearly those of one before them.
+
+        If too few are left, the first of the others fill up.
+        """
+        return list(candidates[:count])
+
     @abstractmethod
     def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         """The losses that candidates stand for, without their factors."""

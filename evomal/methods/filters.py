@@ -19,17 +19,26 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evomal.engine import TrialLoss
 from evomal.expression import Expression
 from evomal.losses.expression_loss import starting_weights
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Candidate, State
-from evomal.methods.evaluation import Evaluator, Executor, SearchContext, Stage, still_open, with_optimised
+from evomal.methods.evaluation import (
+    Evaluator,
+    Executor,
+    Failure,
+    SearchContext,
+    Stage,
+    still_open,
+    with_optimised,
+)
 from evomal.progress import StageStepsDone
 from evomal.randomness import generator
 from evomal.settings import Filter
@@ -40,6 +49,8 @@ _DIGITS = 2
 _REACH = 0.2  # about what 250 meta steps of 0.001 change a weight by
 _TRIED_IN_REACH = 6
 _PROFILE_RANGE = (1e-4, 1e4)  # beyond it, a gradient is negligible or overwhelming, and by how much does not matter
+_ALIKE = 0.05  # root mean square between logarithms of profiles: gradients that differ by a twentieth train alike
+_LOOKED_AT = 10  # candidates for each one that is wanted
 
 
 def is_dead(norms: Sequence[float]) -> bool:
@@ -52,11 +63,15 @@ def is_rejected(gain: float) -> bool:
     return math.isnan(gain) or gain <= 0
 
 
-def fingerprint(norms: Sequence[float]) -> str | None:
-    """A text that losses share if their rounded gradient norms are equal; None if a norm is not finite."""
+def fingerprint(norms: Sequence[float], *, within: tuple[float, float] = (0.0, math.inf)) -> str | None:
+    """A text that losses share if their rounded gradient norms are equal; None if a norm is not finite.
+
+    `within`: norms beyond these limits count as the limit. Without it, a loss that is flat somewhere and the same loss
+    plus a constant that cancels there differ by rounding errors.
+    """
     if not all(map(math.isfinite, norms)):
         return None
-    rounded = " ".join(f"{abs(norm):.{_DIGITS - 1}e}" for norm in norms)
+    rounded = " ".join(f"{min(max(abs(norm), within[0]), within[1]):.{_DIGITS - 1}e}" for norm in norms)
     return hashlib.sha256(rounded.encode()).hexdigest()
 
 
@@ -166,8 +181,9 @@ class FilteringEvaluator(Evaluator):
         first_of: dict[str, int] = {}
         # With rungs the learning rate is taken out, so losses that differ by a factor only are equal.
         stage: Stage = "gradient_norms" if self._ladder is None else "profiles"
+        within = (0.0, math.inf) if self._ladder is None else _PROFILE_RANGE  # the paper rounds every norm
         for place, norms in self._stage(stage, candidates, computed):
-            candidates[place] = replace(candidates[place], fingerprint=fingerprint(norms))
+            candidates[place] = replace(candidates[place], fingerprint=fingerprint(norms, within=within))
         for place in self._open(candidates, computed):
             candidate = candidates[place]
             if candidate.fingerprint is None:
@@ -211,6 +227,14 @@ class FilteringEvaluator(Evaluator):
     def _open(self, candidates: list[Candidate], computed: list[int]) -> list[int]:
         return [place for place in computed if candidates[place].state is None]
 
+    def first_unlike(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        if self._ladder is None or len(candidates) <= count:
+            return super().first_unlike(candidates, count)
+        looked_at = candidates[: _LOOKED_AT * count]
+        trees, weights = zip(*((one.tree, list(one.weights)) for one in looked_at), strict=True)
+        profiles = self._executor.run("profiles", trees, weights)
+        return [looked_at[index] for index in unlike(profiles, count)]
+
     def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         return [WeightedTree(candidate.tree, list(candidate.weights)) for candidate in candidates]
 
@@ -229,13 +253,30 @@ def most_different(profiles: Sequence[Sequence[float]], count: int) -> list[int]
     Distances are Euclidean, between logarithms: norms of gradients differ by orders of magnitude. This is Gonzalez's
     algorithm for the k-center problem (Clustering to Minimize the Maximum Intercluster Distance, 1985).
     """
-    points = np.log(np.clip(np.nan_to_num(np.array(profiles, dtype=np.float64), nan=0.0), *_PROFILE_RANGE))
+    points = _logarithms(profiles)
     chosen, distances = [0], np.full(len(points), np.inf)
     while len(chosen) < min(count, len(points)):
         distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
         distances[chosen] = -1.0
         chosen.append(int(np.argmax(distances)))
     return chosen
+
+
+def unlike(profiles: Sequence[Sequence[float] | Failure], count: int) -> list[int]:
+    """The indices of the first profiles that are not like one before them, then of the first others, in order."""
+    with_profile = [index for index, profile in enumerate(profiles) if not isinstance(profile, Failure)]
+    points = dict(zip(with_profile, _logarithms([profiles[index] for index in with_profile]), strict=True))
+    chosen: list[int] = []
+    for index, point in points.items():
+        if len(chosen) < count and all(np.sqrt(np.mean((point - points[one]) ** 2)) >= _ALIKE for one in chosen):
+            chosen.append(index)
+    others = (index for index in range(len(profiles)) if index not in chosen)
+    return sorted([*chosen, *islice(others, count - len(chosen))])
+
+
+def _logarithms(profiles: Sequence[Any]) -> NDArray[np.float64]:
+    points: NDArray[np.float64] = np.nan_to_num(np.array(profiles, dtype=np.float64), nan=0.0)
+    return np.log(np.clip(points, *_PROFILE_RANGE))
 
 
 def _after_rejection(candidate: Candidate, gain: float) -> Candidate:

@@ -240,8 +240,8 @@ def final_seeds(count: int, search_seed: int) -> list[int]:
     return [seed for seed in range(FINAL_SEEDS, FINAL_SEEDS + count + 1) if seed != search_seed][:count]
 
 
-def finalists(candidates: Iterable[Candidate], count: int, *, without: Iterable[str] = ()) -> list[Candidate]:
-    """The best distinct candidates that were trained.
+def best_distinct(candidates: Iterable[Candidate], *, without: Iterable[str] = ()) -> list[Candidate]:
+    """The distinct candidates that were trained, best first.
 
     Candidates with the same gradients, or with the same genome and weights, count as one. Candidates whose genome is
     the name of a rival are left out, since the rival itself takes part.
@@ -250,7 +250,7 @@ def finalists(candidates: Iterable[Candidate], count: int, *, without: Iterable[
     distinct: dict[Any, Candidate] = {}
     for candidate in trained(candidate for candidate in candidates if candidate.genome not in known):
         distinct.setdefault(candidate.fingerprint or (candidate.genome, candidate.weights), candidate)
-    return list(distinct.values())[:count]
+    return list(distinct.values())
 
 
 def final_of(

@@ -16,7 +16,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.finals import Final, final_of, final_seeds, final_so_far, finalists, lead_seeds
+from evomal.runs.finals import Final, best_distinct, final_of, final_seeds, final_so_far, lead_seeds
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
@@ -123,7 +123,7 @@ class FinalsTrainer:
     def train_finalists(self, candidates: Sequence[Candidate], rivals: Iterable[str]) -> Final | None:
         """Train finalists and rivals with fresh seeds; None if the settings or the search leave no finalist."""
         names = list(rivals)
-        chosen = finalists(candidates, self._settings.finalists, without=names)
+        chosen = self._finalists(candidates, names)
         if not chosen:
             return None
         if self._ladder is None:
@@ -132,6 +132,15 @@ class FinalsTrainer:
         assert headroom is not None
         best = sorted(names, key=lambda name: headroom.last(name).mean)[:_FINAL_RIVALS]
         return self._train_in_stages(self._ladder, headroom, chosen, [*dict.fromkeys([names[0], *best])])
+
+    def _finalists(self, candidates: Sequence[Candidate], rivals: Sequence[str]) -> list[Candidate]:
+        """The best candidates that differ from each other; in a final that has begun, those of its record."""
+        places = {candidate.place: candidate for candidate in candidates}
+        begun = dict.fromkeys(trial.loss for trial in self._recorded("rates") if trial.loss in places)
+        if begun:
+            return [places[loss] for loss in begun]
+        count = self._settings.finalists
+        return self._evaluator.first_unlike(best_distinct(candidates, without=rivals), count) if count else []
 
     def _train_at_own_rate(self, chosen: Sequence[Candidate], names: Sequence[str]) -> Final | None:
         losses = [*names, *(candidate.place for candidate in chosen)]

@@ -10,11 +10,11 @@ from evomal.engine import Engine, EngineSettings
 from evomal.expression import Expression
 from evomal.methods import FILTERS, Failure, SearchContext
 from evomal.methods.candidates import State, proposed
-from evomal.methods.filters import FilteringEvaluator
+from evomal.methods.filters import FilteringEvaluator, fingerprint
 from evomal.methods.genetic import GeneticSearch
 from evomal.runs.executors import LocalExecutor
 from evomal.settings import PAPER_FILTERS, SearchSettings
-from tests.engine.populations import EXPLOSIVE, regression
+from tests.engine.populations import EXPLOSIVE, classification, regression
 from tests.methods.outcomes import make
 
 SQUARE = Expression.parse("square(sub(y, f))")
@@ -25,9 +25,10 @@ WRONG = Expression.parse("mul(-1, square(sub(y, f)))")
 SETTINGS = {"device": "cpu", "meta_steps": 3, "training_steps": 10, "filter_steps": 50, "population_mode": "looped"}
 
 
-def evaluator(*, optimise=True, filters=PAPER_FILTERS, **settings):
-    engine = Engine(regression(), seed=0, settings=EngineSettings(**SETTINGS))
-    context = SearchContext(SearchSettings(filters=tuple(filters), **settings), 0, "regression")
+def evaluator(*, optimise=True, filters=PAPER_FILTERS, task=None, **settings):
+    task = task or regression()
+    engine = Engine(task, seed=0, settings=EngineSettings(**SETTINGS))
+    context = SearchContext(SearchSettings(filters=tuple(filters), **settings), 0, task.kind)
     return FilteringEvaluator(context, LocalExecutor(engine), optimise=optimise)
 
 
@@ -64,6 +65,34 @@ def test_equal_gradients_share_a_fitness():
     (found,) = subject.evaluate(proposals(later))
     assert (found.state, found.fitness, len(found.weights)) == (State.EQUIVALENT, first.fitness, later.edges)
     assert subject.archive.best.expression == SQUARE
+
+
+FLAT = Expression.parse("max(f, square(sub(y, f)))")  # f where the target's probability is high: there no gradient
+LEVELS = [FLAT, Expression.parse(f"sub({FLAT}, f)"), Expression.parse(f"sub({FLAT}, 1)")]
+RUNGS = {"tried_rates": 2, "rungs": (0.5, 1.0), "rung_seeds": (1, 1), "training_steps": 10}
+
+
+def test_with_rungs_losses_that_differ_by_rounding_errors_have_equal_gradients():
+    # Probabilities sum to one, so that f is a constant, but for the rounding errors where gradients cancel.
+    task = classification()
+    subject = evaluator(optimise=False, filters=("gradient",), task=task, **RUNGS)
+    weights = [[1.0] * tree.edges for tree in LEVELS]
+    assert len({fingerprint(profile) for profile in engine_of(subject).profiles(LEVELS, weights)}) > 1
+    found = subject.evaluate(proposals(*LEVELS))
+    assert states(found) == [State.EVALUATED, State.EQUIVALENT, State.EQUIVALENT]
+
+
+def test_of_candidates_that_are_nearly_alike_the_first_is_chosen():
+    subject = evaluator(optimise=False, **RUNGS)
+    smooth = Expression.parse("log(add(1, square(sub(y, f))))")
+    first, near, far, last = (
+        replace(proposed(tree, "initial"), weights=(scale,) * tree.edges)
+        for tree, scale in ((smooth, 1.0), (smooth, 1.01), (ABSOLUTE, 1.0), (SQUARE, 1.0))
+    )
+    assert subject.first_unlike([first, near, far, last], 2) == [first, far]
+    assert subject.first_unlike([first, near, far, last], 3) == [first, far, last]
+    assert subject.first_unlike([first, near, far], 3) == [first, near, far]
+    assert evaluator(optimise=False).first_unlike([first, near, far], 2) == [first, near]  # without rungs, as given
 
 
 def test_a_rejection_is_remembered_too():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evomal.runs.finals import Final, Scores, final_of, final_seeds, final_so_far, finalists
+from evomal.runs.finals import Final, Scores, best_distinct, final_of, final_seeds, final_so_far
 from evomal.runs.rows import RecordedTrial
 from tests.figures.records import row
 
@@ -46,11 +46,9 @@ def test_the_best_distinct_ones_that_were_trained_take_part():
         row(1, 3, 0.6, genome="network", weights=(1.0,)),
         row(2, 0, 0.7, genome="network", weights=(2.0,)),
     ]
-    found = finalists(rows, 10, without=["mse"])
+    found = best_distinct(rows, without=["mse"])
     # Of equal fitness the smaller first; the elite is the same loss, the networks are two.
     assert [(one.generation, one.index) for one in found] == [(0, 3), (1, 1), (0, 0), (1, 3), (2, 0)]
-    assert finalists(rows, 2, without=["mse"]) == found[:2]
-    assert finalists(rows, 0) == []
 
 
 def test_the_least_mean_wins_and_the_search_s_favourite_among_equals():
