@@ -18,7 +18,9 @@ from pathlib import Path
 from evomal.errors import EvomalError, InputError
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
-_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOLCK)
+_REFUSALS = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL,
+)  # fmt: skip
 # Windows has none of these flags. There links are refused by their status, and folders hold no pipes or devices.
 _CLOEXEC, _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))
 
@@ -95,10 +97,11 @@ def open_foreign(
 def unwritable(sentence: str, error: OSError | ValueError) -> EvomalError:
     """Returns the error for what the system did not let be written, with its reason.
 
-    It is bad input if another path is needed, such as where the folder is read-only; a full disk or the like is not.
+    It is bad input if another path is needed, such as where the folder is read-only; a full disk, or a network folder
+    that does not answer, is not.
     """
-    is_failure = getattr(error, "errno", None) in _FAILURES
-    return (EvomalError if is_failure else InputError)(f"{sentence}: {getattr(error, 'strerror', None) or error}")
+    is_refused = isinstance(error, ValueError) or error.errno in _REFUSALS
+    return (InputError if is_refused else EvomalError)(f"{sentence}: {getattr(error, 'strerror', None) or error}")
 
 
 def require_regular(path: Path, *, missing_ok: bool = False, follow_links: bool = False) -> None:

@@ -31,7 +31,9 @@ def with_article(noun: str) -> str:
         >>> with_article("int"), with_article("Tensor"), with_article("UserDict"), with_article("ndarray")
         ('an int', 'a Tensor', 'a UserDict', 'an ndarray')
     """
-    return f"{'an' if re.match('[aeio]|u(?!ni|se)|nd', noun.lower()) else 'a'} {noun}"
+    spelled = "[AEFHILMNORSX](?=[A-Z0-9]*$|[A-Z][A-Z])"  # a name in capitals is read letter by letter: an MLP
+    is_vowel = re.match(f"{spelled}|[AEIOaeio]|[Uu](n(?!i|et)|[mpl])|nd", noun)
+    return f"{'an' if is_vowel else 'a'} {noun}"
 
 
 def labelled(label: str, text: str) -> list[str]:

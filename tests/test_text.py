@@ -44,8 +44,10 @@ def test_a_sentence_begins_with_a_capital_and_leaves_paths_as_they_are():
 
 
 def test_a_noun_has_the_article_that_it_is_spoken_with():
-    nouns = ("int", "object", "Tensor", "UserDict", "uint8", "Underflow", "ndarray", "Namespace")
-    assert [with_article(noun).split()[0] for noun in nouns] == ["an", "an", "a", "a", "an", "an", "an", "a"]
+    for noun in ("int", "object", "Underflow", "ndarray", "MLP", "LSTM", "SGD", "MLPMixer", "OrderedDict"):
+        assert with_article(noun) == f"an {noun}"
+    for noun in ("Tensor", "UserDict", "uint8", "UNet", "UUID", "Namespace", "Model", "Linear", "DataFrame", "GRU"):
+        assert with_article(noun) == f"a {noun}"
 
 
 def test_a_text_is_cut_only_where_it_is_longer():

@@ -178,4 +178,5 @@ def _methods(values: list[str] | None) -> list[str]:
 
     names = listed(values) or []
     # Without the baseline, which every comparison includes.
-    return [name for name in (METHODS if "all" in names else names) if name and name != "baseline"]
+    every = [one for name in names for one in (METHODS if name == "all" else [name])]
+    return [name for name in dict.fromkeys(every) if name and name != "baseline"]

@@ -3,6 +3,8 @@
 import warnings
 import weakref
 
+import torch
+
 from evomal.tasks.data_checks import target_rows
 from evomal.tasks.task import Task
 from evomal.text import plural
@@ -15,16 +17,23 @@ _KNOWN: "weakref.WeakSet[Task]" = weakref.WeakSet()
 
 
 def warn_of_few_rows(task: Task) -> None:
-    """Warn, once for a task, if results on its validation or test split are mostly chance, or about one class only."""
+    """Warn, once for a task, if results on its validation or test split are mostly chance, or about one class only.
+
+    Data that are read in batches are checked by their number of rows, if that is known: not all targets are.
+    """
     if task in _KNOWN:
         return
     _KNOWN.add(task)
-    rows = {name: target_rows(getattr(task, name).targets, task.kind) for name in ("validation", "test")}
-    few = [f"{plural(len(found), 'row')} for {name}" for name, found in rows.items() if len(found) < FEWEST_JUDGED]
+    parts = {name: getattr(task, name) for name in ("validation", "test")}
+    # Where a model is only trained, as by the scikit-learn estimators, they are the training rows again.
+    parts = {name: part for name, part in parts.items() if not torch.equal(part.targets, task.train.targets)}
+    whole = {name: target_rows(part.targets, task.kind) for name, part in parts.items() if part.source is None}
+    rows = {name: len(whole[name]) if name in whole else part.rows for name, part in parts.items()}
+    few = [f"{plural(count, 'row')} for {name}" for name, count in rows.items() if count and count < FEWEST_JUDGED]
     if few:
         rule = f"with fewer than {FEWEST_JUDGED}, differences between losses are mostly chance"
         warnings.warn(f"{task.name} has {' and '.join(few)}: {rule}", stacklevel=1)  # one place, as in `logits`
-    for name, found in rows.items():
+    for name, found in whole.items():
         if task.kind == "classification" and len(found) >= FEWEST_JUDGED and bool((found == found[0]).all()):
             missed = "so that they do not show whether classes are told apart"
             warnings.warn(f"the {len(found):,} {name} rows of {task.name} are of one class, {missed}", stacklevel=1)

@@ -27,7 +27,6 @@ _MOST_BARS, _MOST_DOTS, _MOST_LINKS, _MOST_ANCESTORS, _MOST_STEPS = 60, 400, 80,
 _CURVE_COLOURS = ("blue", "vermillion", "green", "purple")
 _INNER_SHARE = 0.9  # of the values; the worst ones may lie beyond the axis if they are far off
 _ROW_HEIGHT, _ROWS_LEFT = 20.0, 120.0
-_NOISE = "noise of differences from"
 
 
 def metric_axis(run: Run, values: Iterable[float], *, rung: int | None = None) -> Axis:
@@ -59,14 +58,18 @@ def _sign(run: Run) -> float:
 
 
 def search_chart(view: RunView, run: Run) -> ShownChart | None:
-    """The best value so far by generation, beside the baseline with the noise of differences, and the best rival."""
+    """The best value so far by generation, beside the baseline with its deviation, and the best rival.
+
+    Candidates have other seeds and splits than some trainings of the baseline, so that their differences are not
+    paired as in `headroom_chart`.
+    """
     best = best_values(view, run)
     costs = {name: cost for name, cost in run.rivals.items() if math.isfinite(cost)}
     if not np.isfinite(best).any() and not costs:
         return None
     baseline = next(iter(run.rivals), "")
     rival = min(costs, key=lambda name: costs[name], default="")
-    noise = run.headroom.noise if run.headroom is not None else math.nan
+    noise = run.headroom.last(baseline).deviation if run.headroom is not None else math.nan
     levels = {name: run.value(costs[name]) for name in dict.fromkeys((baseline, rival)) if name in costs}
     around = [levels[baseline] - noise, levels[baseline] + noise] if baseline in levels and math.isfinite(noise) else []
     last = max(view.generations, view.planned_generations or 0, 1)
@@ -76,7 +79,7 @@ def search_chart(view: RunView, run: Run) -> ShownChart | None:
         x, metric_axis(run, [*best[np.isfinite(best)], *levels.values(), *around]),
     )  # fmt: skip
     if around:
-        chart.band(around[0], around[1], "grey", f"{_NOISE} {baseline} (95 %)")
+        chart.band(around[0], around[1], "grey", f"±1 standard deviation of {baseline} between seeds")
     if baseline in levels:
         chart.level(levels[baseline], "grey", "dashed", f"baseline {baseline}")
     if rival in levels and rival != baseline:
@@ -187,12 +190,14 @@ def headroom_chart(run: Run) -> ShownChart | None:
     own = run.value(found.last(found.baseline).mean)
     if math.isfinite(found.noise):
         chart.bar(own - found.noise, own + found.noise, len(names) - 0.5, -0.5, "pale")
-        chart.legend.append(("area", "pale", f"{_NOISE} {found.baseline} (95 %)"))
+        chart.legend.append(("area", "pale", f"noise of differences from {found.baseline} (95 %)"))
     for place, name in enumerate(names):
         chart.dots([(run.value(cost), place) for cost in found.last(name).scores], "sky")
         chart.dots([(run.value(found.last(name).mean), place)], "vermillion", radius=4)
     chart.legend += [("dot", "sky", "one seed"), ("dot", "vermillion", "mean")]
-    return chart.shown("Headroom", as_sentence(printable(found.sentence(run.shown_metric, found.lr))))
+    return chart.shown(
+        "Headroom", as_sentence(f"known losses: {printable(found.sentence(run.shown_metric, found.lr))}")
+    )
 
 
 def time_chart(view: RunView) -> ShownChart | None:

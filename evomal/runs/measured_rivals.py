@@ -14,6 +14,8 @@ from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable
 
+_MOST_TIMES = 100.0  # the noise: more is not said
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -24,7 +26,7 @@ class Measured:
     """The learning rate, as a multiple of the task's own."""
     scores: tuple[float, ...]
     """Costs, one per seed; infinite where the training diverged."""
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int, ...]
     """The seed of each cost: losses with the same seed have the same split, start and batches."""
 
     @property
@@ -44,9 +46,13 @@ class Measured:
 
     def lead_over(self, other: "Measured") -> tuple[float, float]:
         """By how much this cost is lower than the other over the seeds of both, and half the width of the interval."""
-        own, theirs = (dict(zip(one.seeds, one.scores, strict=True)) for one in (self, other))
-        pairs = [(cost, theirs[seed]) for seed, cost in own.items() if seed in theirs]
+        pairs = self.beside(other)
         return paired_lead(*map(Scores, zip(*pairs, strict=True))) if pairs else (math.nan, math.inf)
+
+    def beside(self, other: "Measured") -> list[tuple[float, float]]:
+        """The cost and that of the other loss, for each seed of both."""
+        theirs = dict(zip(other.seeds, other.scores, strict=True))
+        return [(cost, theirs[seed]) for seed, cost in zip(self.seeds, self.scores, strict=True) if seed in theirs]
 
 
 @dataclass(frozen=True)
@@ -155,14 +161,20 @@ class Headroom:
             return f"{measured}; no other known loss was trained"
         # The best of many leads more easily than one that was named beforehand, so that their number is said.
         named = f"{self.best_rival} {metric.text(rival.mean)}, the best of {plural(others, 'other known loss')},"
-        lead, half = rival.lead_over(own)
         use = f"use it with {rate_text(rival.rate, lr, rival.steps)}"
-        if self.best != self.baseline and own.diverged:
-            lost = f"{self.baseline} diverged at every learning rate tried, with some of {seeds}"
-            return f"{lost}; {named} with none: {use}"
-        amount = lead_text(lead, half, metric.name) if math.isfinite(half) else ""
+        if own.diverged:
+            lost = f"{self.baseline} diverged with {own.diverged} of {seeds} at every learning rate tried"
+            if rival.diverged:
+                return f"{lost}, and so did every other known loss with some of them"
+            common = [theirs - cost for cost, theirs in rival.beside(own) if math.isfinite(theirs)]
+            is_worse = bool(common) and sum(common) < 0
+            return f"{lost}; {named} with none" + (", but is worse with the others" if is_worse else f": {use}")
+        lead, half = rival.lead_over(own)
+        amount = lead_text(lead, half, metric.name) if math.isfinite(lead) and math.isfinite(half) else ""
         if self.lead_in_noise >= 1:
-            times = f", {self.lead_in_noise:.1f} times the noise" if math.isfinite(self.lead_in_noise) else ""
+            # Costs that count few rows may differ by the same amount with every seed.
+            is_countable = self.lead_in_noise < _MOST_TIMES
+            times = f", {self.lead_in_noise:.1f} times the noise" if is_countable else ""
             return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed): {use}"
         why = f" ({amount}: 95 %, differences by seed)" if amount else ""
         return f"{measured}; {named} has no lead over it{why}"

@@ -61,13 +61,15 @@ def recorded_settings(settings: SearchSettings) -> dict[str, Any]:
 
 
 def opened_record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
-    """The record of the folder: a new one, or the one that is there if it belongs to this search."""
+    """The record of the folder: a new one, or the one that is there if it belongs to this search or holds nothing."""
     if not os.path.exists(folder / RECORD_NAME):
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
     try:
         differing = _relevant(store.differences(description))
-        if differing and not force:
+        if differing and not force and store.is_empty:
+            store.change_settings(description)  # it ended before anything was computed, which another search may
+        elif differing and not force:
             raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
     except BaseException:
         store.close()

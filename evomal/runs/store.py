@@ -97,7 +97,6 @@ def now() -> str:
 
 RECORD_NAME = "run.sqlite"
 BEST_NAME = "best.json"
-_HAS_RESULTS = "SELECT EXISTS (SELECT 1 FROM chunks) OR EXISTS (SELECT 1 FROM trials)"
 
 
 @dataclass(frozen=True)
@@ -187,13 +186,10 @@ class RunStore:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Close the record; a new one in which nothing was recorded before an error, such as of a metric, is removed.
-
-        Otherwise the search with the mended metric would be refused as another one. What a person stopped is kept.
-        """
+        """Close the record; a new one that an error, such as of a metric, left empty is removed."""
         with contextlib.suppress(OSError, sqlite3.Error):
             is_failed = isinstance(error, EvomalError) and not isinstance(error, StoppedError)
-            if is_failed and self._is_new and not self._connection.execute(_HAS_RESULTS).fetchone()[0]:
+            if is_failed and self._is_new and self.is_empty:
                 self._connection.close()
                 _remove(self.path)
         self.close()
@@ -203,6 +199,12 @@ class RunStore:
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing but settings is recorded."""
+        found = self._connection.execute("SELECT EXISTS (SELECT 1 FROM chunks) OR EXISTS (SELECT 1 FROM trials)")
+        return not found.fetchone()[0]
 
     @property
     def settings(self) -> dict[str, Any]:

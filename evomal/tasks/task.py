@@ -15,7 +15,6 @@ from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.tasks.builders import ModelFactory, TaskBuilders
 from evomal.tasks.data_checks import (
-    check_several_classes,
     check_something_to_learn,
     check_split,
     checked_class_weight,
@@ -116,7 +115,8 @@ class Task(TaskBuilders):
             if targets.dim() != self.train.targets.dim():
                 shapes = f"{tuple(self.train.targets.shape[1:])}, but {place} has {tuple(targets.shape[1:])}"
                 raise InputError(f"all splits must have targets of one shape for a sample, such as {shapes}")
-        check_something_to_learn(self.train.targets, self.kind, "the train split")
+        if self.train.source is None:  # else these are the targets of some rows
+            check_something_to_learn(self.train.targets, self.kind, "the train split")
         if self.class_weight is not None:
             object.__setattr__(self, "class_weight", checked_class_weight(self.class_weight, self.kind, self.outputs))
         # Searches tell tasks apart by their records, among others.
@@ -151,10 +151,6 @@ class Task(TaskBuilders):
             rows = targets.flatten() if self.kind == "classification" else target_rows(targets, self.kind)
             needs = Needs(self.kind, self.outputs, self.classes, has_weights=part.weights is not None)
             self.metric.check(rows, name, samples=len(targets), needs=needs)
-            # With one class, the best loss is the one whose models always name it. A search does not use the test part,
-            # and a user's own metric may be about one class.
-            if self.kind == "classification" and name != "test" and self.metric.is_known:
-                check_several_classes(target_rows(targets, self.kind), f"the {name} split")
         if self.metric.is_by_part:
             object.__setattr__(self, "exchangeable", False)
 

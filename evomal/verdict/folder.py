@@ -130,7 +130,10 @@ class TrainingLog:
             raise InputError(f"{path}: is not what evomal writes, although its checksums match") from None
         given = {name: value for name, value in description.items() if name != FINAL_RECIPE or name in begun}
         differing = differences(begun, given)
-        if differing:
+        if differing and not trainings:  # it ended before anything was trained
+            path.unlink()
+            self._append({"comparison": dict(description)})
+        elif differing:
             raise InputError(f"{path}: belongs to another comparison: {'; '.join(map(str, differing))}")
         self._scores |= {canonical(entry.training): entry.score for entry in trainings}
 

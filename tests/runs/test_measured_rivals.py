@@ -64,8 +64,22 @@ def test_a_baseline_that_diverges_is_beaten_by_a_loss_that_does_not():
     found = headroom(mse=(0.5, math.inf, 0.4), mae=(0.7, 0.9, 0.8))
     assert (found.best, found.lead_in_noise) == ("mae", math.inf)
     assert found.sentence(ShownMetric("mse"), 0.1) == (
-        "mse diverged at every learning rate tried, with some of 3 seeds; mae 0.8, the best of 1 other known loss, "
-        "with none: use it with lr 0.1 for 8 steps"
+        "mse diverged with 1 of 3 seeds at every learning rate tried; mae 0.8, the best of 1 other known loss, with "
+        "none, but is worse with the others"
+    )
+    found = headroom(mse=(0.9, math.inf, 0.8), mae=(0.7, 0.9, 0.8))
+    assert found.sentence(ShownMetric("mse"), 0.1).endswith("with none: use it with lr 0.1 for 8 steps")
+    found = headroom(mse=(0.9, math.inf, 0.8), mae=(0.7, math.inf, 0.8))
+    assert found.sentence(ShownMetric("mse"), 0.1) == (
+        "mse diverged with 1 of 3 seeds at every learning rate tried, and so did every other known loss with some of "
+        "them"
+    )
+
+
+def test_the_same_difference_with_every_seed_is_not_counted_in_noise():
+    found = headroom(ce=(0.1, 0.2, 0.1, 0.15), gce=(0.09, 0.19, 0.09, 0.14))
+    assert found.sentence(ShownMetric("error_rate"), 0.1).endswith(
+        "beats it by 1.00 ± 0.00 points (95 %, differences by seed): use it with lr 0.1 for 8 steps"
     )
 
 

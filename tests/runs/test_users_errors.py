@@ -98,7 +98,12 @@ def test_a_mended_metric_is_compared_with_in_the_same_folder(tmp_path):
     broken = False
     log = tmp_path / "trainings.jsonl"
     compare(judged_by(mine), **options)
-    assert log.read_text().count("\n") > 1
+    lines = log.read_text().splitlines(keepends=True)
+    assert len(lines) > 1
+    log.write_text(lines[0])  # as a process leaves it that is killed before anything is trained
+    compare(judged_by(mine), **{**options, "final_steps": 6})
+    with pytest.raises(InputError, match="belongs to another comparison"):
+        compare(judged_by(mine), **options)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StoppedError])
@@ -111,6 +116,12 @@ def test_a_search_that_a_person_stops_at_once_keeps_its_record(tmp_path, error):
         search(regression(), seed=1, folder=tmp_path, callback=Stopping(), **SHORT)
     with RunStore.read(tmp_path) as store:
         assert (store.candidates(), store.trials(), store.ending) == ((), (), None)
+    # As do processes that are killed. What holds nothing refuses no other search.
+    assert search(regression(), seed=2, folder=tmp_path, **SHORT).folder == tmp_path
+    with RunStore.read(tmp_path) as store:
+        assert store.settings["seed"] == 2
+    with pytest.raises(InputError, match="is the record of another search: seed was 2 but is 1"):
+        search(regression(), seed=1, folder=tmp_path, **SHORT)
 
 
 def test_a_model_that_raises_in_training_stops_the_search():
