@@ -26,9 +26,13 @@ def warn_of_few_rows(task: Task) -> None:
     _KNOWN.add(task)
     parts = {name: getattr(task, name) for name in ("validation", "test")}
     # Where a model is only trained, as by the scikit-learn estimators, they are the training rows again.
-    parts = {name: part for name, part in parts.items() if not torch.equal(part.targets, task.train.targets)}
-    whole = {name: target_rows(part.targets, task.kind) for name, part in parts.items() if part.source is None}
-    rows = {name: len(whole[name]) if name in whole else part.rows for name, part in parts.items()}
+    whole = {
+        name: target_rows(part.targets, task.kind)
+        for name, part in parts.items()
+        if part.source is None and not torch.equal(part.targets, task.train.targets)
+    }
+    rows = {name: part.rows for name, part in parts.items() if part.source is not None}
+    rows |= {name: len(found) for name, found in whole.items()}
     few = [f"{plural(count, 'row')} for {name}" for name, count in rows.items() if count and count < FEWEST_JUDGED]
     if few:
         rule = f"with fewer than {FEWEST_JUDGED}, differences between losses are mostly chance"
