@@ -196,7 +196,7 @@ def headroom_chart(run: Run) -> ShownChart | None:
         chart.dots([(run.value(found.last(name).mean), place)], "vermillion", radius=4)
     chart.legend += [("dot", "sky", "one seed"), ("dot", "vermillion", "mean")]
     return chart.shown(
-        "Headroom", as_sentence(f"known losses: {printable(found.sentence(run.shown_metric, found.lr))}")
+        "Headroom", as_sentence(f"known losses: {printable(found.sentence(run.shown_metric, found.lr, advise=False))}")
     )
 
 

@@ -24,7 +24,7 @@ from evomal.runs.reading import read_runs
 from evomal.runs.recorded_run import Run, Runs, RunState
 from evomal.tasks.metric_display import named_value
 from evomal.text import as_sentence, plural, shorten, value_text
-from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts
+from evomal.verdict.folder import RecordedVerdicts, recorded_verdicts, verdicts_of_runs
 from evomal.verdict.plan import SEARCHES
 
 LONGEST_ENTRY = 160  # characters
@@ -250,6 +250,8 @@ def run_report(folder: Path | str) -> RunReport:
     is_one = len(runs.runs) == 1 and runs.runs[0].folder == place
     if is_one and not verdicts.is_begun and place.resolve().parent.name == SEARCHES:
         verdicts = recorded_verdicts(place.resolve().parent.parent)  # the comparison that the run belongs to
+    elif not is_one and not verdicts.is_begun:
+        verdicts = verdicts_of_runs([run.folder for run in runs.runs])
     return RunReport(place, runs, verdicts, best_losses(runs))
 
 

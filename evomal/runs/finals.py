@@ -167,10 +167,13 @@ class Final:
             return f"no lead over {name}: training with the learned loss diverged"
         # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
         further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
-        if self.leads and math.isinf(lead):
-            return f"beats {name}, which diverged with {self._paired[1].diverged} of {further or self.seeds_in_words}"
         if self.leads:
-            return f"beats {name} by {lead_text(lead, half, metric)} on validation{further and f' over {further}'}"
+            own = self.rates.get(self.winner[0].place)
+            use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
+            if math.isinf(lead):
+                often = f"{self._paired[1].diverged} of {further or self.seeds_in_words}"
+                return f"beats {name}, which diverged with {often}{use}"
+            return f"beats {name} by {lead_text(lead, half, metric)} on validation{further and f' over {further}'}{use}"
         advised = self.advised
         if advised not in self.rates:
             return f"no lead over {name}"

@@ -75,6 +75,9 @@ class Headroom:
     """How costs are shown to people."""
     lr: float | None = field(default=None, compare=False)
     """The task's own learning rate; None if it is not known, or if several tasks differ in it."""
+    rows: int | None = field(default=None, compare=False)
+    """The number of validation rows that all seeds share, which other rows may contradict; None if not known, or if
+    every seed has other rows."""
 
     def __str__(self) -> str:
         """One line per loss, the best first, and what the best one gains."""
@@ -147,12 +150,13 @@ class Headroom:
         """A loss on the longest rung."""
         return self.losses[name][-1]
 
-    def sentence(self, metric: ShownMetric, lr: float | None) -> str:
+    def sentence(self, metric: ShownMetric, lr: float | None, *, advise: bool = True) -> str:
         """What the best known loss gains, and at which learning rate.
 
         Args:
             metric: The metric, for the numbers.
             lr: The task's own learning rate; None: rates are given as multiples of it.
+            advise: Whether to say which loss to use, which after a search its final does.
         """
         own, rival, others = self.last(self.baseline), self.last(self.best_rival), len(self.losses) - 1
         seeds = plural(len(own.scores), "seed")
@@ -161,23 +165,24 @@ class Headroom:
             return f"{measured}; no other known loss was trained"
         # The best of many leads more easily than one that was named beforehand, so that their number is said.
         named = f"{self.best_rival} {metric.text(rival.mean)}, the best of {plural(others, 'other known loss')},"
-        use = f"use it with {rate_text(rival.rate, lr, rival.steps)}"
+        use = f": use it with {rate_text(rival.rate, lr, rival.steps)}" if advise else ""
+        on_rows = "" if self.rows is None else f" on the same {plural(self.rows, 'row')}"
         if own.diverged:
             lost = f"{self.baseline} diverged with {own.diverged} of {seeds} at every learning rate tried"
             if rival.diverged:
                 return f"{lost}, and so did every other known loss with some of them"
             common = [theirs - cost for cost, theirs in rival.beside(own) if math.isfinite(theirs)]
             is_worse = bool(common) and sum(common) < 0
-            return f"{lost}; {named} with none" + (", but is worse with the others" if is_worse else f": {use}")
+            return f"{lost}; {named} with none" + (", but is worse with the others" if is_worse else use)
         lead, half = rival.lead_over(own)
         amount = lead_text(lead, half, metric.name) if math.isfinite(lead) and math.isfinite(half) else ""
         if self.lead_in_noise >= 1:
             # Costs that count few rows may differ by the same amount with every seed.
             is_countable = self.lead_in_noise < _MOST_TIMES
             times = f", {self.lead_in_noise:.1f} times the noise" if is_countable else ""
-            return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed): {use}"
-        why = f" ({amount}: 95 %, differences by seed)" if amount else ""
-        return f"{measured}; {named} has no lead over it{why}"
+            return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed{on_rows}){use}"
+        why = f" ({amount}: 95 %, differences by seed{on_rows})" if amount else ""
+        return f"{measured}; {named} shows no lead over it{why}"
 
 
 def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from evomal.losses.loss import Loss, Provenance
 from evomal.losses.priors import PriorLoss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome
-from evomal.runs.finals import Final, Scores, rate_text
+from evomal.runs.finals import Final, Scores
 from evomal.runs.generations import Generation
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.recorded_run import Run
@@ -325,9 +325,6 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     lines.append(("validation", f"{text}; in the search {metric.text(best.fitness)}"))
     lines.append(("rivals", f"{rivals_text(final.rivals, metric)} (the same seeds)"))
     hint = "; `evomal compare` tells whether it does on test" if final.leads else ""
-    if final.leads and final.rates:
-        own = None if best.lr is None else best.lr / best.rate
-        hint = f": use the learned loss with {rate_text(best.rate, own, final.steps)}{hint}"
     lines += [
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
         for name, rows in result.final_rows.items()

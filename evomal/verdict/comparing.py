@@ -346,6 +346,7 @@ def _verdicts(
             plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
             tuned_lr=tuned_lr, tuning=tuning,
             untuned=None if tuning is None else paired(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
+            to_untuned=None if tuning is None else paired(costs[one.name, "tuned"], costs[baseline, "plain"][0]),
         )  # fmt: skip
         found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
     return found

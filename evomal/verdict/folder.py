@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -29,6 +29,7 @@ AnyResult = TypeVar("AnyResult", bound=Document)
 _LONGEST, _LONGEST_LOG = 64_000_000, 256_000_000  # bytes
 _LONGEST_SENTENCE, _LONGEST_TEXT = 1_000, 100_000  # characters
 _MOST_SENTENCES = 1_000
+_MOST_VERDICTS = 50  # on one page
 
 
 class _FirstLine(BaseModel):
@@ -226,6 +227,15 @@ def recorded_verdicts(folder: Path) -> RecordedVerdicts:
     if begun and not found and not notes:
         notes.append("a comparison was begun here but is not complete: give the same command again to resume it")
     return RecordedVerdicts(tuple(found), tuple(notes), begun or bool(found) or bool(notes))
+
+
+def verdicts_of_runs(folders: Sequence[Path]) -> RecordedVerdicts:
+    """Read the results in the folders of runs, each below the name of its folder."""
+    found = {folder: recorded_verdicts(folder) for folder in folders}
+    verdicts = [replace(one, title=f"{one.title}: {path.name}") for path, own in found.items() for one in own.verdicts]
+    notes = [note for own in found.values() for note in own.notes]
+    is_begun = any(own.is_begun for own in found.values())
+    return RecordedVerdicts(tuple(verdicts[:_MOST_VERDICTS]), tuple(notes), is_begun)
 
 
 def _shortened_markdown(result: Result) -> str:

@@ -14,6 +14,7 @@ from evomal.verdict.comparison import Comparison, Entry, Trained, cost_of
 from evomal.verdict.statistics import Direction, Paired, direction, paired_searches, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
+_FEW_ROWS = 1_000  # of a test part, below which another one often shows another difference
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 
@@ -143,6 +144,10 @@ def _notes(comparison: Comparison) -> list[str]:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
         found = difference_words(f"tuned {name}", f"untuned {name}", comparison.tuning, unit=unit)
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
+    rows = comparison.record.get("rows")
+    count = rows.get("test") if isinstance(rows, dict) else None
+    if isinstance(count, int) and count < _FEW_ROWS:
+        notes.append(f"intervals and p are over seeds, all on the same {plural(count, 'test row')}: others may differ")
     return notes
 
 
@@ -159,13 +164,13 @@ def _beside_known(comparison: Comparison) -> list[str]:
     higher, metric = comparison.higher_is_better, comparison.metric
     best, _ = min(known, key=lambda row: _on_validation(row[1], higher_is_better=higher).standing)
     among = f", on validation the best of {len(known)} known losses" if len(known) > 1 else ""
-    both, costs = ", both tuned" if comparison.tune_lr else "", best.costs(higher_is_better=higher)[0]
+    both, costs = "with both tuned, " if comparison.tune_lr else "", best.costs(higher_is_better=higher)[0]
     notes = []
     for one in rows:
         if one.learned and any(one.losses):
             found = paired_searches(one.costs(higher_is_better=higher), costs, largest=largest_difference(metric))
             words = difference_words(one.name, best.name, found, unit=difference_unit(metric), to_keep="")
-            notes.append(f"beside {best.name}{among}{both}: {words}")
+            notes.append(f"beside {best.name}{among}: {both}{words}")
     return notes
 
 

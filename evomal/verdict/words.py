@@ -14,6 +14,7 @@ from evomal.verdict.statistics import FEWEST_PAIRS, Direction, Paired, direction
 
 VerdictKind = Literal["gain", "no gain", "learning rate", "worse", "undecided", "diverged"]
 
+_KINDS: dict[Direction, VerdictKind] = {Direction.WORSE: "worse", Direction.EVEN: "no gain"}
 _FEWEST_SCIENTIFIC = 7  # digits after the point, or zeros before it, from which an exponent is easier to read
 
 
@@ -33,6 +34,8 @@ class Evidence:
     """The untuned loss and the tuned baseline."""
     tuning: Paired | None = None
     """The tuned baseline and the untuned one."""
+    to_untuned: Paired | None = None
+    """The tuned loss and the untuned baseline."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
 
     | plain | tuned | rescaled | verdict |
     |---|---|---|---|
+    | any | better, but tuning made the baseline worse and the loss is even to the untuned one | any | no gain |
+    | any | the same, but worse than the untuned one, or open | any | worse, or undecided |
     | any | better | any | gain |
     | ahead | gone, untuned not better | any | learning rate |
     | ahead | even or worse, untuned better | gone | learning rate |
@@ -76,7 +81,7 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     that the best learning rate achieves as well needs no learned loss. Validation may choose rates that are worse on
     the test split, also for the baseline. If an untuned loss beats the tuned baseline, tuning the baseline does not
     give its gain; and a rate at which the baseline is worse than untuned is not recommended. Neither turns a tuned
-    comparison that is even into a gain.
+    comparison that is even into a gain. Nor is it one to beat a baseline that tuning made worse.
 
     Args:
         evidence: The comparisons of the loss with the baseline.
@@ -95,6 +100,11 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
     )
     about_rate = learning_rate_words(evidence, baseline_name=baseline_name, unit=unit)
     is_ahead, by_tuning, towards = _is_ahead(plain), _direction(tuned), direction(plain)
+    if by_tuning is Direction.BETTER and not _tuning_pays(evidence) and evidence.to_untuned is not None:
+        untuned = _direction(evidence.to_untuned)
+        if untuned is not Direction.BETTER:
+            kept = difference_words(name, f"untuned {baseline_name}", evidence.to_untuned, unit=unit)
+            return Verdict(_KINDS.get(untuned, "undecided"), f"{against_tuned}, which tuning made worse; {kept}")
     if by_tuning is Direction.BETTER:
         reason = f": {about_rate}" if is_ahead else ", but only at its own tuned learning rate"
         return Verdict("gain", f"{against_tuned}{reason}")
@@ -120,8 +130,7 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
         return Verdict(kind, f"{against_plain}, but {about_rate}")
     if plain.diverged or plain.baseline_diverged:
         return Verdict("undecided", f"{against_plain}: lower the learning rate before comparing")
-    kinds: dict[Direction, VerdictKind] = {Direction.WORSE: "worse", Direction.EVEN: "no gain"}
-    return Verdict(kinds.get(towards, "undecided"), against_plain)
+    return Verdict(_KINDS.get(towards, "undecided"), against_plain)
 
 
 def learning_rate_words(evidence: Evidence, *, baseline_name: str, unit: str = "") -> str:
@@ -148,12 +157,16 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str, unit: str = "
     if is_tuned and not is_missed:
         assert evidence.tuned is not None
         is_even = direction(evidence.tuned) is Direction.EVEN
-        part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "it is worse by")
+        part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "the loss is worse by")
         found = f"with both tuned, {shown} {_with_ends(evidence.tuned, unit)}"
         return f"the gain comes{part} from the learning rate: {found}; {_advice(evidence, baseline_name)}"
     if is_tuned:
-        found = f"not from the one that tuning {baseline_name} on validation finds"
-        return f"the gain comes from the learning rate, although {found}: it disappears when the gradient is rescaled"
+        assert evidence.tuned is not None
+        found = f"although not from the one that tuning {baseline_name} on validation finds"
+        worse = direction(evidence.tuned) is Direction.WORSE
+        also = f"; with both tuned, the loss is worse by {_with_ends(evidence.tuned, unit)}" if worse else ""
+        gone = "it disappears when the gradient is rescaled"
+        return f"the gain comes at least in part from the learning rate, {found}: {gone}{also}"
     return (
         f"the gain comes from the learning rate, as it disappears when the gradient is rescaled: tune {baseline_name}"
     )

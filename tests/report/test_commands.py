@@ -117,7 +117,7 @@ def test_the_best_loss_is_compared_on_its_task(tmp_path):
     task = ["diabetes", "--model", "mlp:hidden=64", "--label-noise", "0.2", "--asymmetric"]
     assert words == [
         "evomal", "compare", *task,
-        "--losses", str(tmp_path / "mine" / "best.json"), "--tune-lr", "5", "--out", str(tmp_path / "mine"),
+        "--losses", f"{tmp_path / 'mine' / 'best.json'},strong", "--tune-lr", "5", "--out", str(tmp_path / "mine"),
     ]  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_commands_repeat_the_run_and_have_its_loss_judged(tmp_path):
         f"evomal search diabetes --model mlp:hidden=8 --set population=2 --out {tmp_path / 'a-again'}"
     )
     assert report.compare_command() == (
-        f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'} --tune-lr 5 "
+        f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'},strong --tune-lr 5 "
         f"--out {tmp_path / 'a'}"
     )
 
@@ -174,6 +174,16 @@ def test_a_search_of_a_comparison_has_the_comparison_s_verdict(tmp_path):
     write_result(comparison(), tmp_path)
     assert run_report(tmp_path / "searches" / "evomal-0").verdicts.verdicts[0].result == comparison()
     assert run_report(tmp_path).verdicts.verdicts[0].result == comparison()
+
+
+def test_of_several_runs_each_has_the_verdict_of_its_folder(tmp_path):
+    for name in "ab":
+        written_run(tmp_path / name)
+    assert run_report(tmp_path).verdicts.verdicts == ()
+    write_result(comparison(), tmp_path / "b")
+    (found,) = run_report(tmp_path).verdicts.verdicts
+    assert (found.title, found.result) == ("Comparison: b", comparison())
+    assert "not been compared" not in report_page(run_report(tmp_path))
 
 
 def test_a_comparison_repeats_its_own_searches_and_no_others(tmp_path):

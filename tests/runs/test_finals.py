@@ -131,7 +131,8 @@ def test_the_verdict_says_on_how_many_further_seeds_a_lead_was_measured():
     """Its scores on the seeds by which it was chosen may be worse than the rival's."""
     last = (Scores((1.0, 1.5, 2.0)), Scores((2.0, 2.5, 3.0)), Scores((2.0, 2.5, 3.0)))
     found = replace(final([(2.5, 2.5)], {"mse": (2.0, 2.0)}), rates={"mse": 1.0, "0:0": 1.0}, last=last)
-    assert found.verdict() == "beats mse by 1 ± 0 on validation over 3 further seeds"
+    use = "use the learned loss with lr 0.01"
+    assert replace(found, lr=0.01).verdict() == f"beats mse by 1 ± 0 on validation over 3 further seeds: {use}"
 
 
 def test_a_loss_takes_part_at_the_better_of_its_learning_rates():

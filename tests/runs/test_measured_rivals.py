@@ -38,7 +38,7 @@ def test_a_lead_within_its_interval_is_no_lead():
     found = headroom(mse=[1 + split for split in SPLITS], mae=(0.9, 1.15, 1.1, 1.39))
     assert found.best == "mae"
     assert 0 < found.lead_in_noise < 1
-    end = "mae 1.135, the best of 1 other known loss, has no lead over it (0.04 ± 0.12: 95 %, differences by seed)"
+    end = "mae 1.135, the best of 1 other known loss, shows no lead over it (0.04 ± 0.12: 95 %, differences by seed)"
     assert found.sentence(ShownMetric("mse"), None).endswith(end)
 
 
@@ -46,7 +46,7 @@ def test_where_the_baseline_is_best_the_noise_is_that_of_the_next_loss():
     found = headroom(mse=(0.5, 0.6), mae=(0.7, 0.9), huber=(0.6, 0.72))
     assert (found.best, found.best_rival, found.lead, found.lead_in_noise) == ("mse", "huber", 0.0, 0.0)
     assert found.noise == pytest.approx(12.7062 * 0.01, rel=1e-4)  # differences of 0.1 and 0.12
-    assert "huber 0.66, the best of 2 other known losses, has no lead over it (-0.11 ± 0.13: 95 %" in found.sentence(
+    assert "huber 0.66, the best of 2 other known losses, shows no lead over it (-0.11 ± 0.13: 95 %" in found.sentence(
         ShownMetric("mse"), None
     )
 
@@ -86,4 +86,4 @@ def test_the_same_difference_with_every_seed_is_not_counted_in_noise():
 def test_one_seed_shows_no_lead():
     found = headroom(mse=(0.5,), mae=(0.4,))
     assert (found.noise, found.lead_in_noise) == (math.inf, 0.0)
-    assert found.sentence(ShownMetric("mse"), 0.1).endswith("other known loss, has no lead over it")
+    assert found.sentence(ShownMetric("mse"), 0.1).endswith("other known loss, shows no lead over it")

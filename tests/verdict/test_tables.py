@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from markdown_it import MarkdownIt
 
 from evomal.verdict.tables import comparison_markdown, comparison_text
@@ -54,7 +55,7 @@ def beside(variant="tuned", tune_lr=2, **changes):
 
 def test_a_learned_loss_is_compared_with_the_best_known_loss_that_was_given():
     words = "mine beats mae by 0.100 ± 0.015 over 5 seeds (won 5 of 5; p = 0.06)"
-    tuned = f"beside mae, on validation the best of 2 known losses, both tuned: {words}"
+    tuned = f"beside mae, on validation the best of 2 known losses: with both tuned, {words}"
     assert f"- {tuned}\n" in comparison_markdown(beside(metric="x"))
     text = comparison_text(beside())
     assert tuned in " ".join(text.split())
@@ -68,8 +69,15 @@ def test_a_difference_to_a_known_loss_that_is_not_shown_is_said_with_its_interva
     mine = dataclasses.replace(entry("mine", "tuned", 0.1, [0.25, 0.36, 0.28, 0.36, 0.28]), learned=True)
     text = comparison_text(dataclasses.replace(beside(), entries=(*beside().entries[:3], mine)))
     text = " ".join(text.split())
-    assert "both tuned: mine shows no gain over mae: −0.004 (" in text
+    assert "with both tuned, mine shows no gain over mae: −0.004 (" in text
     assert "keep" not in text
+
+
+@pytest.mark.parametrize(("rows", "is_said"), [(30, True), (999, True), (1000, False), (None, False)])
+def test_few_test_rows_are_said_to_be_the_same_for_all_seeds(rows, is_said):
+    found = beside(record={} if rows is None else {"rows": {"test": rows}})
+    note = f"intervals and p are over seeds, all on the same {rows} test rows: others may differ"
+    assert (note in " ".join(comparison_text(found).split())) == is_said
 
 
 def test_without_a_learned_or_another_known_loss_there_is_no_such_note():

@@ -44,14 +44,15 @@ RATE = (
 )
 RATE_AND_WIDE = RATE.replace("0.10 (−0.10", "−0.10 (−0.50")
 RATE_AND_WORSE = (
-    "the gain comes from the learning rate: with both tuned, it is worse by 0.30 (0.10 to 0.50); use mse with lr 0.03"
+    "the gain comes from the learning rate: with both tuned, the loss is worse by 0.30 (0.10 to 0.50); "
+    "use mse with lr 0.03"
 )
 RATE_BY_RESCALING = "the gain comes from the learning rate, as it disappears when the gradient is rescaled: tune mse"
 NOT_RATE = "the gain does not come from the learning rate"
 MAYBE_RATE = "the gain may come from the learning rate"
 RATE_NOT_FOUND = (
-    "the gain comes from the learning rate, although not from the one that tuning mse on validation finds: it "
-    "disappears when the gradient is rescaled"
+    "the gain comes at least in part from the learning rate, although not from the one that tuning mse on validation "
+    "finds: it disappears when the gradient is rescaled"
 )
 NOT_ITS_OWN_RATE = "not at the learning rate that validation chose for it: more seeds or more data are needed to decide"
 TOO_FEW = "too few to decide: at least 5 are needed"
@@ -210,7 +211,9 @@ def test_a_rate_is_recommended_only_where_the_baseline_has_the_gain_with_it(
     paired_plain, words = plain
     evidence = Evidence(paired_plain, tuned, rescaled, 0.03, untuned)
     found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
-    sentence = RATE_AND_WORSE if sentence is RATE and tuned is WORSE else sentence
+    if tuned is WORSE and kind == "learning rate":
+        also = "; with both tuned, the loss is worse by 0.30 (0.10 to 0.50)"
+        sentence = RATE_AND_WORSE if sentence is RATE else f"{sentence}{also}"
     too = ", and evomal also beats tuned mse" if kind == "undecided" else ""
     assert found == Verdict(kind, f"{words}{too}, but {sentence}")
 
@@ -234,6 +237,24 @@ def test_a_rate_at_which_the_baseline_is_worse_is_not_recommended(plain, tuned, 
     assert worse.kind == better.kind == kind
     assert worse.sentence.endswith(words)
     assert better.sentence.endswith(("use mse with lr 0.03", "keep tuned mse"))
+
+
+@pytest.mark.parametrize(
+    ("to_untuned", "kind", "words"),
+    [
+        (EVEN, "no gain", "evomal shows no gain over untuned mse: 0.10 (−0.10 to 0.30) over 5 seeds; keep untuned mse"),
+        (WORSE, "worse", "evomal is worse than untuned mse by 0.3 ± 0.2 over 5 seeds (won 0 of 5; p = 0.06)"),
+        (ONE_SEED, "undecided", TOO_FEW),
+    ],
+)
+def test_to_beat_a_baseline_that_tuning_made_worse_is_no_gain(to_untuned, kind, words):
+    evidence = Evidence(EVEN, BETTER, None, 0.03, None, WORSE, to_untuned)
+    found = verdict(evidence, name="evomal", baseline_name="mse", unit="")
+    assert found.kind == kind
+    assert found.sentence.startswith(f"{BEATS_TUNED}, which tuning made worse; evomal ")
+    assert found.sentence.endswith(words)
+    for still in (Evidence(EVEN, BETTER, None, 0.03, None, WORSE, BETTER), Evidence(EVEN, BETTER, tuning=EVEN)):
+        assert verdict(still, name="evomal", baseline_name="mse", unit="").kind == "gain"
 
 
 def test_who_is_ahead_as_it_is_and_tuned_needs_no_excuse():
