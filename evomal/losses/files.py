@@ -220,9 +220,9 @@ def _built(kind: str, entries: dict[str, Any]) -> Loss:
 
 def _units(entries: dict[str, Any]) -> Units | None:
     """The units the loss was learned in; None if it does not standardise."""
-    given = {name: entries.get(f"target_{name}") for name in ("mean", "scale")}
+    given = {name: entries[f"target_{name}"] for name in ("mean", "scale") if f"target_{name}" in entries}
     try:
-        units = Units(**{name: value for name, value in given.items() if value is not None})
+        units = Units(**given)
     except InputError as error:
         raise InputError(f"target_{error}") from None
     return None if units == Units() else units

@@ -39,6 +39,7 @@ from evomal.runs.resuming import as_recorded, note_changes, opened_record, recor
 from evomal.runs.store import BEST_NAME, RunStore
 from evomal.runs.trials_of_tasks import combined
 from evomal.settings import SearchSettings
+from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.text import plural, short_repr, shorten
 from evomal.threads import thread_count
@@ -373,12 +374,13 @@ class _Search:
         }
         if lr is not None:
             provenance["learning_rate"] = lr
+        if len(recipes := {final_recipe(task.recipe, self._settings).summary for task in self._tasks}) == 1:
+            provenance["recipe"] = shorten(recipes.pop(), 200)
         if self._final is not None:
-            count = len(self._final.candidates)
-            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {count} finalists"
+            finalists = f"{len(self._final.candidates)} finalists"
+            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {finalists}"
             provenance["final"] = shorten(self._final.verdict(self._shown.name), 200)
-            if self._final.steps:
-                provenance["steps"] = self._final.steps
+            provenance |= {"steps": self._final.steps} if self._final.steps else {}
             if math.isfinite(scores.mean):
                 provenance["mean"] = self._shown.value(scores.mean)
         return provenance

@@ -113,7 +113,30 @@ class Recipe:
             >>> Recipe(optimizer="adamw", schedule="cosine", warmup=0.1, clip=1.0).words
             'adamw, cosine schedule, warm-up of 10 %, gradients clipped at 1'
         """
-        found = [] if self.optimizer == "sgd" else [function_name(self.optimizer)]
+        return ", ".join([*([] if self.optimizer == "sgd" else [function_name(self.optimizer)]), *self._further])
+
+    @property
+    def summary(self) -> str:
+        """What a training needs besides its steps and its learning rate, in words.
+
+        Example:
+            >>> Recipe(clip=1.0).summary
+            'sgd, momentum 0.9 (Nesterov), weight decay 0.0005, batches of 128, gradients clipped at 1'
+        """
+        found = [function_name(self.optimizer)]
+        if self.optimizer == "sgd" and self.momentum:
+            found.append(f"momentum {self.momentum:g}{' (Nesterov)' if self.nesterov else ''}")
+        if isinstance(self.optimizer, str) and self.weight_decay:  # a function decides itself
+            found.append(f"weight decay {self.weight_decay:g}")
+        found.append(f"batches of {self.batch_size}")
+        if self.milestones:
+            found.append(f"learning rate divided by ten at steps {', '.join(map(str, self.milestones))}")
+        return ", ".join([*found, *self._further])
+
+    @property
+    def _further(self) -> list[str]:
+        """Schedule, warm-up and clipping, where there are any."""
+        found = []
         if self.schedule != "step":
             found.append(f"{function_name(self.schedule)} schedule")
         if self.warmup:
@@ -121,7 +144,7 @@ class Recipe:
             found.append(f"warm-up of {100 * share:.3g} %")
         if self.clip is not None:
             found.append(f"gradients clipped at {self.clip:g}")
-        return ", ".join(found)
+        return found
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of that many steps."""

@@ -109,6 +109,7 @@ def test_what_a_file_may_say(keys, units, tmp_path):
     ("keys", "sentence"),
     [
         ({"target_scale": 0}, "target_scale must be more than 0 but got 0"),
+        ({"target_mean": 14.8, "target_scale": None}, "target_scale must be a finite number, or one for each output"),
         ({"target_scale": "77"}, "target_scale must be a finite number, or one for each output, but got '77'"),
         ({"target_mean": {}}, "target_mean must be a finite number, or one for each output, but got {}"),
         ({"target_mean": 1, "task": "multilabel"}, "units must be None for a multilabel loss"),

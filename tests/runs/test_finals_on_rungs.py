@@ -93,6 +93,7 @@ def test_the_best_loss_is_the_one_that_was_trained(finished):
     folder, result = finished
     saved, task = load_loss(folder / "best.json"), regression()
     assert saved.provenance["learning_rate"] == result.best.lr
+    assert saved.provenance["recipe"].startswith("sgd, momentum 0.9 (Nesterov), weight decay 0.0005, batches of ")
     evomal.save_loss(result.best.loss(), folder / "again.json")
     assert (folder / "again.json").read_bytes() == (folder / "best.json").read_bytes(), "with the same provenance"
     with RunStore.read(folder) as store:
