@@ -206,9 +206,18 @@ def test_metrics_are_written_in_the_order_of_the_log():
 def test_a_log_of_before_recipes_were_described_is_continued(tmp_path):
     described = {"a": 1, FINAL_RECIPE: {"momentum": 0.9}}
     for name, begun in (("old", {"a": 1}), ("new", described)):
-        with TrainingLog(tmp_path / name, begun):
-            pass
-        with TrainingLog(tmp_path / name, described):
-            pass
+        with TrainingLog(tmp_path / name, begun) as log:
+            log.add([{"k": 1}], [score_from_dict(SCORE)])
+        with TrainingLog(tmp_path / name, described) as log:
+            assert {"k": 1} in log
     with pytest.raises(InputError, match=r"final_recipe\.momentum was 0\.9"):
         TrainingLog(tmp_path / "new", {"a": 1, FINAL_RECIPE: {"momentum": 0.5}})
+
+
+def test_a_log_without_trainings_becomes_that_of_another_comparison(tmp_path):
+    with TrainingLog(tmp_path, {"a": 1}):
+        pass
+    with TrainingLog(tmp_path, {"a": 2}) as log:
+        log.add([{"k": 1}], [score_from_dict(SCORE)])
+    with pytest.raises(InputError, match="belongs to another comparison: a was 2 but is 1"):
+        TrainingLog(tmp_path, {"a": 1})
