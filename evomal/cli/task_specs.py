@@ -44,6 +44,8 @@ def task_from_spec(
     from evomal.tasks import Hardships, load_task, task_from_file
 
     hardships = hardships or Hardships()
+    if spec.endswith(".py"):
+        raise InputError(f"{spec} must be followed by the function that makes the task, as in {spec}:make_task")
     if not names_python_file(spec):
         usual = "paper" if preset == "paper" else None
         return load_task(spec, model or usual, data=data, hardships=hardships)

@@ -73,7 +73,9 @@ def table_sentence(best: BestLosses) -> str:
     counted = f"The best {len(best.rows)} distinct losses of {best.trained} trained"
     sketch = next((row.sketch for row in best.rows if row.sketch is not None), None)
     shapes = "" if sketch is None else f"; shapes: {_axis(sketch)}, each with its own scale"
-    return f"{counted}; losses with the same shape or the same formula count once{shapes}."
+    has_factors = any(row.candidate.factor != 1 for row in best.rows)
+    factors = "; formulas are without the factor that belongs to their learning rate" if has_factors else ""
+    return f"{counted}; losses with the same shape or the same formula count once{factors}{shapes}."
 
 
 def _row(row: RankedLoss, metric: str, address: str) -> TableRow:

@@ -1,5 +1,7 @@
 """The table of the best losses."""
 
+from dataclasses import replace
+
 from evomal.report.best_losses import best_losses
 from evomal.report.loss_table import loss_table, table_sentence
 from evomal.report.pages import render
@@ -28,6 +30,12 @@ def test_a_row_has_its_rank_value_shape_size_formula_generation_and_origin(tmp_p
         "The best 2 distinct losses of 2 trained; losses with the same shape or the same formula count once; "
         "shapes: value over the error f − y from -3 to 3, for y = −1, 0 and 1, each with its own scale."
     )
+
+
+def test_formulas_are_said_to_be_without_the_factor_of_their_learning_rate(tmp_path):
+    rows = [replace(row(0, 0, 0.1, weights=(1.0, 1.0, 1.0)), factor=2.75)]
+    _, best = table_of(record(tmp_path, rows), with_runs=False)
+    assert "; formulas are without the factor that belongs to their learning rate; " in table_sentence(best)
 
 
 def test_several_runs_say_of_which_a_loss_is(tmp_path):
