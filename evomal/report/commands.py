@@ -81,7 +81,7 @@ def compare_words(run: Run) -> list[str] | None:
     except (EvomalError, KeyError, TypeError, ValueError):
         return None
     best, out = str(run.folder / BEST_NAME), str(run.folder)
-    return ["evomal", "compare", *words, "--losses", f"{best},strong", "--tune-lr", "5", "--out", out]
+    return ["evomal", "compare", *words, "--losses", best, "--losses", "strong", "--tune-lr", "5", "--out", out]
 
 
 def beside(folder: Path) -> str:

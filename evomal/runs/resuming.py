@@ -68,7 +68,7 @@ def opened_record(folder: Path, description: dict[str, Any], *, force: bool) -> 
     try:
         differing = _relevant(store.differences(description))
         if differing and not force and store.is_empty:
-            store.change_settings(description)  # it ended before anything was computed, which another search may
+            store.change_settings(description)  # it ended before anything was computed
         elif differing and not force:
             raise InputError(f"{store.path}: is the record of another search: {'; '.join(map(str, differing))}")
     except BaseException:

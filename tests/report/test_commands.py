@@ -117,7 +117,8 @@ def test_the_best_loss_is_compared_on_its_task(tmp_path):
     task = ["diabetes", "--model", "mlp:hidden=64", "--label-noise", "0.2", "--asymmetric"]
     assert words == [
         "evomal", "compare", *task,
-        "--losses", f"{tmp_path / 'mine' / 'best.json'},strong", "--tune-lr", "5", "--out", str(tmp_path / "mine"),
+        "--losses", str(tmp_path / "mine" / "best.json"), "--losses", "strong", "--tune-lr", "5",
+        "--out", str(tmp_path / "mine"),
     ]  # fmt: skip
 
 

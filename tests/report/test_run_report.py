@@ -79,8 +79,8 @@ def test_commands_repeat_the_run_and_have_its_loss_judged(tmp_path):
         f"evomal search diabetes --model mlp:hidden=8 --set population=2 --out {tmp_path / 'a-again'}"
     )
     assert report.compare_command() == (
-        f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'},strong --tune-lr 5 "
-        f"--out {tmp_path / 'a'}"
+        f"evomal compare diabetes --model mlp:hidden=8 --losses {tmp_path / 'a' / 'best.json'} "
+        f"--losses strong --tune-lr 5 --out {tmp_path / 'a'}"
     )
 
 

@@ -59,19 +59,24 @@ def test_a_metric_that_raises_stops_the_search(error, mode, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
 
 
-def test_a_mended_metric_is_searched_with_in_the_same_folder(tmp_path):
-    broken = True
+class Mendable:
+    """A metric that raises until it is mended."""
 
-    def mine(outputs, targets):
-        if broken:
+    is_broken = True
+
+    def __call__(self, outputs, targets):
+        if self.is_broken:
             raise KeyError("k")
         return (outputs - targets).square().mean().item()
 
+
+def test_a_mended_metric_is_searched_with_in_the_same_folder(tmp_path):
+    mine = Mendable()
     refused(judged_by(mine), folder=tmp_path)
-    broken = False
+    mine.is_broken = False
     result = search(judged_by(mine), seed=1, folder=tmp_path, **SHORT)
     assert result.folder == tmp_path
-    broken = True
+    mine.is_broken = True
     with pytest.raises(InputError, match="is the record of another search"):
         search(judged_by(mine), seed=1, folder=tmp_path, **SHORT)
     with RunStore.read(tmp_path) as store:
@@ -84,18 +89,12 @@ def test_a_metric_without_a_finite_value_leaves_no_record(tmp_path):
 
 
 def test_a_mended_metric_is_compared_with_in_the_same_folder(tmp_path):
-    broken = True
-
-    def mine(outputs, targets):
-        if broken:
-            raise KeyError("k")
-        return (outputs - targets).square().mean().item()
-
+    mine = Mendable()
     options = {"losses": ["mae"], "seeds": 1, "folder": tmp_path, "rescale": False, "final_steps": 5, "device": "cpu"}
     with pytest.raises(EvomalError, match="KeyError"):
         compare(judged_by(mine), **options)
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
-    broken = False
+    mine.is_broken = False
     log = tmp_path / "trainings.jsonl"
     compare(judged_by(mine), **options)
     lines = log.read_text().splitlines(keepends=True)
