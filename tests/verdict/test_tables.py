@@ -76,7 +76,7 @@ def test_a_difference_to_a_known_loss_that_is_not_shown_is_said_with_its_interva
 @pytest.mark.parametrize(("rows", "is_said"), [(30, True), (999, True), (1000, False), (None, False)])
 def test_few_test_rows_are_said_to_be_the_same_for_all_seeds(rows, is_said):
     found = beside(record={} if rows is None else {"rows": {"test": rows}})
-    note = f"intervals and p are over seeds, all on the same {rows} test rows: others may differ"
+    note = f"intervals and p are over seeds, all on the same {rows} test rows: other rows may show otherwise"
     assert (note in " ".join(comparison_text(found).split())) == is_said
 
 
