@@ -147,9 +147,8 @@ def _notes(comparison: Comparison) -> list[str]:
     rows = comparison.record.get("rows")
     count = rows.get("test") if isinstance(rows, dict) else None
     if isinstance(count, int) and count < _FEW_ROWS:
-        notes.append(
-            f"intervals and p are over seeds, all on the same {plural(count, 'test row')}: other rows may show otherwise"
-        )
+        shared = plural(count, "test row")
+        notes.append(f"intervals and p are over seeds, all on the same {shared}: other rows may show otherwise")
     return notes
 
 
