@@ -4,9 +4,11 @@ import contextlib
 import functools
 import os
 import site
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, UserCodeError
@@ -88,5 +90,7 @@ def place_of_function(function: Any) -> str:
 @functools.cache
 def _installed() -> tuple[str, ...]:
     places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    # Installed elsewhere, as by `pip install --target`: such a folder has the metadata of what is in it.
+    places += [place for place in sys.path if place and any(Path(place).glob("*.dist-info"))]
     folders = {os.path.realpath(place) for place in places} | {os.path.dirname(os.path.realpath(__file__))}
     return tuple(folder + os.sep for folder in folders)

@@ -10,9 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from evomal.losses.loss import WeightedTree
-from evomal.tasks.metrics import usual_metrics
+from evomal.randomness import generator
+from evomal.tasks.metrics import counted, usual_metrics
+from evomal.tasks.named_metrics import missing_class
 from evomal.tasks.task import Task
 from evomal.users_code import place_of_function
+
+_BLOCKS = 20  # of test samples: the standard error that they give has a standard error of a sixth of it
+_MOST_OUTPUTS = 2**24
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Score:
     """Why the training diverged."""
     milestones: tuple[int, ...] = ()
     """Steps at which the learning rate was divided by ten."""
+    left_out: tuple[float, ...] = field(default=(), repr=False)
+    """The task's metric on the test split without each of its blocks: see `left_out_metrics`."""
     model: nn.Module | None = field(default=None, repr=False, compare=False)
     """The trained model in evaluation mode, for `train(..., keep_model=True)`; None where the training diverged."""
 
@@ -157,7 +164,40 @@ def score_of(
         return Score(worst, worst, {}, outcome="diverged", sentence=sentence, **common)  # type: ignore[arg-type]
     validation = task.metric.cost(fitness.value)  # `cost` is its own inverse
     usual = {} if test is None else usual_metrics(task.kind, test.outputs, test.targets, weights=test.weights)
-    return Score(tested, validation, usual, **common)  # type: ignore[arg-type]
+    left_out = () if test is None else left_out_metrics(task, test)
+    return Score(tested, validation, usual, left_out=left_out, **common)  # type: ignore[arg-type]
+
+
+def left_out_metrics(task: Task, test: Evaluated) -> tuple[float, ...]:
+    """Returns the task's metric on the test split without each of up to twenty blocks of its samples.
+
+    How much these values differ says how much the metric depends on which samples the test split happens to have (the
+    delete-a-group jackknife). A sample is in the same block for every training of the task. Empty for a user's own
+    metric, which may need all rows or take long; where samples depend on each other, as those of a group or of a
+    series do; for more outputs than can be copied twenty times in a moment; and where the metric is not defined without
+    some block.
+    """
+    samples, metric = len(task.test), task.metric
+    members = metric.members or (metric,)
+    is_own = metric.is_by_part or not all(one.is_named for one in members)
+    is_large = test.outputs.numel() > _MOST_OUTPUTS
+    if is_own or is_large or task.record.get("split_by") or samples < 2 or len(test.targets) % samples:
+        return ()
+    blocks = min(_BLOCKS, samples)
+    order = torch.from_numpy(generator(0, "test blocks").permutation(samples)) % blocks
+    of_rows = order.repeat_interleave(len(test.targets) // samples).to(test.targets.device)
+    needs_every_class = any(one.needs_every_class for one in members)
+    found = []
+    for kept in (of_rows != block for block in range(blocks)):
+        outputs, targets, weights = counted(test.outputs[kept], test.targets[kept], _chosen(test.weights, kept))
+        if not len(targets) or (needs_every_class and missing_class(targets, outputs.shape[1], task.kind)):
+            return ()
+        found.append(metric(outputs, targets, weights=weights, part="test"))
+    return tuple(found) if all(map(math.isfinite, found)) else ()
+
+
+def _chosen(weights: Tensor | None, kept: Tensor) -> Tensor | None:
+    return None if weights is None else weights[kept]
 
 
 TrialLoss = nn.Module | WeightedTree

@@ -1,6 +1,5 @@
 """`compare`, `transfer` and `rate_curve`: losses trained from the same initial weights on the same batches."""
 
-import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +12,18 @@ from evomal.methods import method_named
 from evomal.runs.callbacks import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
-from evomal.tasks.named_metrics import largest_difference
 from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task, task_list
 from evomal.text import plural, short_repr
-from evomal.verdict.comparison import Comparison, Entry, RateCurve, Trained, Transfer, Variant
+from evomal.verdict.comparison import (
+    Comparison,
+    Entry,
+    RateCurve,
+    Trained,
+    Transfer,
+    Variant,
+    difference_between,
+)
 from evomal.verdict.contestants import (
     ComparedLoss,
     Contestant,
@@ -28,10 +34,14 @@ from evomal.verdict.contestants import (
 )
 from evomal.verdict.folder import TrainingLog
 from evomal.verdict.plan import ComparisonPlan
-from evomal.verdict.statistics import Paired, paired_searches
+from evomal.verdict.statistics import Paired
 from evomal.verdict.trials import ComparedTrial, Trials, log_description
 from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
 from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
+
+_Key = tuple[str, Variant]
+_Pairing = Callable[[_Key, _Key], Paired]
+"""From the names and variants of two rows to their difference."""
 
 
 def compare(
@@ -242,10 +252,13 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
                 "rescaled", others, lambda loss: (trials.own_lr, matching_factor(task, loss.loss, baseline.loss)),
                 trials, plan,
             )  # fmt: skip
-    costs = {(entry.name, entry.variant): entry.costs(higher_is_better=higher) for entry in entries}
-    paired = functools.partial(paired_searches, largest=largest_difference(task.metric.name))
-    entries = [_with_difference(entry, base.name, costs, paired) for entry in entries]
-    tuning_gain = paired(costs[base.name, "tuned"], costs[base.name, "plain"][0]) if plan.tune_lr else None
+    rows = {(entry.name, entry.variant): entry for entry in entries}
+
+    def paired(own: _Key, other: _Key) -> Paired:
+        return difference_between(rows[own], rows[other], metric=task.metric.name, higher_is_better=higher)
+
+    entries = [_with_difference(entry, base.name, paired) for entry in entries]
+    tuning_gain = paired((base.name, "tuned"), (base.name, "plain")) if plan.tune_lr else None
     recipe = final_recipe(task.recipe, plan.settings)
     record = {**task.record, **({"training": recipe.words} if recipe.words else {})}
     return Comparison(
@@ -253,7 +266,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
         steps=recipe.steps, milestones=recipe.milestones, seeds=tuple(plan.evaluation_seeds),
         search_seeds=tuple(range(max((len(one.fitnesses) for one in others), default=0))), tune_lr=plan.tune_lr,
         rates=tuning.rates, baseline=base.name, entries=tuple(entries),
-        verdicts=_verdicts(others, base.name, entries, costs, paired, tuning_gain, difference_unit(task.metric.name)),
+        verdicts=_verdicts(others, base.name, entries, paired, tuning_gain, difference_unit(task.metric.name)),
         tuning=tuning_gain, folder=plan.folder,
     )  # fmt: skip
 
@@ -319,19 +332,16 @@ def _number_of_trials(everyone: Sequence[Contestant], others: Sequence[Contestan
     return losses * plan.seeds + tuning + rescaled * plan.seeds
 
 
-Costs = dict[tuple[str, Variant], list[list[float]]]
-
-
-def _with_difference(entry: Entry, baseline: str, costs: Costs, paired: Callable[..., Paired]) -> Entry:
+def _with_difference(entry: Entry, baseline: str, paired: _Pairing) -> Entry:
     if entry.name == baseline:
         return entry
     variant: Variant = "plain" if entry.variant == "rescaled" else entry.variant
-    return replace(entry, difference=paired(costs[entry.name, entry.variant], costs[baseline, variant][0]))
+    return replace(entry, difference=paired((entry.name, entry.variant), (baseline, variant)))
 
 
 def _verdicts(
-    others: Sequence[Contestant], baseline: str, entries: Sequence[Entry], costs: Costs,
-    paired: Callable[..., Paired], tuning: Paired | None, unit: str,
+    others: Sequence[Contestant], baseline: str, entries: Sequence[Entry], paired: _Pairing, tuning: Paired | None,
+    unit: str,
 ) -> dict[str, Verdict]:  # fmt: skip
     found: dict[str, Verdict] = {}
     differences = {(entry.name, entry.variant): entry.difference for entry in entries}
@@ -345,8 +355,8 @@ def _verdicts(
         evidence = Evidence(
             plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
             tuned_lr=tuned_lr, tuning=tuning,
-            untuned=None if tuning is None else paired(costs[one.name, "plain"], costs[baseline, "tuned"][0]),
-            to_untuned=None if tuning is None else paired(costs[one.name, "tuned"], costs[baseline, "plain"][0]),
+            untuned=None if tuning is None else paired((one.name, "plain"), (baseline, "tuned")),
+            to_untuned=None if tuning is None else paired((one.name, "tuned"), (baseline, "plain")),
         )  # fmt: skip
         found[one.name] = verdict(evidence, name=one.name, baseline_name=baseline, unit=unit)
     return found

@@ -23,8 +23,9 @@ from evomal.engine import Score
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
 from evomal.extras import Displayed, data_frame
+from evomal.tasks.named_metrics import largest_difference
 from evomal.text import short_repr
-from evomal.verdict.statistics import Paired
+from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.words import Verdict
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def score_to_dict(score: Score) -> dict[str, Any]:
         "metrics": {name: _finite(score.metrics[name]) for name in sorted(score.metrics)},
         "curve": [[point.step, _finite(point.training_loss), _finite(point.validation)] for point in score.curve],
         "seed": score.seed, "steps": score.steps, "outcome": score.outcome, "sentence": score.sentence,
-        "milestones": list(score.milestones),
+        "milestones": list(score.milestones), "left_out": list(score.left_out),
     }  # fmt: skip
 
 
@@ -135,6 +136,7 @@ class _ScoreDocument(BaseModel):
     outcome: Literal["trained", "diverged"]
     sentence: _Text
     milestones: _Numbers
+    left_out: Annotated[tuple[_Number, ...], Field(max_length=MOST_ENTRIES)] = ()
 
 
 def score_from_dict(content: Any) -> Score:
@@ -148,6 +150,7 @@ def score_from_dict(content: Any) -> Score:
         metrics={name: _value(number) for name, number in found.metrics.items()},
         curve=[CurvePoint(step, _value(loss), _value(validation)) for step, loss, validation in found.curve],
         seed=found.seed, steps=found.steps, outcome=found.outcome, sentence=found.sentence, milestones=found.milestones,
+        left_out=found.left_out,
     )  # fmt: skip
 
 
@@ -214,6 +217,25 @@ class Entry:
             else [cost_of(score, score.test, higher_is_better=higher_is_better) for score in loss.scores]
             for loss in self.losses
         ]
+
+    def left_out_costs(self, *, higher_is_better: bool) -> list[list[tuple[float, ...]]]:
+        """The test costs of each loss with each seed without each block of test samples: see `Score.left_out`."""
+        sign = -1.0 if higher_is_better else 1.0
+        return [
+            [()] if loss is None else [tuple(sign * value for value in score.left_out) for score in loss.scores]
+            for loss in self.losses
+        ]
+
+
+def difference_between(one: Entry, other: Entry, *, metric: str, higher_is_better: bool) -> Paired:
+    """Return the test costs of one row minus those of the first loss of another, with the same seeds and test rows."""
+    (base, *_), (base_left_out, *_) = (
+        other.costs(higher_is_better=higher_is_better), other.left_out_costs(higher_is_better=higher_is_better)
+    )  # fmt: skip
+    return paired_searches(
+        one.costs(higher_is_better=higher_is_better), base, largest=largest_difference(metric),
+        left_out=(one.left_out_costs(higher_is_better=higher_is_better), base_left_out),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

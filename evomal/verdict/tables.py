@@ -8,10 +8,9 @@ from typing import Any
 
 from evomal.runs.finals import Scores
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
-from evomal.tasks.named_metrics import largest_difference
 from evomal.text import WIDTH, escape_markdown, plural, printable
-from evomal.verdict.comparison import Comparison, Entry, Trained, cost_of
-from evomal.verdict.statistics import Direction, Paired, direction, paired_searches, summarised
+from evomal.verdict.comparison import Comparison, Entry, Trained, cost_of, difference_between
+from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
 _FEW_ROWS = 1_000  # of a test part, below which another one often shows another difference
@@ -24,8 +23,8 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, diverg
     head = (
         f"Test {comparison.metric} after {schedule} on {comparison.task}, {plural(len(comparison.seeds), 'seed')} "
         f"({comparison.seeds[0]} to {comparison.seeds[-1]}), mean ± standard deviation; difference to "
-        f"{comparison.baseline} in the same variant with its 95 % bootstrap interval; p by Wilcoxon's signed-rank test "
-        "unless marked as sign test"
+        f"{comparison.baseline} in the same variant with its 95 % {_interval_words(comparison)}; p by Wilcoxon's "
+        "signed-rank test unless marked as sign test"
     )
     head += _of_costs(comparison)
     if comparison.tune_lr:
@@ -44,6 +43,11 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, diverg
     sentences = [*(_verdict_sentences(comparison) if verdicts else []), *_notes(comparison)]
     sentences += _divergences(comparison) if divergences else []
     return "\n".join([*lines, "", *(f"- {escape_markdown(sentence)}" for sentence in sentences)]) + "\n"
+
+
+def _interval_words(comparison: Comparison) -> str:
+    has_rows = any(found.error_of_rows is not None for found in comparison.differences.values())
+    return "interval over seeds and test rows" if has_rows else "bootstrap interval"
 
 
 def _schedule(comparison: Comparison) -> str:
@@ -146,9 +150,15 @@ def _notes(comparison: Comparison) -> list[str]:
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
     rows = comparison.record.get("rows")
     count = rows.get("test") if isinstance(rows, dict) else None
-    if isinstance(count, int) and count < _FEW_ROWS:
-        shared = plural(count, "test row")
-        notes.append(f"intervals and p are over seeds, all on the same {shared}: other rows may show otherwise")
+    if isinstance(count, int) and count < _FEW_ROWS and len(comparison.seeds) > 1:
+        shared, known = (
+            plural(count, "test row"),
+            [one for one in comparison.differences.values() if one.low is not None],
+        )
+        if known and all(one.error_of_rows is not None for one in known):
+            notes.append(f"p is over seeds, all on the same {shared}; the intervals also include the choice of rows")
+        else:
+            notes.append(f"intervals and p are over seeds, all on the same {shared}: other rows may show otherwise")
     return notes
 
 
@@ -165,11 +175,11 @@ def _beside_known(comparison: Comparison) -> list[str]:
     higher, metric = comparison.higher_is_better, comparison.metric
     best, _ = min(known, key=lambda row: _on_validation(row[1], higher_is_better=higher).standing)
     among = f", on validation the best of {len(known)} known losses" if len(known) > 1 else ""
-    both, costs = "with both tuned, " if comparison.tune_lr else "", best.costs(higher_is_better=higher)[0]
+    both = "with both tuned, " if comparison.tune_lr else ""
     notes = []
     for one in rows:
         if one.learned and any(one.losses):
-            found = paired_searches(one.costs(higher_is_better=higher), costs, largest=largest_difference(metric))
+            found = difference_between(one, best, metric=metric, higher_is_better=higher)
             words = difference_words(one.name, best.name, found, unit=difference_unit(metric), to_keep="")
             notes.append(f"beside {best.name}{among}: {both}{words}")
     return notes

@@ -15,6 +15,7 @@ from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
 from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.plan import EVALUATION_SEEDS
+from evomal.verdict.statistics import paired_searches
 from evomal.verdict.tables import comparison_markdown, comparison_text
 from evomal.verdict.trials import TrialTrainer
 from evomal.verdict.tuning import gradient_norm, matching_factor, tried_rates
@@ -97,13 +98,45 @@ def test_a_learning_rate_in_disguise_is_recognised():
     """Three times the task's loss, where the task's own rate is too small."""
     tripled = ScaledLoss(SquaredErrorLoss(), 3.0)
     found = compare(
-        regression(rows=400), losses=[tripled], seeds=5, tune_lr=5, device="cpu", final_steps=150, lr=0.0005
+        regression(rows=1500), losses=[tripled], seeds=5, tune_lr=5, device="cpu", final_steps=150, lr=0.0005
     )  # fmt: skip
     judged = found.verdicts["ScaledLoss"]
     assert judged.kind == "learning rate"
     assert "from the learning rate: with both tuned, " in judged.sentence
     assert "; use mse with lr" in judged.sentence
-    assert max(values(found, "ScaledLoss")) < min(values(found, "mse"))
+    assert all(own < base for own, base in zip(values(found, "ScaledLoss"), values(found, "mse"), strict=True))
+
+
+def test_intervals_include_the_choice_of_the_test_rows():
+    """Two losses that are equally good beyond thirty rows: whatever seeds agree on there is the luck of the rows."""
+    found = compare(
+        regression(rows=150), losses=["mae"], seeds=5, tune_lr=0, rescale=False, device="cpu", final_steps=100
+    )  # fmt: skip
+    base, mae = found.entry("mse"), found.entry("mae")
+    assert all(len(score.left_out) == 20 for loss in (*base.losses, *mae.losses) for score in loss.scores)
+    shown = found.differences["mae", "plain"]
+    over_seeds = paired_searches(mae.costs(higher_is_better=False), base.costs(higher_is_better=False)[0])
+    assert shown.error_of_rows > 0
+    assert shown.low < over_seeds.low < over_seeds.high < shown.high
+    assert (shown.difference, shown.p, shown.wins) == (over_seeds.difference, over_seeds.p, over_seeds.wins)
+    text = " ".join(str(found).split())
+    assert "p is over seeds, all on the same 30 test rows; the intervals also include the choice of rows" in text
+    assert "95 % interval over seeds and test rows" in comparison_markdown(found).replace("\\", "")
+    assert evomal.Comparison.from_dict(found.to_dict()) == found
+
+
+def test_the_rows_of_a_comparison_of_before_are_not_known():
+    found = compare(regression(), losses=["mae"], seeds=2, rescale=False, **SHORT)
+    content = found.to_dict()
+    for entry in content["entries"]:
+        for loss in entry["losses"]:
+            for score in loss["scores"]:
+                del score["left_out"]
+        if entry["difference"] is not None:
+            del entry["difference"]["error_of_rows"]
+    old = evomal.Comparison.from_dict(content)
+    assert old.differences["mae", "plain"].error_of_rows is None
+    assert "intervals and p are over seeds" in " ".join(str(old).split())
 
 
 def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():

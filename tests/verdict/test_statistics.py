@@ -14,7 +14,16 @@ from scipy import stats
 
 from evomal.errors import InputError
 from evomal.randomness import generator
-from evomal.verdict.statistics import Direction, Paired, Summary, direction, paired, paired_searches, summarised
+from evomal.verdict.statistics import (
+    Direction,
+    Paired,
+    Summary,
+    direction,
+    error_of_rows,
+    paired,
+    paired_searches,
+    summarised,
+)
 
 INF, NAN = math.inf, math.nan
 BASELINE = [0.5, 0.6, 0.7, 0.8, 0.9]
@@ -320,3 +329,69 @@ def test_a_confidence_is_a_share(confidence):
 def test_there_must_be_a_resample():
     with pytest.raises(InputError, match=r"^resamples must be at least 1 but got 0$"):
         paired([1.0], [2.0], resamples=0)
+
+
+def left_out(costs, blocks):
+    """The mean cost of each seed without each block of rows; `costs`: one row of the array per seed."""
+    costs = np.asarray(costs)
+    place = np.arange(costs.shape[1]) % blocks
+    return [[float(row[place != block].mean()) for block in range(blocks)] for row in costs]
+
+
+def test_the_error_of_rows_that_all_seeds_share_is_that_of_a_mean():
+    rows = generator(0, "rows").normal(size=60)
+    base = left_out(np.zeros((5, 60)), 60)
+    expected = rows.std(ddof=1) / math.sqrt(60)
+    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 60)], base) == pytest.approx(expected)
+    # Blocks of three rows give an estimate of the same error.
+    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 20)], base=left_out(np.zeros((5, 60)), 20)) == pytest.approx(
+        expected, rel=0.35
+    )
+
+
+def test_what_rows_and_seeds_decide_together_is_left_to_the_seeds():
+    noise = generator(0, "noise").normal(size=(400, 5, 40))
+    base = left_out(np.zeros((5, 40)), 20)
+    found = [error_of_rows([left_out(one, 20)], base) ** 2 for one in noise]
+    whole = 1 / (5 * 40)  # the variance of the mean, which the differences between seeds show
+    assert np.mean(found) < whole / 3
+    assert np.median(found) < whole / 10
+
+
+@pytest.mark.parametrize(
+    ("own", "base"),
+    [
+        ([[()]], [(1.0, 2.0)] * 5),  # a search that found nothing
+        ([[(1.0, 2.0)] * 4 + [()]], [(1.0, 2.0)] * 5),  # a training that diverged
+        ([[(1.0, 2.0)] * 5], [()] * 5),  # a log of before
+        ([[(1.0, 2.0)]], [(1.0, 3.0)]),  # one seed
+        ([[(1.0, 2.0)] * 5], [(1.0, 2.0, 3.0)] * 5),
+        ([], []),
+    ],
+)
+def test_an_error_of_rows_that_cannot_be_known_is_none(own, base):
+    assert error_of_rows(own, base) is None
+
+
+def test_an_interval_with_rows_contains_the_true_difference_as_often_as_it_promises():
+    """Rows that differ more than seeds do: the interval over seeds alone fails in most cases."""
+    draws = generator(0, "coverage")
+    covered = {"seeds": 0, "rows": 0}
+    for _ in range(300):
+        differences = draws.normal(size=(1, 40)) + 0.3 * draws.normal(size=(5, 40)) + 0.05 * draws.normal(size=(5, 1))
+        costs, base = [differences.mean(axis=1).tolist()], [0.0] * 5
+        rows = [left_out(differences, 20)], left_out(np.zeros((5, 40)), 20)
+        for name, found in (
+            ("seeds", paired_searches(costs, base)),
+            ("rows", paired_searches(costs, base, left_out=rows)),
+        ):
+            covered[name] += found.low <= 0 <= found.high
+    assert covered["seeds"] < 150
+    assert 276 <= covered["rows"] <= 297  # 92 to 99 %
+
+
+def test_an_interval_with_rows_is_cut_at_the_largest_difference():
+    rows = [[(0.9, -0.9)] * 5], [(0.0, 0.0)] * 5
+    found = paired_searches([[0.1, 0.2, 0.1, 0.2, 0.1]], [0.0] * 5, largest=1.0, left_out=rows)
+    assert (found.low, found.high) == (-1.0, 1.0)
+    assert str(direction(found)) == "even"

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import pickle
 import sys
 import threading
@@ -64,7 +65,8 @@ def _users_modules(loaded: tuple[int, ...]) -> list[tuple[ModuleType, str]]:
     found = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and getattr(module, "__name__", None) == name != "__main__":
+        # Some modules of libraries, such as torch.ops, name a file that does not exist.
+        if file and getattr(module, "__name__", None) == name != "__main__" and os.path.exists(file):
             folder = own_folder(file)
             if folder is not None:
                 found.append((module, folder))

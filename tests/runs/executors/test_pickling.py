@@ -1,8 +1,11 @@
 """What is sent to workers: the user's own code is included, and what cannot be pickled is named."""
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import cloudpickle
 import pytest
@@ -10,7 +13,7 @@ import torch
 from torch import nn
 
 from evomal.errors import InputError
-from evomal.runs.executors.pickling import folders_of_users_code, pickled, unpickle
+from evomal.runs.executors.pickling import _users_modules, folders_of_users_code, pickled, unpickle
 from evomal.tasks.loading import task_from_file
 from tests.engine.populations import regression
 from tests.runs.executors.clusters import USERS_TASK
@@ -49,6 +52,30 @@ def test_folders_of_users_code_are_known_and_those_of_installed_code_are_not(use
     folders = folders_of_users_code()
     assert str(users_file.parent.resolve()) in folders
     assert not any("site-packages" in folder or folder.endswith("evomal") for folder in folders)
+
+
+def test_libraries_in_a_folder_of_their_own_are_installed_too(users_file, tmp_path):
+    """As by `pip install --target`: by value, cloudpickle would try to send itself."""
+    libraries = tmp_path / "libraries"
+    shutil.copytree(Path(cloudpickle.__file__).parent, libraries / "cloudpickle")
+    (libraries / "cloudpickle-3.dist-info").mkdir()
+    code = (
+        "import sys, cloudpickle; from evomal.runs.executors.pickling import folders_of_users_code, pickled;"
+        "from evomal.tasks.loading import task_from_file;"
+        "assert cloudpickle.__file__.startswith(sys.argv[2]), cloudpickle.__file__;"
+        "pickled(task_from_file(sys.argv[1] + ':make'), 'task');"
+        "print(any(folder.startswith(sys.argv[2]) for folder in folders_of_users_code()))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(users_file), str(libraries)], cwd="/", capture_output=True, text=True,
+        check=False, timeout=100, env={**os.environ, "PYTHONPATH": str(libraries)},
+    )  # fmt: skip
+    assert found.stdout == "False\n", found.stderr
+
+
+def test_modules_without_a_file_are_not_the_user_s():
+    """Such as torch.ops, whose file is `_ops.py` in no folder."""
+    assert "torch.ops" not in [module.__name__ for module, _ in _users_modules(tuple(map(id, sys.modules.values())))]
 
 
 def test_pickling_by_others_is_as_it_was(users_file):

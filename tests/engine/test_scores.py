@@ -1,0 +1,87 @@
+"""Scores: what a test metric is without some of the test samples."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import evomal
+from evomal.engine.scores import Evaluated, left_out_metrics
+from evomal.tasks.metrics import worst_group
+from tests.engine.populations import classification, regression
+from tests.engine.position_tasks import segmentation
+
+
+def test_each_value_is_the_metric_without_one_block_of_samples():
+    task = regression(rows=150)
+    outputs, targets = torch.zeros(30, 1), torch.arange(30.0).view(-1, 1)
+    found = left_out_metrics(task, Evaluated(outputs, targets))
+    assert len(found) == 20
+    # The blocks have one or two samples, each sample is in one block.
+    total = float((targets**2).sum())
+    left = [round(total - value * (30 - size)) for value, size in zip(found, [2] * 10 + [1] * 10, strict=True)]
+    assert sum(left) == round(total)
+    assert found == left_out_metrics(task, Evaluated(outputs, targets))
+
+
+def test_blocks_of_few_samples_are_single_samples():
+    task = regression(rows=25)
+    targets = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0]])
+    found = left_out_metrics(task, Evaluated(torch.zeros(5, 1), targets))
+    assert sorted(found) == pytest.approx([(55 - square) / 4 for square in (25, 16, 9, 4, 1)])
+
+
+def test_the_positions_of_a_sample_are_in_one_block():
+    task = segmentation()
+    samples = len(task.test)
+    positions = 4
+    # An error in every position of one sample: without its block there is none.
+    outputs = torch.tensor([[1.0, 0.0]]).repeat(samples * positions, 1)
+    targets = torch.zeros(samples * positions, dtype=torch.long)
+    targets[:positions] = 1
+    found = left_out_metrics(task, Evaluated(outputs, targets))
+    assert found.count(0.0) == 1
+    assert len(found) == min(20, samples)
+
+
+def own_metric(outputs, targets):
+    assert len(targets) == 30  # as one that looks up something for every row
+    return float(((outputs - targets) ** 2).mean())
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        regression(rows=150).judged_by(evomal.Metric(own_metric, "own", higher_is_better=False)),
+        dataclasses.replace(regression(rows=150), record={"split_by": "groups"}),
+    ],
+)
+def test_metrics_of_the_users_and_samples_that_depend_on_each_other_have_none(task):
+    assert left_out_metrics(task, Evaluated(torch.zeros(30, 1), torch.ones(30, 1))) == ()
+
+
+def test_a_metric_that_is_not_defined_without_some_block_has_none():
+    task = classification().judged_by("auroc")
+    targets = torch.zeros(len(task.test), dtype=torch.long)
+    outputs = torch.randn(len(targets), task.outputs, generator=torch.Generator().manual_seed(0))
+    targets[0], targets[1] = 1, 2
+    assert left_out_metrics(task, Evaluated(outputs, targets)) == ()
+    targets = torch.arange(len(targets)) % task.outputs
+    assert len(left_out_metrics(task, Evaluated(outputs, targets))) == 20
+
+
+def test_rows_of_weight_zero_do_not_count():
+    task = regression(rows=150)
+    targets, weights = torch.ones(30, 1), torch.ones(30)
+    targets[:5], weights[:5] = np.inf, 0.0
+    assert left_out_metrics(task, Evaluated(torch.zeros(30, 1), targets, weights)) == (1.0,) * 20
+
+
+def test_a_sum_of_metrics_has_values_and_a_worst_group_of_rows_has_none():
+    task = classification()
+    targets = torch.arange(len(task.test)) % task.outputs
+    evaluated = Evaluated(torch.eye(task.outputs)[targets], targets)
+    assert len(left_out_metrics(task.judged_by("0.5*error_rate+0.5*ece"), evaluated)) == 20
+    groups = {part: np.arange(len(getattr(task, part))) % 2 for part in ("validation", "test")}
+    assert left_out_metrics(task.judged_by(worst_group("error_rate", groups=groups)), evaluated) == ()
