@@ -337,7 +337,11 @@ def _compact(comparison: Comparison) -> tuple[ComparedRow, ...]:
             None if math.isinf(cost_of(score, score.test, higher_is_better=higher)) else score.test
             for score in loss.scores
         )
-        return TrainedLoss(formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests))
+        left_out = tuple(score.left_out for score in loss.scores)
+        return TrainedLoss(
+            formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests),
+            left_out=left_out if any(left_out) else (),
+        )  # fmt: skip
 
     return tuple(
         ComparedRow(

@@ -21,7 +21,7 @@ from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
 from evomal.tasks.named_metrics import largest_difference
 from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
-from evomal.verdict.statistics import Paired, paired, paired_searches
+from evomal.verdict.statistics import LeftOut, Paired, paired, paired_searches
 from evomal.verdict.words import Verdict
 
 FILE_NAME = "campaign.json"
@@ -96,6 +96,8 @@ class TrainedLoss(FrozenModel):
     factor: FiniteFloat = 1.0
     test: tuple[FiniteFloat | None, ...]
     """None where the training diverged."""
+    left_out: tuple[tuple[FiniteFloat, ...], ...] = ()
+    """For every seed, the metric without each block of test samples (`Score.left_out`); empty if it is not known."""
 
 
 class ComparedRow(FrozenModel):
@@ -167,6 +169,20 @@ class MeasuredTask(FrozenModel):
             for loss in row.losses
         ]
 
+    def left_out(self, name: str, variant: Variant) -> list[LeftOut]:
+        """The test costs of each loss with each seed without each block of test samples."""
+        row, sign = self.row(name, variant), -1.0 if self.higher_is_better else 1.0
+        return [
+            [[sign * value for value in seed] for seed in (() if loss is None else loss.left_out)]
+            for loss in (() if row is None else row.losses)
+        ]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether intervals include the choice of the test rows."""
+        rows = () if self.comparison is None else self.comparison.rows
+        return any(loss is not None and bool(loss.left_out) for row in rows for loss in row.losses)
+
     @property
     def variant(self) -> Variant:
         """The variant that decides: tuned where it was measured."""
@@ -225,10 +241,11 @@ class MeasuredTask(FrozenModel):
         Against a known loss, what `evomal compare` says; two methods are compared search by search.
         """
         chosen = variant or self.variant
-        own, against = self.costs(name, chosen), self.costs(other, "plain" if chosen == "rescaled" else chosen)
-        largest = largest_difference(self.metric)
+        others: Variant = "plain" if chosen == "rescaled" else chosen
+        own, against, largest = self.costs(name, chosen), self.costs(other, others), largest_difference(self.metric)
         if len(against) == 1:
-            return paired_searches(own, against[0], largest=largest)
+            left_out = self.left_out(name, chosen), self.left_out(other, others)[0]
+            return paired_searches(own, against[0], largest=largest, left_out=left_out)
         searches = min(len(own), len(against))
         own_means, other_means = (list(map(statistics.fmean, costs[:searches])) for costs in (own, against))
         return replace(paired(own_means, other_means, largest=largest), noun="search")
@@ -322,9 +339,11 @@ def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
         Score(
             test=math.nan if value is None else value, validation=math.nan, metrics={}, curve=[], seed=seed,
             steps=cell.steps, outcome="diverged" if value is None else "trained",
-            sentence="the training diverged" if value is None else "", milestones=cell.milestones,
+            sentence="the training diverged" if value is None else "", milestones=cell.milestones, left_out=left_out,
         )
-        for seed, value in zip(cell.seeds, loss.test, strict=True)
+        for seed, value, left_out in zip(
+            cell.seeds, loss.test, loss.left_out or ((),) * len(loss.test), strict=True
+        )
     )  # fmt: skip
     return Trained(loss.formula, math.nan if loss.lr is None else loss.lr, loss.factor, scores)
 

@@ -152,12 +152,16 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     )
     counted = " or ".join(map(str, seeds))
     tuned = f", each loss at its best of {' or '.join(map(str, rates))} learning rates on validation" if rates else ""
+    compared = [task for task in tasks if task.comparison is not None]
+    with_rows = [task for task in compared if task.has_rows]
+    place = "" if len(with_rows) == len(compared) else f" on {', '.join(task.title for task in with_rows)}"
+    rows = f", which include the choice of the test rows{place}" if with_rows else ""
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
-        "intervals: of the two intervals, over searches and over seeds, the outer ends. Less than 0 is better, and "
-        '"better" or "worse" follows if at least five pairs confirm it. The best known loss has the lowest test mean, '
-        "which favours it. Recommended: the loss that a search recommends, its own or a known one."
+        f"intervals: of the two intervals, over searches and over seeds, the outer ends{rows}. Less than 0 is better, "
+        'and "better" or "worse" follows if at least five pairs confirm it. The best known loss has the lowest test '
+        "mean, which favours it. Recommended: the loss that a search recommends, its own or a known one."
     )
 
 

@@ -77,8 +77,17 @@ def test_the_files_hold_the_same_numbers_as_the_comparison(whole):
         for loss, full in zip(row.losses, entry["losses"], strict=True):
             if loss is not None:
                 assert loss.test == pytest.approx([score["test"] for score in full["scores"]], rel=1e-6)
+                assert [len(seed) for seed in loss.left_out] == [20] * len(loss.test)
+        if entry["difference"] is not None and entry["difference"]["low"] is not None:
+            shown = task.difference(row.name, task.comparison.baseline, row.variant)
+            assert shown.error_of_rows == pytest.approx(entry["difference"]["error_of_rows"], rel=1e-3, abs=1e-7)
+            assert (shown.low, shown.high) == pytest.approx(
+                (entry["difference"]["low"], entry["difference"]["high"]), rel=1e-3, abs=1e-6
+            )
+    assert task.has_rows
     page = (whole / "campaign.md").read_text()
     assert "# A tiny campaign" in page
+    assert "which include the choice of the test rows" in " ".join(page.split())
     assert "- command: `repeat`" in page
     assert "## Diabetes with outliers" in page
     assert (whole / "figures" / "gains.svg").exists()
