@@ -2,13 +2,13 @@
 
 import contextlib
 import functools
+import importlib.metadata
 import os
 import site
 import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from evomal.errors import EvomalError, UserCodeError
@@ -89,8 +89,12 @@ def place_of_function(function: Any) -> str:
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
+    """The beginnings of the paths of installed files."""
     places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    # Installed elsewhere, as by `pip install --target`: such a folder has the metadata of what is in it.
-    places += [place for place in sys.path if place and any(Path(place).glob("*.dist-info"))]
     folders = {os.path.realpath(place) for place in places} | {os.path.dirname(os.path.realpath(__file__))}
+    # Installed elsewhere, as by `pip install --target`, perhaps beside files of the user's own.
+    elsewhere = {os.path.realpath(place) for place in sys.path if place} - folders
+    for place in sorted(elsewhere):
+        for found in importlib.metadata.distributions(path=[place]):
+            folders |= {os.path.join(place, file.parts[0]) for file in found.files or () if len(file.parts) > 1}
     return tuple(folder + os.sep for folder in folders)

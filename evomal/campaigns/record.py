@@ -170,18 +170,15 @@ class MeasuredTask(FrozenModel):
         ]
 
     def left_out(self, name: str, variant: Variant) -> list[LeftOut]:
-        """The test costs of each loss with each seed without each block of test samples."""
-        row, sign = self.row(name, variant), -1.0 if self.higher_is_better else 1.0
-        return [
-            [[sign * value for value in seed] for seed in (() if loss is None else loss.left_out)]
-            for loss in (() if row is None else row.losses)
-        ]
+        """The test metric of each loss with each seed without each block of test samples."""
+        row = self.row(name, variant)
+        return [() if loss is None else loss.left_out for loss in (() if row is None else row.losses)]
 
     @property
     def has_rows(self) -> bool:
         """Whether intervals include the choice of the test rows."""
         rows = () if self.comparison is None else self.comparison.rows
-        return any(loss is not None and bool(loss.left_out) for row in rows for loss in row.losses)
+        return bool(rows) and all(bool(loss.left_out) for row in rows for loss in row.losses if loss is not None)
 
     @property
     def variant(self) -> Variant:

@@ -154,8 +154,9 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     tuned = f", each loss at its best of {' or '.join(map(str, rates))} learning rates on validation" if rates else ""
     compared = [task for task in tasks if task.comparison is not None]
     with_rows = [task for task in compared if task.has_rows]
-    place = "" if len(with_rows) == len(compared) else f" on {', '.join(task.title for task in with_rows)}"
-    rows = f", which include the choice of the test rows{place}" if with_rows else ""
+    rows = ", which allow for other test rows" if with_rows else ", for these test rows"
+    if 0 < len(with_rows) < len(compared):
+        rows += f" on {', '.join(task.title for task in with_rows)}"
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "

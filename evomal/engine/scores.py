@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator
-from evomal.tasks.metrics import counted, usual_metrics
+from evomal.tasks.metrics import Metric, counted, usual_metrics
 from evomal.tasks.named_metrics import missing_class
 from evomal.tasks.task import Task
 from evomal.users_code import place_of_function
 
 _BLOCKS = 20  # of test samples: the standard error that they give has a standard error of a sixth of it
-_MOST_OUTPUTS = 2**24
+_MOST_OUTPUTS = {False: 2**21, True: 2**18}  # by whether a metric needs every class: such a one sorts the outputs
 
 
 @dataclass(frozen=True)
@@ -173,27 +173,35 @@ def left_out_metrics(task: Task, test: Evaluated) -> tuple[float, ...]:
 
     How much these values differ says how much the metric depends on which samples the test split happens to have (the
     delete-a-group jackknife). A sample is in the same block for every training of the task. Empty for a user's own
-    metric, which may need all rows or take long; where samples depend on each other, as those of a group or of a
-    series do; for more outputs than can be copied twenty times in a moment; and where the metric is not defined without
-    some block.
+    metric, which may need all rows; where samples depend on each other, as those of a group or of a series do; where
+    they have different numbers of rows; where it would take seconds; and where the metric is not defined without some
+    block.
     """
-    samples, metric = len(task.test), task.metric
-    members = metric.members or (metric,)
-    is_own = metric.is_by_part or not all(one.is_named for one in members)
-    is_large = test.outputs.numel() > _MOST_OUTPUTS
-    if is_own or is_large or task.record.get("split_by") or samples < 2 or len(test.targets) % samples:
+    part, metric = task.test, task.metric
+    leaves = _leaves(metric)
+    is_own = metric.is_by_part or not all(one.is_named for one in leaves)
+    needs_every_class = any(one.needs_every_class for one in leaves)
+    is_large = test.outputs.numel() > _MOST_OUTPUTS[needs_every_class]
+    samples, rows = part.rows or 0, len(test.targets)
+    # The tensors of a part with a source are some of its samples, so their shapes do not say how many rows each has.
+    is_even = samples > 1 and (rows == samples or (part.source is None and not rows % samples))
+    if is_own or is_large or not is_even or task.record.get("split_by"):
         return ()
     blocks = min(_BLOCKS, samples)
     order = torch.from_numpy(generator(0, "test blocks").permutation(samples)) % blocks
-    of_rows = order.repeat_interleave(len(test.targets) // samples).to(test.targets.device)
-    needs_every_class = any(one.needs_every_class for one in members)
+    of_rows = order.repeat_interleave(rows // samples).to(test.targets.device)
     found = []
     for kept in (of_rows != block for block in range(blocks)):
         outputs, targets, weights = counted(test.outputs[kept], test.targets[kept], _chosen(test.weights, kept))
-        if not len(targets) or (needs_every_class and missing_class(targets, outputs.shape[1], task.kind)):
+        if not len(targets) or (needs_every_class and missing_class(targets, task.outputs, task.kind)):
             return ()
         found.append(metric(outputs, targets, weights=weights, part="test"))
     return tuple(found) if all(map(math.isfinite, found)) else ()
+
+
+def _leaves(metric: Metric) -> tuple[Metric, ...]:
+    """Returns the metrics that a metric is made of in the end."""
+    return tuple(leaf for one in metric.members for leaf in _leaves(one)) or (metric,)
 
 
 def _chosen(weights: Tensor | None, kept: Tensor) -> Tensor | None:

@@ -25,7 +25,7 @@ from evomal.errors import InputError
 from evomal.extras import Displayed, data_frame
 from evomal.tasks.named_metrics import largest_difference
 from evomal.text import short_repr
-from evomal.verdict.statistics import Paired, paired_searches
+from evomal.verdict.statistics import LeftOut, Paired, paired_searches
 from evomal.verdict.words import Verdict
 
 if TYPE_CHECKING:
@@ -218,24 +218,17 @@ class Entry:
             for loss in self.losses
         ]
 
-    def left_out_costs(self, *, higher_is_better: bool) -> list[list[tuple[float, ...]]]:
-        """The test costs of each loss with each seed without each block of test samples: see `Score.left_out`."""
-        sign = -1.0 if higher_is_better else 1.0
-        return [
-            [()] if loss is None else [tuple(sign * value for value in score.left_out) for score in loss.scores]
-            for loss in self.losses
-        ]
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The test metric of each loss with each seed without each block of test samples: see `Score.left_out`."""
+        return [[] if loss is None else [score.left_out for score in loss.scores] for loss in self.losses]
 
 
 def difference_between(one: Entry, other: Entry, *, metric: str, higher_is_better: bool) -> Paired:
     """Return the test costs of one row minus those of the first loss of another, with the same seeds and test rows."""
-    (base, *_), (base_left_out, *_) = (
-        other.costs(higher_is_better=higher_is_better), other.left_out_costs(higher_is_better=higher_is_better)
-    )  # fmt: skip
-    return paired_searches(
-        one.costs(higher_is_better=higher_is_better), base, largest=largest_difference(metric),
-        left_out=(one.left_out_costs(higher_is_better=higher_is_better), base_left_out),
-    )  # fmt: skip
+    costs, base = (row.costs(higher_is_better=higher_is_better) for row in (one, other))
+    left_out = one.left_out, other.left_out[0]
+    return paired_searches(costs, base[0], largest=largest_difference(metric), left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -286,6 +279,12 @@ class Comparison(Document, Displayed):
     def differences(self) -> dict[tuple[str, Variant], Paired]:
         """The difference to the baseline of each name and variant."""
         return {(one.name, one.variant): one.difference for one in self.entries if one.difference is not None}
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether all intervals include the choice of the test rows."""
+        known = [found for found in self.differences.values() if found.low is not None]
+        return bool(known) and all(found.error_of_rows is not None for found in known)
 
     def entry(self, name: str, variant: Variant = "plain") -> Entry:
         """Return the row of that name and variant.

@@ -185,7 +185,7 @@ def paired(
 
 
 LeftOut = Sequence[Sequence[float]]
-"""For each seed of a loss, its cost without each block of test samples; empty where that is not known."""
+"""For each seed of a loss, its metric without each block of test samples; empty where that is not known."""
 
 
 def paired_searches(
@@ -205,7 +205,7 @@ def paired_searches(
         costs: The costs of the loss of each search, one per seed.
         base: The costs of what they are compared with.
         largest: The largest difference that is possible.
-        left_out: The same costs without each block of test samples.
+        left_out: The metric of both without each block of test samples.
 
     Returns:
         The comparison.
@@ -239,23 +239,30 @@ def error_of_rows(own: Sequence[LeftOut], base: LeftOut) -> float | None:
     already; the variances of single seeds contain all of it, so it can be taken out. With 5 or 10 seeds and 30, 88 or
     400 rows, of normal differences and of errors of a classifier, 94 to 97 % of the intervals that include this error
     contain the true difference (1 500 samples each); those over seeds alone do in as few as 14 %, if rows differ more
-    than seeds do.
+    than seeds do. Rows count as independent of each other. What few rows do not show, no interval can: if losses differ
+    on 5 % of 20 or 30 rows, all in one direction, 64 and 78 % contain the true difference, of log-normal differences on
+    30 rows 88 %.
 
     Args:
-        own: For each search and seed, the cost without each block of test samples.
+        own: For each search and seed, the metric without each block of test samples.
         base: The same of what it is compared with, for each seed.
 
     Returns:
-        The standard error; None if the costs of a training are not known, or there is one seed.
+        The standard error; None if it is not known for some training, or there is one seed.
     """
-    shape = (len(base), len(base[0]) if base else 0)
-    if min(shape) < 2 or {(len(row), *map(len, row)) for row in (*own, base)} != {(shape[0], *[shape[1]] * shape[0])}:
+    seeds = len(base)
+    blocks = len(base[0]) if base else 0
+    is_known = all(len(row) == seeds and all(len(seed) == blocks for seed in row) for row in (*own, base))
+    if min(seeds, blocks) < 2 or not is_known:
         return None
-    seeds, blocks = shape
-    differences = np.asarray(own, dtype=np.float64).mean(axis=0) - np.asarray(base, dtype=np.float64)
-    of_mean, of_one = (
-        float((values.var(axis=-1) * (blocks - 1)).mean()) for values in (differences.mean(axis=0), differences)
-    )
+    # Subtracted first, so that searches which found the baseline itself have no rounding errors.
+    differences = (np.asarray(own, dtype=np.float64) - np.asarray(base, dtype=np.float64)).mean(axis=0)
+    with np.errstate(over="ignore"):  # the squares of a metric that almost diverged
+        of_mean, of_one = (
+            float((values.var(axis=-1) * (blocks - 1)).mean()) for values in (differences.mean(axis=0), differences)
+        )
+    if not math.isfinite(of_one):
+        return None
     together = max(0.0, (of_one - of_mean) / (seeds - 1))
     return math.sqrt(max(0.0, of_mean - together))
 

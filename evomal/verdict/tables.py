@@ -20,10 +20,11 @@ _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, divergences: bool = True) -> str:
     """A table with every seed, followed by notes; `verdicts` and `divergences` say whether these are among them."""
     schedule = _schedule(comparison)
+    interval = "interval over seeds and test rows" if comparison.has_rows else "bootstrap interval"
     head = (
         f"Test {comparison.metric} after {schedule} on {comparison.task}, {plural(len(comparison.seeds), 'seed')} "
         f"({comparison.seeds[0]} to {comparison.seeds[-1]}), mean ± standard deviation; difference to "
-        f"{comparison.baseline} in the same variant with its 95 % {_interval_words(comparison)}; p by Wilcoxon's "
+        f"{comparison.baseline} in the same variant with its 95 % {interval}; p by Wilcoxon's "
         "signed-rank test unless marked as sign test"
     )
     head += _of_costs(comparison)
@@ -43,11 +44,6 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, diverg
     sentences = [*(_verdict_sentences(comparison) if verdicts else []), *_notes(comparison)]
     sentences += _divergences(comparison) if divergences else []
     return "\n".join([*lines, "", *(f"- {escape_markdown(sentence)}" for sentence in sentences)]) + "\n"
-
-
-def _interval_words(comparison: Comparison) -> str:
-    has_rows = any(found.error_of_rows is not None for found in comparison.differences.values())
-    return "interval over seeds and test rows" if has_rows else "bootstrap interval"
 
 
 def _schedule(comparison: Comparison) -> str:
@@ -151,12 +147,10 @@ def _notes(comparison: Comparison) -> list[str]:
     rows = comparison.record.get("rows")
     count = rows.get("test") if isinstance(rows, dict) else None
     if isinstance(count, int) and count < _FEW_ROWS and len(comparison.seeds) > 1:
-        shared, known = (
-            plural(count, "test row"),
-            [one for one in comparison.differences.values() if one.low is not None],
-        )
-        if known and all(one.error_of_rows is not None for one in known):
-            notes.append(f"p is over seeds, all on the same {shared}; the intervals also include the choice of rows")
+        shared = plural(count, "test row")
+        if comparison.has_rows and any(found.error_of_rows for found in comparison.differences.values()):
+            which = "the intervals also allow for other rows, which count as independent of each other"
+            notes.append(f"p is over seeds, all on the same {shared}; {which}")
         else:
             notes.append(f"intervals and p are over seeds, all on the same {shared}: other rows may show otherwise")
     return notes

@@ -87,7 +87,7 @@ def test_the_files_hold_the_same_numbers_as_the_comparison(whole):
     assert task.has_rows
     page = (whole / "campaign.md").read_text()
     assert "# A tiny campaign" in page
-    assert "which include the choice of the test rows" in " ".join(page.split())
+    assert "which allow for other test rows" in " ".join(page.split())
     assert "- command: `repeat`" in page
     assert "## Diabetes with outliers" in page
     assert (whole / "figures" / "gains.svg").exists()

@@ -69,6 +69,49 @@ def test_a_metric_that_is_not_defined_without_some_block_has_none():
     assert left_out_metrics(task, Evaluated(outputs, targets)) == ()
     targets = torch.arange(len(targets)) % task.outputs
     assert len(left_out_metrics(task, Evaluated(outputs, targets))) == 20
+    more_outputs = torch.cat((outputs, torch.zeros(len(targets), 2)), 1)
+    assert len(left_out_metrics(task, Evaluated(more_outputs, targets))) == 20
+
+
+def test_a_part_that_is_read_anew_has_more_samples_than_are_kept():
+    task = loaded()
+    samples, kept = task.test.rows, len(task.test)
+    assert kept < samples
+    assert not samples % kept
+    targets = torch.arange(samples) % task.outputs
+    outputs = torch.eye(task.outputs)[targets]
+    outputs[0] = -outputs[0]  # one error: it is in one block
+    found = left_out_metrics(task, Evaluated(outputs, targets))
+    assert len(set(found)) == 2
+    assert found.count(0.0) == 1
+    # Several rows of each sample, of which nobody says how many.
+    twice = Evaluated(outputs.repeat(2, 1), targets.repeat(2))
+    assert left_out_metrics(task, twice) == ()
+
+
+def loaded():
+    """A task from loaders whose batches differ in shape, so that some batches stand for all."""
+
+    def batches(count, first):
+        draws = torch.Generator().manual_seed(first)
+        return [
+            (torch.randn(25, 4 + number % 20, generator=draws), torch.randint(3, (25,), generator=draws))
+            for number in range(count)
+        ]
+
+    parts = [batches(8, 0), batches(4, 1), batches(40, 2)]
+    return evomal.Task.from_loaders(*(lambda seed, part=part: part for part in parts), model=Pooled)
+
+
+class Pooled(torch.nn.Module):
+    """Takes samples of any length."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.last(torch.stack((x.mean(1), x.amax(1)), 1))
 
 
 def test_rows_of_weight_zero_do_not_count():
@@ -83,5 +126,7 @@ def test_a_sum_of_metrics_has_values_and_a_worst_group_of_rows_has_none():
     targets = torch.arange(len(task.test)) % task.outputs
     evaluated = Evaluated(torch.eye(task.outputs)[targets], targets)
     assert len(left_out_metrics(task.judged_by("0.5*error_rate+0.5*ece"), evaluated)) == 20
+    nested = task.judged_by("0.5*error_rate+0.5*worst_class:error_rate")
+    assert len(left_out_metrics(nested, evaluated)) == 20
     groups = {part: np.arange(len(getattr(task, part))) % 2 for part in ("validation", "test")}
     assert left_out_metrics(task.judged_by(worst_group("error_rate", groups=groups)), evaluated) == ()

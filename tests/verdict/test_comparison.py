@@ -120,7 +120,7 @@ def test_intervals_include_the_choice_of_the_test_rows():
     assert shown.low < over_seeds.low < over_seeds.high < shown.high
     assert (shown.difference, shown.p, shown.wins) == (over_seeds.difference, over_seeds.p, over_seeds.wins)
     text = " ".join(str(found).split())
-    assert "p is over seeds, all on the same 30 test rows; the intervals also include the choice of rows" in text
+    assert "p is over seeds, all on the same 30 test rows; the intervals also allow for other rows" in text
     assert "95 % interval over seeds and test rows" in comparison_markdown(found).replace("\\", "")
     assert evomal.Comparison.from_dict(found.to_dict()) == found
 
@@ -135,8 +135,11 @@ def test_the_rows_of_a_comparison_of_before_are_not_known():
         if entry["difference"] is not None:
             del entry["difference"]["error_of_rows"]
     old = evomal.Comparison.from_dict(content)
+    assert found.has_rows
+    assert not old.has_rows
     assert old.differences["mae", "plain"].error_of_rows is None
     assert "intervals and p are over seeds" in " ".join(str(old).split())
+    assert "95 % bootstrap interval" in comparison_markdown(old)
 
 
 def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():

@@ -349,6 +349,22 @@ def test_the_error_of_rows_that_all_seeds_share_is_that_of_a_mean():
     )
 
 
+def test_searches_that_all_found_the_baseline_have_no_rounding_errors():
+    base = left_out(generator(0, "base").normal(size=(5, 40)), 20)
+    for searches in (1, 3, 5, 6):
+        assert error_of_rows([base] * searches, base) == 0
+        costs = [[0.1, 0.7, 0.3, 0.35, 0.15]] * searches
+        found = paired_searches(costs, costs[0], left_out=([base] * searches, base))
+        assert (found.low, found.high) == (0.0, 0.0)
+
+
+def test_the_error_of_several_searches_is_that_of_their_mean():
+    draws = generator(0, "searches")
+    own, base = draws.normal(size=(3, 5, 40)), np.zeros((5, 40))
+    mean = error_of_rows([left_out(own.mean(axis=0), 20)], left_out(base, 20))
+    assert error_of_rows([left_out(one, 20) for one in own], left_out(base, 20)) == pytest.approx(mean, abs=1e-12)
+
+
 def test_what_rows_and_seeds_decide_together_is_left_to_the_seeds():
     noise = generator(0, "noise").normal(size=(400, 5, 40))
     base = left_out(np.zeros((5, 40)), 20)
@@ -366,6 +382,7 @@ def test_what_rows_and_seeds_decide_together_is_left_to_the_seeds():
         ([[(1.0, 2.0)] * 5], [()] * 5),  # a log of before
         ([[(1.0, 2.0)]], [(1.0, 3.0)]),  # one seed
         ([[(1.0, 2.0)] * 5], [(1.0, 2.0, 3.0)] * 5),
+        ([[(1e200, -1e200)] * 5], [(1.0, 2.0)] * 5),
         ([], []),
     ],
 )

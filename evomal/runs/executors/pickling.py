@@ -65,8 +65,8 @@ def _users_modules(loaded: tuple[int, ...]) -> list[tuple[ModuleType, str]]:
     found = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        # Some modules of libraries, such as torch.ops, name a file that does not exist.
-        if file and getattr(module, "__name__", None) == name != "__main__" and os.path.exists(file):
+        # Some modules of libraries, such as torch.ops, name a file in no folder.
+        if file and os.path.isabs(file) and getattr(module, "__name__", None) == name != "__main__":
             folder = own_folder(file)
             if folder is not None:
                 found.append((module, folder))

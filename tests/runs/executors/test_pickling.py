@@ -1,5 +1,6 @@
 """What is sent to workers: the user's own code is included, and what cannot be pickled is named."""
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -58,19 +59,23 @@ def test_libraries_in_a_folder_of_their_own_are_installed_too(users_file, tmp_pa
     """As by `pip install --target`: by value, cloudpickle would try to send itself."""
     libraries = tmp_path / "libraries"
     shutil.copytree(Path(cloudpickle.__file__).parent, libraries / "cloudpickle")
-    (libraries / "cloudpickle-3.dist-info").mkdir()
+    metadata = Path(str(importlib.metadata.distribution("cloudpickle").locate_file("")))
+    (known,) = metadata.glob("cloudpickle-*.dist-info")
+    shutil.copytree(known, libraries / known.name)
+    (libraries / "mine_beside_libraries.py").write_text("import torch\n")
     code = (
         "import sys, cloudpickle; from evomal.runs.executors.pickling import folders_of_users_code, pickled;"
         "from evomal.tasks.loading import task_from_file;"
         "assert cloudpickle.__file__.startswith(sys.argv[2]), cloudpickle.__file__;"
         "pickled(task_from_file(sys.argv[1] + ':make'), 'task');"
-        "print(any(folder.startswith(sys.argv[2]) for folder in folders_of_users_code()))"
+        "before = folders_of_users_code(); import mine_beside_libraries;"
+        "print([sys.argv[2] in folders for folders in (before, folders_of_users_code())])"
     )
     found = subprocess.run(
         [sys.executable, "-c", code, str(users_file), str(libraries)], cwd="/", capture_output=True, text=True,
         check=False, timeout=100, env={**os.environ, "PYTHONPATH": str(libraries)},
     )  # fmt: skip
-    assert found.stdout == "False\n", found.stderr
+    assert found.stdout == "[False, True]\n", found.stderr
 
 
 def test_modules_without_a_file_are_not_the_user_s():
