@@ -3,13 +3,11 @@
 import argparse
 import dataclasses
 import importlib
-import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from evomal.campaigns.record import read_result
 from evomal.tasks.task import Task
 
 ROOT = Path(__file__).parents[1]
@@ -52,32 +50,6 @@ def test_the_ablation_compares_variants_with_the_whole_search_seed_by_seed(monke
     table = ablation.table_of([{**one, "changes": own} for one, own in zip(lines, changes, strict=True)], options)
     command = "python benchmarks/ablation.py --task outliers --preset quick --time 60 --seeds SEEDS --set threads=1"
     assert (table.command, table.rows[0]) == (command, full)
-
-
-def test_lines_of_searches_are_added_to_a_result(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    lines_to_campaign = importlib.import_module("lines_to_campaign")
-    before = read_result(ROOT / "docs" / "results" / "data" / "searches.json")
-    options = {"commit": "1234567", "hardware": "here"}
-    assert lines_to_campaign.with_lines(before, [], **options) == before
-    common = {"task": "outliers", "counts": {"evaluated": 3}, "formula": "f - y", "best_lr": 0.1, "rival": "mae"}
-    found = {**line("", 0, 0.5), **common, "changes": {}, "validation": {"lead": [0.1, math.inf]}}
-    tested = {"best": {"rate": 10.0, "test": [0.1, 0.2, 0.3, math.inf, 0.5]}}
-    other = {**found, "seed": 77, "changes": {"space": "extended"}, "test": {}, "recommended": "mae"}
-    rivals = {"task": "labels", "rivals": {"ce": tested["best"]}, "hardware": "there"}
-    after = lines_to_campaign.with_lines(before, [{**found, "test": tested}, other, rivals], **options)
-    was, now = (result.task("outliers") for result in (before, after))
-    assert len(now.searches) == len(was.searches) + 1
-    assert now.searches[0].made.commit == "1234567"
-    assert now.searches[0].lead is None
-    assert now.row("evomal (quick)", "tuned").losses[0].test == (0.1, 0.2, 0.3, None, 0.5)
-    assert now.row("evomal (quick)", "tuned").losses[0].lr == pytest.approx(0.1)
-    assert now.row("evomal (quick)", "tuned").losses[1:] == was.row("evomal (quick)", "tuned").losses[1:]
-    assert now.row("evomal (quick, extended space)", "tuned").losses == (None,)
-    assert now.known_losses == was.known_losses
-    assert after.task("labels").known_losses == ["ce"]
-    assert after.task("labels").searches == before.task("labels").searches
-    assert after.task("diabetes") == before.task("diabetes")
 
 
 def test_every_part_of_the_search_can_be_switched_off_by_itself(monkeypatch: pytest.MonkeyPatch):
