@@ -236,12 +236,12 @@ def error_of_rows(own: Sequence[LeftOut], base: LeftOut) -> float | None:
 
     By the delete-a-group jackknife, of the mean over searches and seeds. Its variance also contains the part by which
     rows and seeds together decide a single training, a share of 1 / seeds, which the differences between seeds contain
-    already; the variances of single seeds contain all of it, so it can be taken out. With 5 seeds and
-    30, 88 or 400 rows, and with 10 seeds and 30 rows, of normal differences and of errors of a classifier, 94 to 97 %
-    of the intervals that include this error contain the true difference (1 500 samples each); those over seeds alone do
-    in as few as 14 %, if rows differ more than seeds do. Rows count as independent of each other. What few rows do not show, no interval can: if losses differ
-    on 5 % of 20 or 30 rows, all in one direction, 64 and 78 % contain the true difference, of log-normal differences on
-    30 rows 88 %.
+    already; the variances of single seeds contain all of it, so it can be taken out. With 5 seeds and 30, 88 or 400
+    rows, and with 10 seeds and 30 rows, of normal differences and of errors of a classifier, 94 to 97 % of the
+    intervals that include this error contain the true difference (1 500 samples each); those over seeds alone do in as
+    few as 14 %, if rows differ more than seeds do. Rows count as independent of each other. What few rows do not show,
+    no interval can: if losses differ on 5 % of 20 or 30 rows, all in one direction, 64 and 78 % contain the true
+    difference, of log-normal differences on 30 rows 88 %.
 
     Args:
         own: For each search and seed, the metric without each block of test samples.
