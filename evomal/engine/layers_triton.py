@@ -21,7 +21,7 @@ _SHARE = 1024  # pixels that one program sums up for a gradient of weights; thei
 _MOST_PIXELS, _MOST_CHANNELS, _MOST_TAPS = 256, 64, 49
 """Sizes of a convolution's outputs and kernel up to which the gradient by the inputs is computed sample by sample: the
 parts of one sample must fit a cache."""
-_PROGRAMS = 528  # of that kernel: four on each multiprocessor of an H200, whose parts stay in its second-level cache
+_PROGRAMS = 2112  # of that kernel: sixteen for each multiprocessor of an H200
 
 
 @triton.jit(do_not_specialize=["samples", "rows"])  # type: ignore[untyped-decorator]
@@ -230,7 +230,7 @@ def input_gradient(
         return correlated(gradient, weight.transpose(1, 2), full, flipped=True, precision=precision, **tiles)
     height, width = above + high - 1 - 2 * padding[0], across + wide - 1 - 2 * padding[1]
     jobs, terms = members * samples, channels * high * wide
-    chosen: dict[str, Any] = {"TERMS": 32, "BLOCK": 1024, "num_warps": 4, "num_stages": 1, **tiles}
+    chosen: dict[str, Any] = {"TERMS": 32, "BLOCK": 256, "num_warps": 4, "num_stages": 1, **tiles}
     programs, pixels = min(jobs, chosen.pop("programs", _PROGRAMS)), _tile(above * across, _MOST_PIXELS)
     scratch = gradient.new_empty(programs, triton.cdiv(terms, chosen["TERMS"]) * chosen["TERMS"], pixels)
     result = gradient.new_empty(members, samples, channels, height, width)
@@ -253,7 +253,8 @@ def weight_gradient(
     members, _, out, above, across = gradient.shape
     rows, terms = members // groups * out, channels * kernel[0] * kernel[1]
     chosen: dict[str, Any] = {
-        "SHARE": _SHARE, "PIXELS": 32, "ROWS": 16, "TERMS": _tile(terms, 64), "num_warps": 4,
+        "SHARE": _SHARE, "PIXELS": 32, "ROWS": 16 if members == groups else 64, "TERMS": _tile(terms, 64),
+        "num_warps": 4,
     }  # fmt: skip
     chosen |= tiles
     shares = triton.cdiv(samples * above * across, chosen["SHARE"])

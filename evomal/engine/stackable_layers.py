@@ -212,11 +212,17 @@ class StackableConvolution(nn.Conv2d):
     """A convolution with stride 1; a layer becomes one by a change of its class, which loses no reference to it."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != 4 or _is_cast(x, self.weight):
+        y = self.without_bias(x)
+        if y is None:
             return super().forward(x)
-        convolving = _Convolving(_pair(self.kernel_size), _pair(self.padding))
-        y = _product({"x": x, "w": self.weight, "y": None}, convolving)
         return y if self.bias is None else y + self.bias.view(-1, 1, 1)
+
+    def without_bias(self, x: Tensor) -> Tensor | None:
+        """Returns the convolution alone, or None for inputs that are left to torch."""
+        if x.dim() != 4 or _is_cast(x, self.weight):
+            return None
+        convolving = _Convolving(pair(self.kernel_size), pair(self.padding))
+        return _product({"x": x, "w": self.weight, "y": None}, convolving)
 
 
 class StackableLinear(nn.Linear):
@@ -264,7 +270,7 @@ class StackableAveragePool(nn.AvgPool2d):
     """An average pooling without overlap and padding."""
 
     def forward(self, x: Tensor) -> Tensor:
-        high, wide = tile = _pair(self.kernel_size)
+        high, wide = tile = pair(self.kernel_size)
         if x.shape[-2] % high or x.shape[-1] % wide:  # rows or columns are left over
             return super().forward(x)
         result: Tensor = _AveragePool.apply(x, tile)  # type: ignore[no-untyped-call]
@@ -291,11 +297,11 @@ def stackable_copy(
 def replace_stackable_layers(module: nn.Module) -> bool:
     """Make convolutions and poolings of a model those of this file; returns whether it has such a convolution."""
     replaced = False
-    for layer in _plain_layers(module):
+    for layer in plain_layers(module):
         if type(layer) is nn.Conv2d and _is_plain(layer):
             layer.__class__ = StackableConvolution
             replaced = True
-        elif type(layer) is nn.AvgPool2d and _covers(layer):
+        elif type(layer) is nn.AvgPool2d and covers(layer):
             layer.__class__ = StackableAveragePool
     return replaced
 
@@ -303,14 +309,14 @@ def replace_stackable_layers(module: nn.Module) -> bool:
 def replace_linear_layers(module: nn.Module) -> bool:
     """Make linear layers of a model that of this file where it is faster; returns whether there are any."""
     replaced = False
-    for layer in _plain_layers(module):
+    for layer in plain_layers(module):
         if type(layer) is nn.Linear and all(map(is_fast_side, layer.weight.shape)):
             layer.__class__ = StackableLinear
             replaced = True
     return replaced
 
 
-def _plain_layers(module: nn.Module) -> list[nn.Module]:
+def plain_layers(module: nn.Module) -> list[nn.Module]:
     """Returns the layers that compute what their class says: hooks and a `forward` of their own would be lost."""
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     return [
@@ -327,10 +333,12 @@ def _is_plain(layer: nn.Conv2d) -> bool:
     return set(ones) == {1} and all(pad < size for pad, size in zip(layer.padding, layer.kernel_size, strict=True))
 
 
-def _covers(layer: nn.AvgPool2d) -> bool:
-    is_plain = _pair(layer.padding) == (0, 0) and not layer.ceil_mode and layer.divisor_override is None
-    return is_plain and _pair(layer.stride) == _pair(layer.kernel_size)
+def covers(layer: nn.AvgPool2d) -> bool:
+    """Whether the tiles of a pooling lie side by side, from edge to edge where the sizes allow it."""
+    is_plain = pair(layer.padding) == (0, 0) and not layer.ceil_mode and layer.divisor_override is None
+    return is_plain and pair(layer.stride) == pair(layer.kernel_size)
 
 
-def _pair(value: Any) -> Pair:
+def pair(value: Any) -> Pair:
+    """Returns height and width of a layer's option, which may be one number for both."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from evomal.engine.convolution_tails import with_tails
 from evomal.engine.cuda_graphs import GraphedStep
 from evomal.engine.feeds import BatchFeed, evaluation_batches
 from evomal.engine.functional_model import stackable_attention, state_of
@@ -29,7 +30,7 @@ from evomal.engine.updates import clip_members, stacked_optimizers
 from evomal.errors import InputError
 from evomal.progress import StepsDone
 from evomal.randomness import derived_seed, isolated_torch, reseed_torch, restore_torch, torch_states
-from evomal.tasks.inputs import Inputs, arguments, image_tensor, map_tensors, select
+from evomal.tasks.inputs import Inputs, arguments, first, image_tensor, map_tensors, select
 from evomal.tasks.model_trials import evaluating
 from evomal.tasks.parts import Part, joined_parts
 
@@ -82,8 +83,10 @@ class TrialStack:
         self._evaluated_rows, self._is_random = evaluated_rows, is_random
         self._module = initial_model(task, setup.seed).to(device, dtype)
         check_model(self._module, task)
-        self._stackable = stackable_copy(self._module, device=device, dtype=dtype, precision=setup.precision)
         self._train, self._validation = setup.data
+        self._stackable = stackable_copy(self._module, device=device, dtype=dtype, precision=setup.precision)
+        if self._stackable is not None:
+            self._stackable = with_tails(self._stackable, first(self._train.inputs, 2))
         self._row_rule = RowRule(task, device, dtype)
         self._pool: Part | None = None
         self._groups: Sequence[Group] = ()

@@ -27,7 +27,7 @@ def _sign(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _tanh(x):  # type: ignore[no-untyped-def]
+def tanh(x):  # type: ignore[no-untyped-def]
     """Near zero Cephes' polynomial (Moshier), as 1 − 2 / (exp(2x) + 1) would lose the digits of a small x."""
     z = x * x
     slope = (((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z
@@ -184,7 +184,7 @@ def unary(code, a, da, EXTENDED: tl.constexpr):  # type: ignore[no-untyped-def] 
         value = tl.sqrt(tl.abs(a) + _EPSILON)
         derivative = 0.5 * sign / value * da
     elif code == _TANH:
-        value = _tanh(a)
+        value = tanh(a)
         derivative = (1.0 - value * value) * da
     else:  # sign
         value = sign
