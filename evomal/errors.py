@@ -28,5 +28,9 @@ class UserCodeError(EvomalError):
     """The user's own code raised: the sentence has its error, file and line, and `__cause__` is the error itself."""
 
 
+class DeviceError(EvomalError):
+    """A GPU failed, or an operation on it did: the process cannot use the GPU any more, another process may."""
+
+
 class StoppedError(EvomalError):
     """A person stopped the work; the sentence says how to resume it. Exit code 130."""

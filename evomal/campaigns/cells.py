@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from evomal import __version__
 from evomal.campaigns.declaration import STRONG, CampaignTask
 from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, Provenance, SearchCell, TrainedLoss
+from evomal.engine.device_memory import device_error
 from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
 from evomal.files import create_folder, find_foreign, write_atomically
@@ -196,8 +197,8 @@ def run_until(
 ) -> SearchCell | EvomalError | None:
     """Run one search until the time is used up.
 
-    InputError is raised, since it concerns all searches. Any other error is returned, also a request to stop, so that
-    it passes from a worker to the campaign.
+    InputError is raised, since it concerns all searches, and the failure of a GPU, which costs the process. Any other
+    error is returned, also a request to stop, so that it passes from a worker to the campaign.
     """
     try:
         limit.check()
@@ -207,6 +208,8 @@ def run_until(
     except InputError:
         raise
     except EvomalError as error:
+        if (failure := device_error(error)) is not None:
+            raise failure from error
         return error
 
 

@@ -1,10 +1,10 @@
-"""The memory of a GPU that this process may use, and whether an error says that memory was short."""
+"""The memory of a GPU that this process may use; whether an error says that memory was short, or that a GPU failed."""
 
 from typing import Any
 
 import torch
 
-from evomal.errors import UserCodeError
+from evomal.errors import DeviceError, UserCodeError
 
 # By torch on Linux and macOS, on Windows; by CUDA and Triton; by cuBLAS, cuDNN and others.
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
@@ -47,8 +47,25 @@ def _index(device: torch.device) -> int:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether the error says that memory was short: Python's, or one of torch, CUDA and its libraries."""
-    if isinstance(error, UserCodeError) and error.__cause__ is not None:
-        error = error.__cause__
+    error = _cause_of(error)
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def device_error(error: BaseException) -> DeviceError | None:
+    """Returns an error that says how a GPU failed, if that is what the error is about.
+
+    CUDA then refuses all later work of the process, whatever it is: no candidate or loss can be blamed for that.
+    """
+    error = _cause_of(error)
+    if isinstance(error, DeviceError):
+        return error
+    if not isinstance(error, torch.AcceleratorError) or is_out_of_memory(error):
+        return None
+    return DeviceError(f"the GPU failed: {str(error).strip().partition(chr(10))[0]}")
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Returns the error of the user's code or of torch that an error reports."""
+    return error.__cause__ if isinstance(error, UserCodeError) and error.__cause__ is not None else error

@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from evomal.campaigns import cells, figures, read_campaign, read_result, run_campaign
-from evomal.campaigns.cells import OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
-from evomal.errors import EvomalError, InputError, StoppedError
+from evomal.campaigns.cells import CellRunner, OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
+from evomal.campaigns.running import planned
+from evomal.errors import DeviceError, EvomalError, InputError, StoppedError
 from evomal.figures import data
+from evomal.users_code import users_code
 from evomal.verdict.plan import ComparisonPlan
 from tests.campaigns.tiny import TINY, without_times
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
@@ -300,6 +302,17 @@ def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatc
     result = read_result(tmp_path / "campaign.json")
     assert result.left[:2] == ("clean/paper-evomal-0", "clean/comparison")
     assert result.tasks[0].comparison is None
+
+
+def test_a_gpu_that_fails_costs_its_process_and_no_search(file, monkeypatch):
+    def fails(one, task, listener=None):
+        with users_code("training on planets"):
+            raise torch.AcceleratorError("CUDA error: all CUDA-capable devices are busy")
+
+    monkeypatch.setattr(PlannedSearch, "run", fails)
+    searches = [one for plan in planned(read_campaign(file), Path("out")) for one in plan.searches]
+    with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: all CUDA-capable devices are busy$"):
+        CellRunner(None, until=None).run(searches[:1])
 
 
 def test_a_failure_is_said_also_when_the_time_is_used_up(file, tmp_path, monkeypatch):

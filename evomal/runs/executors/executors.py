@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evomal.engine import Engine, EngineSettings, Rung
-from evomal.engine.device_memory import is_out_of_memory
+from evomal.engine.device_memory import device_error, is_out_of_memory
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, UserCodeError
 from evomal.expression import Expression
@@ -94,6 +94,8 @@ class LocalExecutor:
         try:
             results: list[Any] = getattr(self._engine, stage)(*columns, **options)
         except Exception as raised:
+            if (failure := device_error(raised)) is not None:
+                raise failure from raised
             # A candidate may cause an error of the user's code; any other EvomalError is due to the settings.
             error = raised.__cause__ if isinstance(raised, UserCodeError) and raised.__cause__ else raised
             if isinstance(error, EvomalError):

@@ -14,7 +14,7 @@ import numpy as np
 from joblib.externals.loky import process_executor
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
-from evomal.errors import EvomalError
+from evomal.errors import DeviceError, EvomalError
 from evomal.methods import Failure
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.executors.jobs import JobChunk, JobQueue, JobRunner, SpeakingPool, jobs_in
@@ -139,6 +139,8 @@ class ProcessPool(SpeakingPool):
             reason = "its process was killed" if "SIGKILL" in str(error) else "its process died"
         except MemoryError:
             reason = "its process ran out of memory"
+        except DeviceError as error:
+            reason = str(error)
         except EvomalError as error:
             raise error from None  # without the traceback of the other process
         self._kill(place)

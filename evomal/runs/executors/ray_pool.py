@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evomal.errors import EvomalError
+from evomal.errors import DeviceError, EvomalError
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import versions
 from evomal.runs.executors.jobs import JobChunk, JobQueue, JobRunner, SpeakingPool, jobs_in
@@ -205,6 +205,8 @@ class RayPool(SpeakingPool):
                 return []
             if isinstance(error.cause, MemoryError):
                 return self._lose(worker, _OUT_OF_MEMORY, queue)
+            if isinstance(error.cause, DeviceError):
+                return self._lose(worker, str(error.cause), queue)
             if isinstance(error.cause, EvomalError):
                 raise error.cause from None
             raise  # a defect of this program

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from evomal.engine.device_memory import is_out_of_memory, share_gpu
+from evomal.engine.device_memory import device_error, is_out_of_memory, share_gpu
 from evomal.errors import EvomalError
 from evomal.runs.canonical import versions
 from evomal.runs.executors.jobs import JobRunner
@@ -43,8 +43,7 @@ class Worker:
         except (
             Exception
         ) as error:  # the user's code may raise anything, even an error that other processes cannot unpickle
-            if is_out_of_memory(error):
-                raise MemoryError from None
+            _raise_if_lost(error)
             if isinstance(error, EvomalError):
                 raise
             raise EvomalError(f"a worker cannot start: {type(error).__name__}: {one_line(error)}") from None
@@ -59,9 +58,16 @@ class Worker:
         try:
             return self._runner.run(unpickle(jobs))
         except (MemoryError, RuntimeError, EvomalError) as error:
-            if is_out_of_memory(error):
-                raise MemoryError from None
+            _raise_if_lost(error)
             raise
+
+
+def _raise_if_lost(error: Exception) -> None:
+    """Raise MemoryError or DeviceError, by which the pool knows that the process is lost, if the error means that."""
+    if is_out_of_memory(error):
+        raise MemoryError from None
+    if (failure := device_error(error)) is not None:
+        raise failure from None
 
 
 def difference(found: Any, expected: Any, path: str = "") -> str | None:

@@ -65,6 +65,8 @@ class Doubling:
             time.sleep(1000)
         if number == "is too large":
             torch.empty(2**50)
+        if number == "meets a broken GPU":
+            raise torch.AcceleratorError("CUDA error: busy")
         if number == "a defect":
             raise AttributeError("there is no such thing")
         if isinstance(number, str):

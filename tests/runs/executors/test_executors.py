@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from evomal.engine import Engine, EngineSettings
+from evomal.errors import DeviceError
 from evomal.methods import Failure
 from evomal.runs.executors import LocalExecutor
 from evomal.threads import thread_count
+from evomal.users_code import users_code
 from tests.engine.populations import SMOOTH, as_cost, regression, weights_of
 
 TREES, WEIGHTS = SMOOTH[:4] * 2, weights_of(SMOOTH[:4] * 2)
@@ -107,3 +109,18 @@ def test_a_lack_of_memory_is_raised_if_asked_for(error):
     assert isinstance(found, Failure)
     with pytest.raises(type(error)):
         LocalExecutor(engine, raises_memory_errors=True).run("evaluate", TREES[:1], WEIGHTS[:1])
+
+
+def test_no_candidate_is_blamed_for_a_gpu_that_fails():
+    engine = Engine(regression(), seed=0, settings=EngineSettings(population=2, device="cpu"))
+    calls = []
+
+    def raising(*columns):
+        calls.append(columns)
+        with users_code("training on planets"):
+            raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with TORCH_USE_CUDA_DSA")
+
+    engine.evaluate = raising
+    with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: unspecified launch failure$"):
+        LocalExecutor(engine).run("evaluate", TREES[:2], WEIGHTS[:2])
+    assert len(calls) == 1

@@ -100,6 +100,12 @@ class Runner:
     def out_of_memory(self):
         raise MemoryError
 
+    def gpu_fails_once(self):
+        if not (self._folder / "failed").exists():
+            (self._folder / "failed").touch()
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nSearch for it")
+        return "another process"
+
     def refused(self):
         raise InputError("lr must be more than 0 but got 0")
 
@@ -122,13 +128,16 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
     listener = Listener()
     with ProcessPool(2, threads=1, listener=listener) as pool:
         assert pool.prepare(Runner, "first", folder=tmp_path) == {"text": "first", "threads": 1, "sharing": 2}
-        jobs = ["work", "killed_once", "interrupted", "out_of_memory"]
+        jobs = ["work", "killed_once", "interrupted", "out_of_memory", "gpu_fails_once"]
         given_up = Failure("its process ran out of memory (2 times)")
-        assert dict(pool.run(jobs)) == {0: "first", 1: "came back", 2: "went on", 3: given_up}
+        assert dict(pool.run(jobs)) == {
+            0: "first", 1: "came back", 2: "went on", 3: given_up, 4: "another process"
+        }  # fmt: skip
         assert sorted(listener.said) == [
             "a worker process was lost: its process ran out of memory",
             "a worker process was lost: its process ran out of memory",
             "a worker process was lost: its process was killed",
+            "a worker process was lost: the GPU failed: CUDA error: an illegal memory access was encountered",
         ]
         assert pool.prepare(Runner, "second", folder=tmp_path)["text"] == "second"
         assert dict(pool.run(["work"] * 3)) == dict.fromkeys(range(3), "second")

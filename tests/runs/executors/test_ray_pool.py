@@ -125,6 +125,14 @@ def test_a_job_that_needs_more_memory_than_there_is_is_run_elsewhere_and_given_u
     assert sum("was lost with" in sentence and "out of memory" in sentence for sentence in said) == 2
 
 
+def test_a_job_whose_gpu_fails_is_run_elsewhere_and_given_up(pool, said):
+    pool.prepare(Doubling, 2)
+    said.clear()
+    given_up = Failure("the GPU failed: CUDA error: busy (2 times)")
+    assert results_of(pool, [1, "meets a broken GPU", 3]) == [2, given_up, 6]
+    assert sum("was lost with 1 job: the GPU failed: CUDA error: busy" in sentence for sentence in said) == 2
+
+
 def too_large_once(factor, *, folder):
     """Doubling, for which the first worker has too little memory."""
     with contextlib.suppress(FileExistsError):
