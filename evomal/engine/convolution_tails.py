@@ -6,6 +6,7 @@ Joined they have first derivatives only: meta steps, which need more, keep the l
 
 import copy
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,20 +121,24 @@ def _join_tails(module: nn.Module) -> bool:
     """Join convolutions of a model with the layers after them; returns whether there are any."""
     plain = {id(layer) for layer in plain_layers(module)}
     every = [layer for _, layer in module.named_modules(remove_duplicate=False)]
-    uses = {id(layer): sum(other is layer for other in every) for layer in every}
+    uses = Counter(map(id, every))
+
+    def is_free(layer: nn.Module) -> bool:
+        return id(layer) in plain and uses[id(layer)] == 1
+
     joined = False
-    for chain in {id(layer): layer for layer in every if type(layer) is nn.Sequential and id(layer) in plain}.values():
-        layers = [*chain]
+    for chain in every:
+        layers = [*chain] if type(chain) is nn.Sequential and is_free(chain) else []
         for place, layer in enumerate(layers):
-            if type(layer) is StackableConvolution:
-                after = itertools.takewhile(lambda own: id(own) in plain and uses[id(own)] == 1, layers[place + 1 :])
-                tail = _tail_of([*after][:2]) if uses[id(layer)] == 1 else None
-                if tail is not None:
-                    layer.__class__ = ConvolutionWithTail
-                    layer.__dict__["tail"] = tail
-                    for own in tail.layers:
-                        own.forward = _unchanged  # its class stays, as a model may ask for it
-                    joined = True
+            if type(layer) is not StackableConvolution or not is_free(layer):
+                continue
+            tail = _tail_of([*itertools.takewhile(is_free, layers[place + 1 :])][:2])
+            if tail is not None:
+                layer.__class__ = ConvolutionWithTail
+                layer.__dict__["tail"] = tail
+                for own in tail.layers:
+                    own.forward = _unchanged  # its class stays, as a model may ask for it
+                joined = True
     return joined
 
 
