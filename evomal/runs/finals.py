@@ -4,7 +4,8 @@ The lowest of hundreds of numbers is partly luck, and says little about how the 
 best candidates and the rivals are trained again with fresh seeds, and the candidate with the lowest mean is the result.
 Where a search tries several learning rates, its final has three stages, each with fresh seeds: learning rates are
 tried, then the winner is chosen, each loss at its best learning rate or the next lower one, then its lead over the best
-rival is measured. All trainings are of full length.
+rival is measured. If it has none, as when one of its many trainings fails, the lead of the next best is measured. All
+trainings are of full length.
 """
 
 import math
@@ -21,6 +22,12 @@ from evomal.text import plural
 FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
 _CONFIDENCE = 0.95
+_LATER_CONFIDENCE = 0.99
+"""For the lead of a candidate that was not the best of the final: with every further candidate, chance has another
+chance."""
+RUNNERS_UP = 2
+"""Candidates whose lead is measured if the best of the final has none."""
+_ORDINALS = ("best", "second best", "third best")
 _SURE_DIVERGENCES = 6
 """A loss diverges less often than another for certain if it is the only one that trains with this many seeds, and never
 the only one that diverges: the sign test then has p < 0.05."""
@@ -79,6 +86,8 @@ class Final:
     """The winner, the best rival and the baseline on further seeds, by which none of them was chosen."""
     steps: int = 0
     """The number of steps of each training, for which the learning rates hold; 0 if it is not recorded."""
+    place: int = 0
+    """The winner's place among the candidates, best first: more than 0 if those before it had no lead."""
 
     def __repr__(self) -> str:
         return (
@@ -97,8 +106,22 @@ class Final:
 
     @property
     def winner(self) -> tuple[Candidate, Scores]:
-        """The candidate with the lowest mean; of equal ones the one that was better in the search."""
-        return min(self.candidates, key=lambda entry: entry[1].standing)
+        """The candidate with the lowest mean, of equal ones the one that was better in the search; or the next one that
+        leads, if it does not."""
+        return self._ranked[self.place]
+
+    @property
+    def runners_up(self) -> list[str]:
+        """The places of the candidates whose lead is measured if the best has none, best first.
+
+        Only those with a lower mean than the best rival.
+        """
+        bar = self.best_rival[1].standing
+        return [one.place for one, scores in self._ranked[1 : 1 + RUNNERS_UP] if scores.standing < bar]
+
+    @property
+    def _ranked(self) -> list[tuple[Candidate, Scores]]:
+        return sorted(self.candidates, key=lambda entry: entry[1].standing)  # stable: of equal ones the first given
 
     @property
     def best_rival(self) -> tuple[str, Scores]:
@@ -121,11 +144,12 @@ class Final:
 
     @property
     def leads(self) -> bool:
-        """Whether the whole interval of the lead is above zero.
+        """Whether the whole interval of the lead is above zero: at 99 % for one that was not the best of the final.
 
         If that is because the best rival diverges, the winner must not be behind the baseline, which may not.
         """
-        (lead, half), (own, _) = self.lead, self._paired
+        own, other = self._paired
+        lead, half = paired_lead(own, other, confidence=_LATER_CONFIDENCE if self.place else _CONFIDENCE)
         if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
             return False
         baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
@@ -168,12 +192,14 @@ class Final:
         # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
         further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
         if self.leads:
+            subject = f"the {_ORDINALS[self.place]} candidate " if self.place else ""
             own = self.rates.get(self.winner[0].place)
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
             if math.isinf(lead):
                 often = f"{self._paired[1].diverged} of {further or self.seeds_in_words}"
-                return f"beats {name}, which diverged with {often}{use}"
-            return f"beats {name} by {lead_text(lead, half, metric)} on validation{further and f' over {further}'}{use}"
+                return f"{subject}beats {name}, which diverged with {often}{use}"
+            over = further and f" over {further}"
+            return f"{subject}beats {name} by {lead_text(lead, half, metric)} on validation{over}{use}"
         advised = self.advised
         if advised not in self.rates:
             return f"no lead over {name}"
@@ -212,8 +238,8 @@ def lead_text(lead: float, half: float, metric: str) -> str:
     return f"{amounts} {unit}" if unit else amounts
 
 
-def paired_lead(own: Scores, other: Scores) -> tuple[float, float]:
-    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval at 95 %."""
+def paired_lead(own: Scores, other: Scores, *, confidence: float = _CONFIDENCE) -> tuple[float, float]:
+    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval."""
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
     if not all(map(math.isfinite, differences)):
         # Where both diverged, the difference is not a number.
@@ -226,7 +252,7 @@ def paired_lead(own: Scores, other: Scores) -> tuple[float, float]:
         return mean, math.inf
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, as it takes long to import
 
-    quantile = float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2))
+    quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
     return mean, quantile * statistics.stdev(differences) / math.sqrt(count)
 
 
@@ -266,12 +292,17 @@ def final_of(
         return None
     if not any(trial.stage == "rates" for trial in trials):
         return Final(decided.candidates, decided.rivals)
-    last = _by_loss(trials, "lead")
-    three = [last[loss][1] if loss in last else Scores(()) for loss in decided.compared]
-    if any(len(scores.values) != lead_seeds(seeds) for scores in three):
+    last = {loss: scores for loss, (_, scores) in _by_loss(trials, "lead").items()}
+    whole = {loss for loss, scores in last.items() if len(scores.values) == lead_seeds(seeds)}
+    first, rival, baseline = decided.compared
+    if not whole >= {first, rival, baseline}:
         return None
-    own, other, baseline = three
-    return replace(decided, last=(own, other, baseline))
+    measured = [
+        replace(decided, last=(last[loss], last[rival], last[baseline]), place=place)
+        for place, loss in enumerate([first, *decided.runners_up])
+        if loss in whole
+    ]
+    return next((final for final in measured if final.leads), measured[0])
 
 
 def final_so_far(candidates: Iterable[Candidate], trials: Iterable[RecordedTrial], *, lr: float | None = None) -> Final:

@@ -16,7 +16,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.finals import Final, best_distinct, final_of, final_seeds, final_so_far, lead_seeds
+from evomal.runs.finals import RUNNERS_UP, Final, best_distinct, final_of, final_seeds, final_so_far, lead_seeds
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
@@ -110,10 +110,10 @@ class FinalsTrainer:
     def _require_baseline(self, results: Mapping[str, RungScores | Failure]) -> None:
         """Stop if the task cannot be trained with its own loss, whatever the learning rate."""
         name = strong_rivals(self._tasks[0])[0]
-        result = results[name]
+        result = results.get(name)  # None if only a candidate was trained
         if isinstance(result, Failure):
             require_baseline(name, result, self._tasks[0].metric)
-        elif not math.isfinite(result.cost) and result.is_undefined:
+        elif result is not None and not math.isfinite(result.cost) and result.is_undefined:
             lost = Fitness(math.inf, "diverged", result.sentence, is_undefined=True)
             require_baseline(name, lost, self._tasks[0].metric)
 
@@ -167,7 +167,10 @@ class FinalsTrainer:
     def _train_in_stages(
         self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
     ) -> Final | None:
-        """Try learning rates, then choose the winner, then measure its lead; every stage has fresh seeds."""
+        """Try learning rates, then choose the winner, then measure its lead; every stage has fresh seeds.
+
+        If it has no lead, that of the next best is measured with the same seeds.
+        """
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
         best_rates = {name: headroom.last(name).rate for name in names} | {one.place: one.rate for one in chosen}
@@ -190,10 +193,15 @@ class FinalsTrainer:
         entrants = {loss: (losses[loss], some) for loss, some in settled.items()}
         self._train_or_read("final", entrants, self._final_rung("final", final_count))
         decided = final_so_far(chosen, self._recorded("final"))
-        compared = {loss: (losses[loss], (decided.rates[loss],)) for loss in decided.compared}
-        self._train_or_read("lead", compared, self._final_rung("lead", lead_seeds(final_count)))
-        trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
-        return final_of(chosen, trials, seeds=final_count, lr=self.lr)
+        rung = self._final_rung("lead", lead_seeds(final_count))
+        found = None
+        for some in (decided.compared, *((loss,) for loss in decided.runners_up)):
+            self._train_or_read("lead", {loss: (losses[loss], (decided.rates[loss],)) for loss in some}, rung)
+            trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
+            found = final_of(chosen, trials, seeds=final_count, lr=self.lr)
+            if found is None or found.leads:
+                break
+        return found
 
     def steps_of_final(self) -> int:
         """About how many steps the final will take; 0 without one."""
@@ -319,7 +327,8 @@ def final_trials(candidates: int, rivals: int, *, rates: int, seeds: int) -> int
     """The number of trials of a final in stages, for estimates."""
     rivals = min(rivals, _FINAL_RIVALS + 1)
     staying = kept_of(candidates) + kept_of(rivals)
-    return (candidates + rivals) * rates * _RATE_SEEDS + staying * min(2, rates) * seeds + 3 * lead_seeds(seeds)
+    compared = 3 + min(candidates - 1, RUNNERS_UP)
+    return (candidates + rivals) * rates * _RATE_SEEDS + staying * min(2, rates) * seeds + compared * lead_seeds(seeds)
 
 
 def _key(trial: RecordedTrial) -> tuple[str, float, int, int]:

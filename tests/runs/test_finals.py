@@ -157,6 +157,47 @@ def test_a_loss_takes_part_at_the_better_of_its_learning_rates():
     assert final_so_far(rows, worse).rates["mse"] == 3.0, "the other diverged with both seeds"
 
 
+NO_LEAD, UNSURE, SURE = (0.1, 0.1, 0.1, 0.1, 0.1, 9.0), (0.7, 0.8, 0.9, 0.6, 0.9, 1.0), (0.7, 0.8, 0.9, 0.6, 0.9, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("last", "place", "leads"),
+    [
+        ({"0:0": NO_LEAD}, 0, False),
+        ({"0:0": NO_LEAD, "0:1": UNSURE}, 0, False),
+        ({"0:0": UNSURE}, 0, True),
+        ({"0:0": NO_LEAD, "0:1": SURE}, 1, True),
+        ({"0:0": NO_LEAD, "0:1": UNSURE, "0:2": SURE}, 2, True),
+        ({"0:0": UNSURE, "0:1": SURE}, 0, True),
+        ({"0:0": NO_LEAD, "0:1": SURE[:3]}, 0, False),
+        ({"0:0": NO_LEAD, "0:3": SURE}, 0, False),
+    ],
+)
+def test_the_next_best_wins_if_it_leads_more_surely_and_the_best_does_not(last, place, leads):
+    """One of six trainings of the best fails; a lead of 0.2 is sure at 95 % only, or with less noise at 99 %, too."""
+    rows, means = [row(0, index, 0.5) for index in range(5)], (0.1, 0.2, 0.3, 0.4, 1.5)
+    trials = [trial("mse", seed, 1.0) for seed in (3000, 3001)]
+    trials += [trial(one.place, seed, mean) for one, mean in zip(rows, means, strict=True) for seed in (3000, 3001)]
+    trials += [replace(one, stage="rates") for one in trials]
+    trials += [
+        replace(trial(loss, 4000 + index, score), stage="lead")
+        for loss, row in {"mse": (1.0,) * 6, **last}.items()
+        for index, score in enumerate(row)
+    ]  # fmt: skip
+    found = final_of(rows, trials, seeds=2)
+    assert found.winner[0] == rows[place]
+    assert found.leads is leads
+    assert found.last[0] == Scores(last[f"0:{place}"])
+    words = {0: "beats mse", 1: "the second best candidate beats mse", 2: "the third best candidate beats mse"}
+    assert found.verdict().startswith(words[place] if leads else "no lead over mse")
+    assert found.runners_up == ["0:1", "0:2"]
+
+
+def test_only_candidates_with_a_lower_mean_than_the_best_rival_are_tried():
+    found = final([(1.0, 1.0), (3.0, 3.0), (1.5, 1.5)], {"mse": (2.0, 2.0)})
+    assert found.runners_up == ["0:2"]
+
+
 def test_a_final_is_read_back_once_it_is_complete():
     rows = [row(0, 0, 0.5), row(1, 0, 0.4)]
     trials = [trial(loss, seed, score) for seed in (3000, 3001) for loss, score in (("mse", 1.0), ("1:0", 0.5))]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from torch import nn
 
 import evomal
 from evomal.engine import Engine
@@ -139,6 +140,54 @@ def test_a_learning_rate_that_diverges_with_further_seeds_is_left(finished, tmp_
     assert {trial.rate == result.final.rates[trial.loss] for trial in trials if trial.stage == "lead"} == {True}
     assert len(calls) == 3
     assert all(math.isfinite(value) for scores in result.final.last for value in scores.values)
+
+
+class Failing:
+    """Every candidate of a final beats the rivals, but the winner does not on further seeds."""
+
+    def __init__(self, patched, *, measured=0, stops_after=math.inf):
+        trained, self.measured = Engine.try_rates, measured
+
+        def try_rates(engine, losses, rungs, rates, **named):
+            found, seeds = trained(engine, losses, rungs, rates, **named), len(rungs[0].seeds)
+            if rungs[0].steps != ON_RUNGS["final_steps"] or seeds == 2:
+                return found
+            costs = [1.0 if isinstance(loss, nn.Module) else 0.1 + index / 100 for index, loss in enumerate(losses)]
+            if seeds == 9:
+                self.measured += 1
+                if self.measured > stops_after:
+                    raise KeyboardInterrupt
+                costs = [2.0 if self.measured == 1 and cost < 1 else cost for cost in costs]
+            return [
+                replace(one, costs=dict.fromkeys(one.costs, (cost,) * seeds))
+                for one, cost in zip(found, costs, strict=True)
+            ]
+
+        patched.setattr(Engine, "try_rates", try_rates)
+
+
+def test_a_runner_up_is_trained_if_the_winner_has_no_lead_and_this_is_resumed(tmp_path, monkeypatch):
+    """Also after an interruption between the two: to the same record."""
+    with monkeypatch.context() as patched:
+        failing = Failing(patched)
+        whole = run(tmp_path / "whole")
+    assert failing.measured == 2
+    assert whole.final.leads
+    assert whole.final.place == 1
+    assert whole.recommended.learned == whole.best
+    assert "the second best candidate beats" in str(whole).replace("\n             ", " ")
+    with monkeypatch.context() as patched:
+        Failing(patched, stops_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "stopped")
+    with monkeypatch.context() as patched:
+        Failing(patched, measured=1)
+        resumed = run(tmp_path / "stopped")
+    assert resumed.final == whole.final
+    with RunStore.read(tmp_path / "stopped") as one, RunStore.read(tmp_path / "whole") as other:
+        assert one.dump() == other.dump()
+    best = [(tmp_path / name / "best.json").read_bytes() for name in ("stopped", "whole")]
+    assert best[0] == best[1]
 
 
 def test_a_final_of_an_older_record_with_one_learning_rate_of_each_loss_is_resumed(finished, tmp_path, monkeypatch):
