@@ -40,8 +40,10 @@ def named(what: str, name: Any, table: Mapping[str, Entry]) -> Entry:
 
 
 def path_to(name: str, value: Any) -> Path:
-    """Returns the value as a path; it must be a string or a path."""
+    """Returns the value as a path; it must be a string or a path, and not empty, which would be the current folder."""
     try:
+        if value == "":
+            raise TypeError
         return Path(value)
     except TypeError:
         raise InputError(f"{name} must be a path but got {short_repr(value)}") from None

@@ -19,7 +19,8 @@ from evomal.errors import EvomalError, InputError
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
 _REFUSALS = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL,
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+    errno.EINVAL,
 )  # fmt: skip
 # Windows has none of these flags. There links are refused by their status, and folders hold no pipes or devices.
 _CLOEXEC, _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))

@@ -1,6 +1,7 @@
 """The `evomal` command: its subcommands, errors and exit codes."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from evomal.users_code import described, place_of_error
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 _DEBUG = "--debug"
+_EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 _MISUSE: Any = typer.BadParameter.__base__
 """The class of all errors of Typer about the command line; it has no public name."""
 
@@ -44,6 +46,7 @@ def main() -> None:
     try:
         _require_current_folder()
         _require_encodable_arguments()
+        _require_no_empty_argument()
         _run_command()
     except SystemExit as end:
         if is_debugging and end.__context__ is not None:
@@ -67,6 +70,15 @@ def _require_encodable_arguments() -> None:
             os.fsencode(word)
         except UnicodeEncodeError as error:
             _fail(f"an argument cannot be encoded: {short_repr(word)} ({error.reason})", BAD_INPUT)
+
+
+def _require_no_empty_argument() -> None:
+    """Fail if an argument is empty, as with a variable that is not set: as a path it would be the current folder."""
+    words = sys.argv[1:]
+    for before, word in zip(["", *words], words, strict=False):
+        if not word or _EMPTY_OPTION.fullmatch(word):
+            name = word.rstrip("=") or (before if before.startswith("-") else "")
+            _fail(f"{name or 'an argument'} is empty: is a variable not set?", BAD_INPUT)
 
 
 def _run_command() -> None:

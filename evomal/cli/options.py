@@ -254,7 +254,10 @@ def split_losses(values: Sequence[str] | None, task: "Task") -> list[str]:
         found += own
     # Without the baseline, which every comparison includes.
     strong = strong_rivals(task)[1:]
-    return [loss for name in found if name for loss in (strong if name == "strong" else [name])]
+    losses = [loss for name in found if name for loss in (strong if name == "strong" else [name])]
+    if found and not losses:
+        raise InputError(f"--losses must name at least one loss but got {', '.join(map(repr, values or ()))}")
+    return losses
 
 
 def split_rates(values: Sequence[str]) -> list[float]:

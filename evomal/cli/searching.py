@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,9 +114,21 @@ def search_losses(
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
     if os.path.exists(folder / RECORD_NAME):
-        again = shlex.join(["evomal", "resume", str(folder)])
+        again = _resuming(folder, tasks, settings)
         raise InputError(f"{folder}: holds a run: resume it with `{again}`, or name another --out")
     _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
+
+
+def _resuming(folder: Path, tasks: Sequence[str], settings: SearchSettings) -> str:
+    """The command that resumes a run.
+
+    Python files and clusters must be named again, because a record alone is not trusted.
+    """
+    specs = tasks if any(map(names_python_file, tasks)) else []
+    address = [] if settings.address is None else ["--address", settings.address]
+    return shlex.join(
+        ["evomal", "resume", str(folder), *(word for spec in specs for word in ("--task", spec)), *address]
+    )  # fmt: skip
 
 
 def _settings_within(
@@ -267,11 +279,7 @@ def _run(
     def remedy() -> str:
         if not os.path.exists(folder / RECORD_NAME):
             return " before anything was recorded"
-        # Python files and clusters must be named again, because a record alone is not trusted.
-        specs = source["tasks"] if any(map(names_python_file, source["tasks"])) else []
-        address = [] if settings.address is None else ["--address", settings.address]
-        options = [*(word for spec in specs for word in ("--task", spec)), *address]
-        return f"; resume with `{shlex.join(['evomal', 'resume', str(folder), *options])}`"
+        return f"; resume with `{_resuming(folder, source['tasks'], settings)}`"
 
     with stoppable(remedy) as listener:
         result = search(

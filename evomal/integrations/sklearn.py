@@ -30,6 +30,7 @@ with imports_of("evomal.integrations.sklearn"):
     from evomal.runs.results import SearchResult
     from evomal.runs.run_loop import search
     from evomal.tasks.building import units_of
+    from evomal.tasks.data_checks import check_different_values
     from evomal.tasks.metrics import Measure, Metric
     from evomal.tasks.model_trials import outputs_of_model
     from evomal.tasks.models import make_model
@@ -307,6 +308,7 @@ class EvomalRegressor(RegressorMixin, _LossLearner):  # type: ignore[misc]
             self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2, multi_output=True, y_numeric=True
         )
         y = y.astype(np.float64)
+        check_different_values(y.reshape(len(y), -1), "y")
         self._is_single = y.ndim == 1
         return self._fit(x, y, 1 if y.ndim == 1 else y.shape[1], sample_weight, None)
 

@@ -31,6 +31,9 @@ from evomal.text import (
     value_text,
 )
 from evomal.units import Units
+from evomal.verdict.comparison import Comparison, Transfer
+from evomal.verdict.contestants import formula_of
+from evomal.verdict.folder import comparisons_of, read_result
 from evomal.verdict.plan import SEARCHES
 
 _LONGEST_INCLUDED = 100_000
@@ -157,7 +160,7 @@ def loss_card(path: Path | str) -> Card:
     """Returns the card of a loss file.
 
     It has the comparison and the transfer of `comparison.md` and `transfer.md` beside the file, or in the folder of the
-    comparison that searched for the loss.
+    comparison that searched for the loss, if the loss took part in them.
 
     Args:
         path: The loss file.
@@ -196,8 +199,8 @@ def loss_card(path: Path | str) -> Card:
         units=loss.units,
         shape=loss_shape(loss, classes=_classes(loss)),
         provenance=loss.provenance,
-        comparison=_beside(path, "comparison.md"),
-        transfer=_beside(path, "transfer.md"),
+        comparison=_beside(path, Comparison, loss),
+        transfer=_beside(path, Transfer, loss),
         sha256=hashlib.sha256(read_foreign(path, limit=MAX_BYTES, follow_links=True)).hexdigest(),
         versions=versions(),
     )
@@ -208,19 +211,34 @@ def _classes(loss: Loss) -> int:
     return 10 if loss.classes is None else min(max(loss.classes, 2), 1_000)
 
 
-def _beside(path: Path, name: str) -> str | None:
-    """The text of a file beside the loss file, or in the folder of the comparison whose search found the loss."""
-    places = [path.with_name(name)]
+def _beside(path: Path, kind: type[Comparison | Transfer], loss: Loss) -> str | None:
+    """The text of a result beside the loss file, or in the folder of the comparison whose search found the loss.
+
+    A result that has its JSON file there, and in which the loss took no part, is passed over.
+    """
+    folders = [path.parent]
     if path.absolute().parent.parent.name == SEARCHES:
-        places.append(path.absolute().parents[2] / name)
-    for place in places:
+        folders.append(path.absolute().parents[2])
+    for folder in folders:
+        place = folder / f"{kind.file_name}.md"
         content = find_foreign(place, limit=_LONGEST_INCLUDED)
-        if content is not None:
-            try:
-                return content.decode().strip() or None
-            except UnicodeDecodeError as error:
-                raise InputError(f"{place}: is not a text file: byte {error.start} is not UTF-8") from None
+        if content is None or not _took_part(loss, read_result(kind, folder)):
+            continue
+        try:
+            return content.decode().strip() or None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place}: is not a text file: byte {error.start} is not UTF-8") from None
     return None
+
+
+def _took_part(loss: Loss, result: Comparison | Transfer | None) -> bool:
+    """Whether a result is about the loss, by its formula; yes for a text without data, which a person has put there."""
+    if result is None:
+        return True
+    entries = [entry for found in comparisons_of(result).values() for entry in found.entries]
+    compared = [trained.formula for entry in entries for trained in entry.losses if trained is not None]
+    own = formula_of(loss)
+    return any(formula == own or formula.startswith(f"{own} + ") for formula in compared)
 
 
 def markdown_text(card: Card, figure: str | None = None) -> str:

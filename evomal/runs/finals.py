@@ -83,7 +83,7 @@ class Final:
     lr: float | None = None
     """The task's own learning rate, if it is known."""
     last: tuple[Scores, Scores, Scores] | None = None
-    """The winner, the best rival and the baseline on further seeds, by which none of them was chosen."""
+    """The winner, the best rival and the baseline on further seeds, by which none of them entered."""
     steps: int = 0
     """The number of steps of each training, for which the learning rates hold; 0 if it is not recorded."""
     place: int = 0
@@ -109,6 +109,11 @@ class Final:
         """The candidate with the lowest mean, of equal ones the one that was better in the search; or the next one that
         leads, if it does not."""
         return self._ranked[self.place]
+
+    @property
+    def rank(self) -> str:
+        """The winner's place among the candidates, in words: best, unless those before it had no lead."""
+        return _ORDINALS[self.place]
 
     @property
     def runners_up(self) -> list[str]:
@@ -192,7 +197,7 @@ class Final:
         # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
         further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
         if self.leads:
-            subject = f"the {_ORDINALS[self.place]} candidate " if self.place else ""
+            subject = f"the {self.rank} candidate " if self.place else ""
             own = self.rates.get(self.winner[0].place)
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
             if math.isinf(lead):

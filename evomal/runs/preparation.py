@@ -10,6 +10,7 @@ from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
 from evomal.expression import Expression
 from evomal.losses import ExpressionLoss, load_loss
+from evomal.losses.catalogue import TASK_LOSSES
 from evomal.methods import Evaluator, Executor, Method, SearchContext
 from evomal.methods.rungs import Ladder
 from evomal.methods.several_tasks import with_rule
@@ -101,6 +102,8 @@ def _prepared_tasks(tasks: Task | Sequence[Task], settings: SearchSettings, seed
 
 
 def _seed_expression(name: str, kind: Kind) -> Expression:
+    if name == TASK_LOSSES["classification"] and kind == "regression":
+        raise InputError(f"{name}: the task is {kind}, but the loss is for classification")
     if name in KNOWN_SEEDS:
         return Expression.parse(KNOWN_SEEDS[name])
     if not os.path.exists(name):

@@ -378,7 +378,7 @@ class _Search:
             provenance["recipe"] = shorten(recipes.pop(), 200)
         if self._final is not None:
             finalists = f"{len(self._final.candidates)} finalists"
-            provenance["chosen"] = f"the best mean of {self._final.seeds_in_words} among {finalists}"
+            provenance["chosen"] = f"the {self._final.rank} mean of {self._final.seeds_in_words} among {finalists}"
             provenance["final"] = shorten(self._final.verdict(self._shown.name), 200)
             provenance |= {"steps": self._final.steps} if self._final.steps else {}
             if math.isfinite(scores.mean):

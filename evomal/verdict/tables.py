@@ -139,6 +139,9 @@ def _verdict_sentences(comparison: Comparison) -> list[str]:
 def _notes(comparison: Comparison) -> list[str]:
     """Notes on learned losses beside known ones, best learning rates at an end, and validation that misleads."""
     notes = _beside_known(comparison)
+    is_alone = all(entry.name == comparison.baseline for entry in comparison.entries)
+    if is_alone:
+        notes.append(f"only {comparison.baseline}, the task's own loss, was trained, so that nothing is compared")
     notes += [note for entry in comparison.entries if (note := _end_of_rates(entry, comparison)) is not None]
     if comparison.tuning is not None and direction(comparison.tuning) is Direction.WORSE:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
@@ -146,7 +149,7 @@ def _notes(comparison: Comparison) -> list[str]:
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
     rows = comparison.record.get("rows")
     count = rows.get("test") if isinstance(rows, dict) else None
-    if isinstance(count, int) and count < _FEW_ROWS and len(comparison.seeds) > 1:
+    if isinstance(count, int) and count < _FEW_ROWS and len(comparison.seeds) > 1 and not is_alone:
         shared = plural(count, "test row")
         if comparison.has_rows and any(found.error_of_rows for found in comparison.differences.values()):
             which = "the intervals also allow for other rows, which count as independent of each other"

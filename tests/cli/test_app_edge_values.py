@@ -96,6 +96,27 @@ def test_names_of_files_that_are_not_utf8(run, tmp_path, monkeypatch):  # noqa: 
     assert "seed_with must be" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(["--out", ""], "--out"), (["--out="], "--out"), ([""], "an argument"), (["--losses", ""], "--losses")],
+)
+def test_an_empty_argument(run, tmp_path, monkeypatch, words, name):  # noqa: F811
+    """As a path it would be the current folder."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("compare", "diabetes", *words)
+    assert (code, err) == (2, f"evomal: {name} is empty: is a variable not set?\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_lists_without_a_loss_and_a_seed_of_another_kind(run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("compare", "diabetes", "--losses", ",,")
+    assert (code, err) == (2, "evomal: --losses must name at least one loss but got ',,'\n")
+    code, _, err = run("search", "diabetes", *SMALL, "--seed-with", "ce")
+    assert (code, err) == (2, "evomal: ce: the task is regression, but the loss is for classification\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_name_that_no_folder_can_have(run, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     code, _, err = run("search", "diabetes", "--model", "mlp:hidden=4", *SMALL, "--out", "x" * 300)

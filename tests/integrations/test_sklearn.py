@@ -164,6 +164,7 @@ def test_the_seed_decides():
     ("fit", "sentence"),
     [
         (lambda: classifier().fit(IRIS[0], np.zeros(150)), "at least two classes but got one class"),
+        (lambda: regressor().fit(IRIS[0], np.ones(150)), r"^targets of y must differ .* but all 150 are 1\.0$"),
         (lambda: classifier(model=3).fit(*IRIS), "model must be the name of a model, or a function from the numbers"),
         (lambda: classifier(loss="hinge").fit(*IRIS), "there is no 'hinge'"),
         (lambda: classifier(loss=None, settings={"population": 0}).fit(*IRIS), "population must be"),

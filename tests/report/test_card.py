@@ -1,5 +1,6 @@
 """The loss card: what it says, in every form."""
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -11,8 +12,10 @@ from evomal.losses import CATALOGUE, ExpressionLoss, save_loss
 from evomal.report import loss_card
 from evomal.report.card import terminal_lines
 from evomal.units import Units
+from evomal.verdict.folder import write_result
 from tests.losses.test_files import EVERY_KIND
 from tests.report.cards import COMPARISON, PROVENANCE, Tags
+from tests.verdict.results import comparison, entry
 
 
 def test_a_card_holds_what_the_file_says(loss_file):
@@ -132,6 +135,19 @@ def test_a_loss_searched_for_by_a_comparison_finds_it(loss_file, tmp_path):
     assert loss_card(copied).comparison == COMPARISON.strip()
     (folder / "comparison.md").write_text("nearer")
     assert loss_card(copied).comparison == "nearer"
+
+
+def test_a_result_beside_the_file_in_which_the_loss_took_no_part_is_not_shown(loss_file):
+    own = json.loads(json.dumps(loss_card(loss_file).as_data()))["formula"]
+    for formula, is_shown in ((own, True), (f"{own} + early stopping", True), ("Abs(f - y)", False)):
+        row = entry("best", "plain", 0.1, [0.5, 0.5])
+        losses = (dataclasses.replace(row.losses[0], formula=formula), None)
+        rows = entry("mse", "plain", 0.1, [0.5, 0.5]), dataclasses.replace(row, losses=losses)
+        write_result(comparison(*rows), loss_file.parent)
+        assert (loss_card(loss_file).comparison is not None) == is_shown
+    loss_file.with_name("comparison.json").write_text("{}")
+    with pytest.raises(InputError, match=r"comparison\.json: "):
+        loss_card(loss_file)
 
 
 def test_texts_beside_the_file_are_taken(loss_file):

@@ -175,6 +175,8 @@ def test_a_runner_up_is_trained_if_the_winner_has_no_lead_and_this_is_resumed(tm
     assert whole.final.leads
     assert whole.final.place == 1
     assert whole.recommended.learned == whole.best
+    chosen = load_loss(tmp_path / "whole" / "best.json").provenance["chosen"]
+    assert chosen == "the second best mean of 3 fresh seeds among 2 finalists"
     assert "the second best candidate beats" in str(whole).replace("\n             ", " ")
     with monkeypatch.context() as patched:
         Failing(patched, stops_after=1)

@@ -80,6 +80,12 @@ def test_few_test_rows_are_said_to_be_the_same_for_all_seeds(rows, is_said):
     assert (note in " ".join(comparison_text(found).split())) == is_said
 
 
+def test_it_is_said_if_nothing_is_compared():
+    found = comparison(record={"rows": {"test": 30}})
+    assert "only mse, the task's own loss, was trained, so that nothing is compared" in comparison_text(found)
+    assert "intervals" not in comparison_text(found)
+
+
 def test_without_a_learned_or_another_known_loss_there_is_no_such_note():
     found = beside()
     known = tuple(dataclasses.replace(one, learned=False) for one in found.entries)
