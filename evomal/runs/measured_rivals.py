@@ -6,14 +6,16 @@ baseline.
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from evomal.runs.finals import Scores, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable
 
+_End = Literal["", "lowest", "highest"]
 _MOST_TIMES = 100.0  # the noise: more is not said
 
 
@@ -28,6 +30,8 @@ class Measured:
     """Costs, one per seed; infinite where the training diverged."""
     seeds: tuple[int, ...]
     """The seed of each cost: losses with the same seed have the same split, start and batches."""
+    end: _End = ""
+    """Which of several learning rates that were tried it is, if it is one of the two beyond which none was."""
 
     @property
     def mean(self) -> float:
@@ -87,7 +91,8 @@ class Headroom:
             f"{name:<{width}}  {self.metric.text(one.mean, one.deviation)}, {rate_text(one.rate, self.lr)}"
             for name, one in sorted(found.items(), key=lambda entry: entry[1].mean)
         ]
-        lines += textwrap.wrap(self.sentence(self.metric, self.lr), 80, break_on_hyphens=False)
+        for sentence in (self.sentence(self.metric, self.lr), *self.notes()):
+            lines += textwrap.wrap(sentence, 80, break_on_hyphens=False)
         return "\n".join(map(printable, lines))
 
     @classmethod
@@ -106,7 +111,8 @@ class Headroom:
                     Measured(steps, rate, tuple(trial.score for trial in group), tuple(trial.seed for trial in group))
                     for rate, group in by_rate.items()
                 ]
-                rows.append(min(every, key=lambda one: (one.mean, one.rate)))
+                best = min(every, key=lambda one: (one.mean, one.rate))
+                rows.append(replace(best, end=_end_of(best.rate, by_rate) if math.isfinite(best.mean) else ""))
             losses[loss] = tuple(rows)
         return cls(losses)
 
@@ -150,6 +156,16 @@ class Headroom:
         """A loss on the longest rung."""
         return self.losses[name][-1]
 
+    def notes(self) -> list[str]:
+        """One sentence for each end of the learning rates at which losses are best: beyond it they may be better."""
+        ends = {end: [name for name in self.losses if self.last(name).end == end] for end in ("lowest", "highest")}
+        return [
+            f"{', '.join(names)}: best at the {end} learning rate that was tried, and perhaps better at {beyond} ones: "
+            "set tried_rates to try more"
+            for (end, names), beyond in zip(ends.items(), ("lower", "higher"), strict=True)
+            if names
+        ]
+
     def sentence(self, metric: ShownMetric, lr: float | None, *, advise: bool = True) -> str:
         """What the best known loss gains, and at which learning rate.
 
@@ -183,6 +199,12 @@ class Headroom:
             return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed{on_rows}){use}"
         why = f" ({amount}: 95 %, differences by seed{on_rows})" if amount else ""
         return f"{measured}; {named} shows no lead over it{why}"
+
+
+def _end_of(rate: float, tried: Collection[float]) -> _End:
+    if len(tried) == 1:
+        return ""
+    return "lowest" if rate == min(tried) else "highest" if rate == max(tried) else ""
 
 
 def rivals_of(trials: Iterable[RecordedTrial]) -> dict[str, float]:

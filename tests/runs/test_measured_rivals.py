@@ -83,6 +83,23 @@ def test_the_same_difference_with_every_seed_is_not_counted_in_noise():
     )
 
 
+def test_losses_that_are_best_at_an_end_of_the_learning_rates_are_named():
+    costs = {"mse": (0.3, 0.2, 0.1), "mae": (0.1, 0.2, 0.3), "huber": (0.3, 0.1, 0.3), "tukey": (math.inf,) * 3}
+    trials = [
+        RecordedTrial(stage="rivals", loss=loss, seed=seed, score=score, sentence="trained", rate=rate)
+        for loss, row in costs.items()
+        for rate, score in zip((0.1, 1.0, 10.0), row, strict=True)
+        for seed in (0, 1)
+    ]
+    found = Headroom.of(trials)
+    low, high = found.notes()
+    rest = "set tried_rates to try more"
+    assert low == f"mae: best at the lowest learning rate that was tried, and perhaps better at lower ones: {rest}"
+    assert high == f"mse: best at the highest learning rate that was tried, and perhaps better at higher ones: {rest}"
+    assert all(note.split(":")[0] in str(found) for note in (low, high))
+    assert not Headroom.of([trial for trial in trials if trial.rate == 1.0]).notes()
+
+
 def test_one_seed_shows_no_lead():
     found = headroom(mse=(0.5,), mae=(0.4,))
     assert (found.noise, found.lead_in_noise) == (math.inf, 0.0)
