@@ -41,8 +41,9 @@ $(VENV)/.dev: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
+# Threads sleep while they wait, as those of the command do: two demos at once took ten minutes instead of two.
 demo: $(VENV)/.installed
-	$(BIN)/python examples/demo.py
+	OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python examples/demo.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

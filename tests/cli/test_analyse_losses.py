@@ -179,7 +179,7 @@ def test_a_stranger_s_file_is_shown_harmlessly(run, shown_figures, tmp_path):  #
         (["behaviour", "mse"], "mse is for regression, but δ at f = 1/C is about classification"),
         (["behaviour", "--classes", "1"], "classes must be at least 2 but got 1"),
         (["smoothing-cost", "--classes", "3,x"], "classes must be whole numbers, comma-separated, but got '3,x'"),
-        (["smoothing-cost", "--classes", ""], "classes must be at least one number but got none"),
+        (["smoothing-cost", "--classes", ""], "--classes is empty: is a variable not set?"),
         (["smoothing-cost", "--device", "abacus"], "device must be auto, cpu, cuda, cuda:0, mps but got 'abacus'"),
     ],
 )  # fmt: skip

@@ -27,7 +27,9 @@ def test_a_file_with_an_equals_sign_in_its_name_is_a_file():
 
 def test_strong_stands_for_the_rivals_that_fit_the_task():
     assert split_losses(["mine.json,strong"], regression()) == ["mine.json", *strong_rivals(regression())[1:]]
-    assert split_losses([""], regression()) == split_losses(None, regression()) == []
+    assert split_losses([], regression()) == split_losses(None, regression()) == []
+    with pytest.raises(InputError, match=r"^--losses must name at least one loss but got '', ','$"):
+        split_losses(["", ","], regression())
 
 
 def test_an_option_that_is_repeated_has_the_entries_of_all():

@@ -102,8 +102,8 @@ def test_on_rungs_networks_are_timed_as_networks_and_rivals_as_trees(monkeypatch
     assert found["rivals"] == pytest.approx(0.001 * len(strong_rivals(task)) * ladder.headroom_steps())
     assert found["evaluate"] == pytest.approx(0.05 * 2 * ladder.steps(1))
     # Two finalists at four rates on two seeds, then at two rates with five, and the lead by fifteen for each of three
-    # losses; of the rivals five at the four rates, and then three at two.
-    own, others = 2 * 4 * 2 + 2 * 2 * 5 + 3 * 15, 5 * 4 * 2 + 3 * 2 * 5
+    # losses and a runner-up; of the rivals five at the four rates, and then three at two.
+    own, others = 2 * 4 * 2 + 2 * 2 * 5 + 4 * 15, 5 * 4 * 2 + 3 * 2 * 5
     assert found["final"] == pytest.approx(2000 * (0.05 * own + 0.001 * others))
 
 
