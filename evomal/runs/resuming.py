@@ -10,7 +10,7 @@ import torch
 
 from evomal.errors import InputError
 from evomal.runs.canonical import Difference
-from evomal.runs.store import RECORD_NAME, RunStore
+from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import AUTO_SPACE, WORKPLACE, SearchSettings
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
@@ -63,6 +63,8 @@ def recorded_settings(settings: SearchSettings) -> dict[str, Any]:
 def opened_record(folder: Path, description: dict[str, Any], *, force: bool) -> RunStore:
     """The record of the folder: a new one, or the one that is there if it belongs to this search or holds nothing."""
     if not os.path.exists(folder / RECORD_NAME):
+        if os.path.lexists(folder / BEST_NAME):  # of something else, and the run would replace it
+            raise InputError(f"{folder / BEST_NAME}: exists already, but a new run needs a folder without one")
         return RunStore.create(folder, description)
     store = RunStore.open(folder)
     try:

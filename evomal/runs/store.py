@@ -148,10 +148,7 @@ class RunStore:
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> Self:
-        """Create the record of a new run in a folder, which is created if missing and must not hold a run yet.
-
-        Nor may it hold the loss file of something else, which the run would replace.
-        """
+        """Create the record of a new run in a folder, which is created if missing and must not hold a run yet."""
         text = settings_text(settings)
         place = Path(folder)
         try:
@@ -162,8 +159,6 @@ class RunStore:
             raise unwritable(f"{place}: cannot be created", error) from None
         except ValueError as error:  # a name that no file can have
             raise InputError(f"{str(place)!r}: is not a valid folder name: {error}") from None
-        if os.path.lexists(place / BEST_NAME) and not os.path.lexists(place / RECORD_NAME):
-            raise InputError(f"{place / BEST_NAME}: exists already, but a new run needs a folder without one")
         with _locked(place) as lock:
             path = place / RECORD_NAME
             if os.path.lexists(path):

@@ -1,6 +1,9 @@
 """The commands around a search, as a person meets them."""
 
 import json
+import os
+import re
+import shlex
 
 import pytest
 
@@ -80,11 +83,30 @@ def test_a_search_by_a_file_on_a_user_s_task(run, tmp_path):  # noqa: F811
         "--device",
         "cpu",
     ]
-    code, out, _ = run("search", f"{tmp_path / 'mine.py'}:task", *arguments)
+    spec = f"{tmp_path / 'mine.py'}:task"
+    code, out, _ = run("search", spec, *arguments)
     assert code == 0
-    code, again, _ = run("resume", tmp_path / "run", "--task", f"{tmp_path / 'mine.py'}:task")
+    code, _, err = run("search", spec, *arguments)
+    assert code == 2
+    (advised,) = re.findall("`evomal (.*)`", err)
+    assert shlex.split(advised) == ["resume", str(tmp_path / "run"), "--task", spec]
+    code, again, _ = run(*shlex.split(advised))
     assert code == 0
     assert again.splitlines()[:3] == out.splitlines()[:3]
+
+
+def test_a_loss_file_of_something_else_is_not_replaced(run, tmp_path):  # noqa: F811
+    (tmp_path / "best.json").write_text("precious")
+    code, _, err = run("search", "diabetes", "--out", tmp_path, *SHORT)
+    assert code == 2
+    assert err == f"evomal: {tmp_path / 'best.json'}: exists already, but a new run needs a folder without one\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("best.json", "precious")]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc")
+def test_a_folder_where_none_can_be_is_bad_input(run):  # noqa: F811
+    code, _, err = run("search", "diabetes", "--out", "/proc/run", *SHORT)
+    assert (code, err) == (2, "evomal: /proc/run: cannot be created: No such file or directory\n")
 
 
 @pytest.mark.usefixtures("rough_estimates")
