@@ -102,12 +102,15 @@ OTHERS = (
 """What the presets had before, and everything at full length."""
 
 
-def pool(task: Task, count: int, device: str, folder: str) -> list[WeightedTree]:
+def pool(task: Task, count: int, device: str, folder: str, *, is_admissible: bool = True) -> list[WeightedTree]:
     """Distinct losses of the first generations of a search, trained for a few steps."""
     settings = evomal.SearchSettings.preset(
         "quick", population=max(25, count // 3), generations=6, first_trees=6000, training_steps=20, tried_rates=1,
         rungs=(1.0,), rung_seeds=(1,), finalists=0, device=device,
     )  # fmt: skip
+    if not is_admissible:
+        kept = tuple(one for one in settings.filters if one != "admissible")
+        settings = settings.model_copy(update={"filters": kept})
     evomal.search(task, settings=settings, seed=77, folder=folder)
     with RunStore.read(folder) as store:
         trained = [one for one in store.candidates() if one.state is State.EVALUATED and not one.is_carried]
@@ -145,16 +148,16 @@ def costs_of(engine: Engine, losses: list[WeightedTree], *, is_resplit: bool) ->
     return [[[[float(f"{x:.6g}") for x in d] for d in c] for c in b] for b in values.transpose(0, 3, 1, 2)]
 
 
-def measured(name: str, count: int, device: str, folder: str) -> dict[str, Any]:
+def measured(name: str, count: int, device: str, folder: str, *, is_admissible: bool = True) -> dict[str, Any]:
     """The truth and all costs of a pool."""
     task = TASKS[name]()
-    losses = pool(task, count, device, folder)
+    losses = pool(task, count, device, folder, is_admissible=is_admissible)
     settings = EngineSettings(device=device, meta_steps=1, training_steps=PAPER_STEPS)
     engine = Engine(task, seed=0, settings=settings)
     truth = truths(engine, losses)
     trained = engine.evaluate([one.expression for one in losses], [one.edge_weights for one in losses])
     return {
-        "task": name,
+        "task": name if is_admissible else f"{name}, all trees",
         "hardware": measuring.hardware(),
         "losses": [str(one.expression) for one in losses],
         "truth": truth,
@@ -244,6 +247,9 @@ def main() -> None:
     parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument(
+        "--all-trees", action="store_true", help="a pool that also holds losses a search refuses as inadmissible"
+    )
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
     parser.add_argument("--costs", type=Path, nargs="*", help="files of costs, to be read instead of measured")
@@ -254,7 +260,9 @@ def main() -> None:
     if options.costs:
         every = [json.loads(path.read_text()) for path in options.costs]
     else:
-        every = [measured(options.task, options.count, options.device, options.folder)]
+        every = [
+            measured(options.task, options.count, options.device, options.folder, is_admissible=not options.all_trees)
+        ]
         if options.out is not None:
             options.out.write_text(json.dumps(every[0]))
     ladders = {f"{name}: {ladder}": ladder for name in ("quick", "thorough") for ladder in [Ladder.of_preset(name)]}

@@ -232,16 +232,26 @@ class MeasuredTask(FrozenModel):
             for mean, cell in zip(own, cells, strict=True)
         ]
 
-    def difference(self, name: str, other: str, variant: Variant | None = None) -> Paired:
-        """A loss or contestant against another in the same variant: negative is better.
+    def worst_recommended(self, contestant: str) -> tuple[str, int]:
+        """The loss of highest mean test cost among those that the searches recommend, as a row and a place in it."""
+        means, cells = self.recommended_means(contestant), self.searches_of(contestant)
+        assert means is not None
+        worst = max(range(len(means)), key=lambda place: means[place])
+        known = cells[worst].recommended
+        return (contestant, worst) if known == LEARNED else (str(known), 0)
 
-        Against a known loss, what `evomal compare` says; two methods are compared search by search.
+    def difference(self, name: str, other: str, variant: Variant | None = None, *, place: int | None = None) -> Paired:
+        """A loss or contestant, or the loss of one of its searches, against another in the same variant.
+
+        Negative is better. Against a known loss, what `evomal compare` says; two methods are compared search by search.
         """
         chosen = variant or self.variant
         others: Variant = "plain" if chosen == "rescaled" else chosen
-        own, against, largest = self.costs(name, chosen), self.costs(other, others), largest_difference(self.metric)
+        taken = slice(None) if place is None else slice(place, place + 1)
+        own, against = self.costs(name, chosen)[taken], self.costs(other, others)
+        largest = largest_difference(self.metric)
         if len(against) == 1:
-            left_out = self.left_out(name, chosen), self.left_out(other, others)[0]
+            left_out = self.left_out(name, chosen)[taken], self.left_out(other, others)[0]
             return paired_searches(own, against[0], largest=largest, left_out=left_out)
         searches = min(len(own), len(against))
         own_means, other_means = (list(map(statistics.fmean, costs[:searches])) for costs in (own, against))

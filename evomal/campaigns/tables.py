@@ -19,7 +19,8 @@ from evomal.verdict.tables import comparison_markdown, signed_number
 
 _LONGEST_FORMULA = 160
 _SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "median",
-            "recommended: median, worst", "to the baseline", "to the best known loss")  # fmt: skip
+            "recommended: median, worst", "worst recommended, to the baseline", "to the baseline",
+            "to the best known loss")  # fmt: skip
 
 
 class MeasuredTable(FrozenModel):
@@ -72,7 +73,7 @@ def task_lines(task: MeasuredTask) -> Iterator[str]:
     if task.comparison is None:
         yield f"{task.title}: {plural(len(task.searches), 'search')} done, not compared yet"
         return
-    for _, baseline, best, name, count, _, median, advised, difference, to_best in _summary_cells(task):
+    for _, baseline, best, name, count, _, median, advised, _, difference, to_best in _summary_cells(task):
         searched = f"median {median} over {plural(int(count), 'search')}" if is_searched(name) else median
         found = f"{name}: {searched}" if median else name
         also = f"; recommended {advised}" if advised else ""
@@ -87,7 +88,7 @@ def summary_table(tasks: Sequence[MeasuredTask]) -> list[str]:
 
 def short_table(tasks: Sequence[MeasuredTask]) -> list[str]:
     """The same without the columns of single searches, for a page that shows several campaigns."""
-    return _table(tasks, (0, 1, 2, 3, 4, 6, 7, 9))
+    return _table(tasks, (0, 1, 2, 3, 4, 6, 7, 10))
 
 
 def _table(tasks: Sequence[MeasuredTask], kept: Sequence[int]) -> list[str]:
@@ -128,10 +129,22 @@ def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
         to_best = difference_text(task.difference(name, best), task)
         to_baseline = difference_text(task.difference(name, baseline), task)
         each = " ".join(_each_search(name, task))
-        yield (*first, name, str(len(means)), each, _median(means, task), used, to_baseline, to_best)
+        worst = "" if advised is None else _worst_recommended(name, task)
+        yield (*first, name, str(len(means)), each, _median(means, task), used, worst, to_baseline, to_best)
     if not names:
         difference = difference_text(task.difference(best, baseline), task) if best != baseline else "the same"
-        yield (*first, "no search", "0", "", "", "", f"{best}: {difference}", "")
+        yield (*first, "no search", "0", "", "", "", "", f"{best}: {difference}", "")
+
+
+def _worst_recommended(name: str, task: MeasuredTask) -> str:
+    """The worst loss that a search recommends, with its difference to the baseline over seeds."""
+    assert task.comparison is not None
+    worst, place = task.worst_recommended(name)
+    baseline = task.comparison.baseline
+    if worst == baseline:
+        return f"{baseline} itself"
+    label = "learned" if worst == name else worst
+    return f"{label}: {difference_text(task.difference(worst, baseline, place=place), task)}"
 
 
 def _median(costs: Sequence[float], task: MeasuredTask) -> str:

@@ -1,5 +1,6 @@
-"""The memory of a GPU that this process may use; whether an error says that memory was short, or that a GPU failed."""
+"""The memory that this process may use; whether an error says that memory was short, or that a GPU failed."""
 
+import os
 from typing import Any
 
 import torch
@@ -37,6 +38,12 @@ def usable_bytes(device: torch.device) -> int:
     """Returns the bytes of a GPU that this process may use: all, or what `limit_memory` or the user has set."""
     total = torch.cuda.get_device_properties(device).total_memory
     return int(total * torch.cuda.get_per_process_memory_fraction(_index(device)))
+
+
+def machine_bytes() -> int:
+    """Returns the bytes of the machine's memory for this process; 0 where the system does not say."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return total // _processes
 
 
 def _index(device: torch.device) -> int:

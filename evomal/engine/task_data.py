@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import math
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evomal.engine.behaviour import behaviour
-from evomal.engine.device_memory import usable_bytes
+from evomal.engine.device_memory import machine_bytes, usable_bytes
 from evomal.engine.feeds import BatchFeed
 from evomal.engine.functional_model import FunctionalModel
 from evomal.engine.meta_gradient import InputRows, MetaBatch, TaskLoss
@@ -53,7 +52,7 @@ class InitialWeights:
     def __init__(self, task: Task, model: FunctionalModel, *, seed: int, steps: int) -> None:
         self._task, self._model, self._seed, self._steps = task, model, seed, steps
         self._bytes_per_step = model.size * model.flat.element_size()
-        on_host = int(_KEPT_HOST_SHARE * _machine_bytes()) if model.device.type == "cuda" else 0
+        on_host = int(_KEPT_HOST_SHARE * machine_bytes()) if model.device.type == "cuda" else 0
         self._room = _room(model.device) // self._bytes_per_step
         self._room_in_all = self._room + on_host // self._bytes_per_step
         self._kept: dict[int, Tensor] = {}
@@ -113,11 +112,6 @@ def _room(device: torch.device) -> int:
     if device.type != "cuda":
         return _KEPT_BYTES
     return int(_KEPT_SHARE * usable_bytes(device))
-
-
-def _machine_bytes() -> int:
-    """Bytes of the machine's memory; 0 where the system does not say."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
 class TaskData:

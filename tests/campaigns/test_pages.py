@@ -155,6 +155,26 @@ def test_a_difference_is_shown_also_where_the_baseline_is_the_best_known_loss(fo
     assert "over 10 searches;" in lines[0]
 
 
+def test_the_worst_recommended_loss_is_compared_with_the_baseline():
+    task, name = read_result(DOCS / DATA / "searches.json").task("diabetes"), "evomal (thorough)"
+
+    def shown(task):
+        head, _, *rows = ([cell.strip() for cell in line.split("|")] for line in summary_table([task]))
+        return rows[-1][head.index("worst recommended, to the baseline")]
+
+    assert shown(task) == "mse itself"
+    learned, huber = task.costs(name, "tuned"), task.costs("huber", "tuned")[0]
+    worst = max(range(10), key=lambda place: sum(learned[place]))
+    base = task.costs("mse", "tuned")[0]
+    for label, own, seeds in (("learned", learned[worst], {worst}), ("huber", huber, set(range(10)))):
+        searches = tuple(
+            cell.model_copy(update={"recommended": label if cell.seed in seeds else "mse"}) for cell in task.searches
+        )
+        changed = task.model_copy(update={"searches": searches})
+        mean = sum(one - other for one, other in zip(own, base, strict=True)) / 5
+        assert shown(changed).startswith(f"{label}: {mean:+.2g} (".replace("-", "−"))
+
+
 def test_a_loss_file_is_no_known_loss():
     found = read_data(DOCS / DATA / "learned.json")
     noisy, unequal = found.task("digits-noise"), found.task("digits-imbalance")

@@ -1,13 +1,14 @@
 """The memory of a GPU: what a process may use, what is kept of it, and what happens where it is short."""
 
 import dataclasses
+import os
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from evomal.engine import Engine, EngineSettings, Trial
-from evomal.engine.device_memory import is_out_of_memory, limit_memory, share_gpu, usable_bytes
+from evomal.engine.device_memory import is_out_of_memory, limit_memory, machine_bytes, share_gpu, usable_bytes
 from evomal.engine.plans import make_plan
 from evomal.engine.stacked import TrialStack
 from evomal.engine.trials import KeptStacks
@@ -56,6 +57,15 @@ def test_processes_that_share_a_gpu_share_its_memory(gpu):
     share_gpu(64)
     limit_memory(CUDA)
     assert usable_bytes(CUDA) == 16 * GIB // 128
+
+
+def test_they_also_share_the_memory_of_the_machine(gpu, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 32 * GIB // 4096}.__getitem__)
+    assert machine_bytes() == 32 * GIB
+    share_gpu(4)
+    assert machine_bytes() == 8 * GIB
+    monkeypatch.delattr(os, "sysconf")
+    assert machine_bytes() == 0
 
 
 def test_processes_share_the_part_that_the_user_has_set(gpu):
