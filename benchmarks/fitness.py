@@ -2,8 +2,8 @@
 
 The pool are distinct losses of the first generations of a short search. The truth of a loss is its test cost after 2
 000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). Every loss is
-also trained at seven learning rates with twelve seeds and judged on validation at several horizons, on the task's own
-split and, where rows are exchangeable, on others. From these costs follows what any rungs would have said: Kendall's τ
+also trained at seven learning rates with twelve seeds, each on a split of its own where rows are exchangeable, and
+judged on validation after the steps of every rung. From these costs follows what any rungs would have said: Kendall's τ
 with the truth over the whole pool and among the fitness's own top fifty, and how good the losses are that it puts into
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
 All of it is the mean over draws of the seeds that belong to the rungs.
@@ -37,7 +37,6 @@ from evomal.tasks.task import Task
 
 TOP = 50
 DRAWS = 20
-HORIZONS = (50, 100, 250, 400, 500, 1000, 2000)
 RATES = spaced_rates(7)
 SEEDS = tuple(range(800_001, 800_013))
 PAPER_STEPS = 500
@@ -52,20 +51,19 @@ class Ladder:
     share: float = 1 / 3
     further: tuple[int, int] = (1, 0)
     """Learning rates on further rungs, below and above the best one."""
-    is_resplit: bool = True
 
     @classmethod
     def of_preset(cls, name: str) -> "Ladder":
         settings = evomal.SearchSettings.preset(name)
-        steps = (min(HORIZONS, key=lambda one: abs(one - part * settings.training_steps)) for part in settings.rungs)
+        steps = (round(part * settings.training_steps) for part in settings.rungs)
         return cls(tuple(zip(steps, settings.rung_seeds, strict=True)), settings.tried_rates, settings.rung_share)
 
     def __str__(self) -> str:
         rungs = " → ".join(f"{steps} steps × {seeds}" for steps, seeds in self.rungs)
         rates = f"{self.rates} rates, then {sum(self.further) + 1}" if len(self.rungs) > 1 else f"{self.rates} rates"
-        return f"{rungs}, {rates}{'' if self.is_resplit else ', own split'}"
+        return f"{rungs}, {rates}"
 
-    def ranked(self, costs: np.ndarray) -> tuple[list[int], int]:
+    def ranked(self, costs: np.ndarray, horizons: Sequence[int]) -> tuple[list[int], int]:
         """The losses, best first, by costs `[loss, horizon, seed, rate]`, and the training steps that it took.
 
         The rungs take the seeds in their order, each other ones.
@@ -76,7 +74,7 @@ class Ladder:
         for number, (steps, seeds) in enumerate(self.rungs):
             lower, higher = self.further if number else ((self.rates - 1) // 2, self.rates // 2)
             rates = lower + 1 + higher
-            own = costs[:, HORIZONS.index(steps), first : first + seeds].mean(1)
+            own = costs[:, horizons.index(steps), first : first + seeds].mean(1)
             first += seeds
             taken += len(going) * rates * seeds * steps
             found = {}
@@ -102,11 +100,13 @@ OTHERS = (
 """What the presets had before, and everything at full length."""
 
 
-def pool(task: Task, count: int, device: str, folder: str, *, is_admissible: bool = True) -> list[WeightedTree]:
+def pool(
+    task: Task, count: int, device: str, folder: str, *, is_admissible: bool = True, first_trees: int = 6000
+) -> list[WeightedTree]:
     """Distinct losses of the first generations of a search, trained for a few steps."""
     settings = evomal.SearchSettings.preset(
-        "quick", population=max(25, count // 3), generations=6, first_trees=6000, training_steps=20, tried_rates=1,
-        rungs=(1.0,), rung_seeds=(1,), finalists=0, device=device,
+        "quick", population=max(25, count // 3), generations=6, first_trees=first_trees, training_steps=20,
+        tried_rates=1, rungs=(1.0,), rung_seeds=(1,), finalists=0, device=device,
     )  # fmt: skip
     if not is_admissible:
         kept = tuple(one for one in settings.filters if one != "admissible")
@@ -132,23 +132,25 @@ def truths(engine: Engine, losses: list[WeightedTree]) -> list[float]:
     return [sum(task.metric.cost(next(tested)[0].test) for _ in TEST_SEEDS) / len(TEST_SEEDS) for _ in losses]
 
 
-def costs_of(engine: Engine, losses: list[WeightedTree], *, is_resplit: bool) -> list[Any]:
+def costs_of(engine: Engine, losses: list[WeightedTree], horizons: Sequence[int]) -> list[Any]:
     """Validation costs by loss, horizon, seed and learning rate."""
     task = engine.tasks[0]
     matched = engine.try_rates(losses, [Rung(1, TUNING_SEEDS[:1])] * len(losses), [(1.0,)] * len(losses))
     trials = [
-        Trial(loss, rate * task.recipe.lr, seed, found.factor, number + 1 if is_resplit else 0)
+        Trial(loss, rate * task.recipe.lr, seed, found.factor, number + 1 if task.exchangeable else 0)
         for loss, found in zip(losses, matched, strict=True)
         for number, seed in enumerate(SEEDS)
         for rate in RATES
     ]
-    scores = engine.run_trials(trials, horizons=HORIZONS)
+    scores = engine.run_trials(trials, horizons=horizons)
     values = np.array([[task.metric.cost(score.validation) for score in row] for row in scores])
-    values = np.where(np.isfinite(values), values, math.inf).reshape(len(losses), len(SEEDS), len(RATES), len(HORIZONS))
+    values = np.where(np.isfinite(values), values, math.inf).reshape(len(losses), len(SEEDS), len(RATES), len(horizons))
     return [[[[float(f"{x:.6g}") for x in d] for d in c] for c in b] for b in values.transpose(0, 3, 1, 2)]
 
 
-def measured(name: str, count: int, device: str, folder: str, *, is_admissible: bool = True) -> dict[str, Any]:
+def measured(
+    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, is_admissible: bool = True
+) -> dict[str, Any]:
     """The truth and all costs of a pool."""
     task = TASKS[name]()
     losses = pool(task, count, device, folder, is_admissible=is_admissible)
@@ -157,13 +159,14 @@ def measured(name: str, count: int, device: str, folder: str, *, is_admissible: 
     truth = truths(engine, losses)
     trained = engine.evaluate([one.expression for one in losses], [one.edge_weights for one in losses])
     return {
-        "task": name if is_admissible else f"{name}, all trees",
+        "task": name,
+        "pool": "admissible" if is_admissible else "all trees",
         "hardware": measuring.hardware(),
         "losses": [str(one.expression) for one in losses],
         "truth": truth,
         "paper": [found.value for found in trained],
-        "own split": costs_of(engine, losses, is_resplit=False),
-        "resplit": costs_of(engine, losses, is_resplit=True) if task.exchangeable else None,
+        "horizons": list(horizons),
+        "costs": costs_of(engine, losses, horizons),
     }
 
 
@@ -171,7 +174,7 @@ def agreement(order: Sequence[int], truth: np.ndarray) -> tuple[float, float, fl
     """Kendall's τ of a ranking with the truth, over all and among its top fifty, and the place of its top tenth."""
     places = truth.argsort().argsort() / len(truth)
     whole, top = (kendalltau(range(len(some)), truth[list(some)]).statistic for some in (order, order[:TOP]))
-    return float(whole), float(top), float(places[list(order[: len(order) // 10])].mean())
+    return float(whole), float(top), float(places[list(order[: max(1, len(order) // 10)])].mean())
 
 
 @dataclass(frozen=True)
@@ -195,14 +198,14 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
     rows = [row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)]
     orders = [draws.permutation(len(SEEDS)) for _ in range(DRAWS)]
     for name, ladder in ladders.items():
-        costs = np.array(found["resplit"] if ladder.is_resplit and found["resplit"] else found["own split"])
-        ranks = [ladder.ranked(costs[:, :, order]) for order in orders]
+        costs = np.array(found["costs"])
+        ranks = [ladder.ranked(costs[:, :, order], found["horizons"]) for order in orders]
         rows.append(row(name, [agreement(order, truth) for order, _ in ranks], ranks[0][1] / len(truth)))
     return rows
 
 
 def print_table(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> None:
-    print(f"{found['task']}: {len(found['truth'])} losses, {found['hardware']}")
+    print(f"{found['task']}, {found['pool']}: {len(found['truth'])} losses, {found['hardware']}")
     for row in ranked(found, ladders):
         print(
             f"  {row.name:66s} τ {row.whole:5.2f}, top {TOP} {row.top:5.2f}; top tenth {row.place:.3f}; "
@@ -213,7 +216,10 @@ def print_table(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> None:
 def write_table(
     every: Sequence[dict[str, Any]], ladders: Mapping[str, Ladder], commit: str, notes: Sequence[str], path: Path
 ) -> None:
-    """Write the data of docs/results/fitness.md."""
+    """Write the data of a page in docs/results; all costs must be of pools of one kind."""
+    (pool,) = {found["pool"] for found in every}
+    of_trees = "" if pool == "admissible" else ", with trees that a search refuses as inadmissible"
+    options = "" if pool == "admissible" else " --all-trees --presets"
     by_task = {found["task"]: ranked(found, ladders) for found in every}
     titles = {
         "mnist-noise": "MNIST, 40 % wrong labels", "mnist-mlp": "MNIST, clean", "outliers": "planted outliers",
@@ -228,11 +234,12 @@ def write_table(
     ]  # fmt: skip
     MeasuredTable(
         name=path.stem,
-        title="Does the fitness rank losses as the verdict does?",
-        about="Distinct losses of the first generations of a search. Truth: test cost after 2 000 steps, mean of 5 "
-        "seeds, at the best of nine learning rates on validation. In each cell: Kendall's τ over all losses; τ among "
-        "the fitness's own top fifty; mean place, in the truth, of its top tenth (0.05: perfect, 0.5: chance).",
-        command="python benchmarks/fitness.py --task TASK --folder DIR --out FILE",
+        title=f"Does the fitness rank losses as the verdict does?{' All trees' if of_trees else ''}",
+        about=f"Distinct losses of the first generations of a search{of_trees}. Truth: test cost after 2 000 steps, "
+        "mean of 5 seeds, at the best of nine learning rates on validation. In each cell: Kendall's τ over all "
+        "losses; τ among the fitness's own top fifty; mean place, in the truth, of its top tenth "
+        "(0.05: perfect, 0.5: chance).",
+        command=f"python benchmarks/fitness.py --task TASK{options} --folder DIR --out FILE",
         commit=commit,
         hardware="; ".join(dict.fromkeys(found["hardware"] for found in every)),
         n=f"{len(every[0]['truth'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's: one)",
@@ -250,6 +257,7 @@ def main() -> None:
     parser.add_argument(
         "--all-trees", action="store_true", help="a pool that also holds losses a search refuses as inadmissible"
     )
+    parser.add_argument("--presets", action="store_true", help="only the rungs of the presets, none of 2 000 steps")
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
     parser.add_argument("--costs", type=Path, nargs="*", help="files of costs, to be read instead of measured")
@@ -257,16 +265,19 @@ def main() -> None:
     parser.add_argument("--commit", default="", help="the commit that the costs were measured with")
     parser.add_argument("--note", action="append", default=[], help="a sentence for the table; may be repeated")
     options = parser.parse_args()
+    ladders = {f"{name}: {ladder}": ladder for name in ("quick", "thorough") for ladder in [Ladder.of_preset(name)]}
+    if not options.presets:
+        ladders |= {str(ladder): ladder for ladder in OTHERS}
     if options.costs:
         every = [json.loads(path.read_text()) for path in options.costs]
     else:
+        horizons = sorted({steps for ladder in ladders.values() for steps, _ in ladder.rungs})
+        is_admissible = not options.all_trees
         every = [
-            measured(options.task, options.count, options.device, options.folder, is_admissible=not options.all_trees)
+            measured(options.task, options.count, options.device, options.folder, horizons, is_admissible=is_admissible)
         ]
         if options.out is not None:
             options.out.write_text(json.dumps(every[0]))
-    ladders = {f"{name}: {ladder}": ladder for name in ("quick", "thorough") for ladder in [Ladder.of_preset(name)]}
-    ladders |= {str(ladder): ladder for ladder in OTHERS}
     for found in every:
         print_table(found, ladders)
     if options.table is not None:

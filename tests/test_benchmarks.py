@@ -5,9 +5,12 @@ import dataclasses
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from evomal.campaigns.tables import MeasuredTable
+from evomal.engine import Engine
 from evomal.tasks.task import Task
 
 ROOT = Path(__file__).parents[1]
@@ -75,3 +78,62 @@ def test_an_ablation_leaves_out_what_changes_nothing_on_its_task(monkeypatch: py
     for task, matters in ((drawn, False), (kept, True)):
         assert ablation.matters("without final rows", task) == matters
         assert ablation.matters("without resplits", task) != matters
+
+
+def test_rungs_rank_losses_by_the_costs_that_a_search_would_see(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    fitness = importlib.import_module("fitness")
+    losses, seeds, rates = 6, len(fitness.SEEDS), len(fitness.RATES)
+    costs = np.zeros((losses, 2, seeds, rates))
+    costs[:, 0] = np.array([0, 1, 2, 3, 4, np.inf])[:, None, None]  # the short rung
+    costs[:, 1] = np.array([9, 8, 7, 0, 0, 0])[
+        :, None, None
+    ]  # the long one, which the best half of the finite ones reaches
+    costs[:, :, :, 0] += 100.0
+    ladder = fitness.Ladder(((10, 1), (50, 2)), rates=3, share=1 / 2)
+    order, steps = ladder.ranked(costs, [10, 50])
+    assert order == [2, 1, 0, 3, 4, 5]
+    assert steps == losses * 3 * 10 + 3 * 2 * 2 * 50
+    whole, top, _ = fitness.agreement(order, np.array([2.0, 1.0, 0.0, 3.0, 4.0, 5.0]))
+    assert (whole, top) == pytest.approx((1, 1))
+    found = {"truth": [2.0, 1.0, 0.0, 3.0, 4.0, 5.0], "paper": [0, 1, 2, 3, 4, 5], "horizons": [10, 50], "costs": costs}
+    paper, own = fitness.ranked(found, {"own": ladder})
+    assert (own.whole, own.steps) == pytest.approx((1, steps / losses))
+    assert paper.whole < 1
+
+
+def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    fitness = importlib.import_module("fitness")
+    costs = np.broadcast_to(np.arange(4.0)[:, None, None, None], (4, 1, len(fitness.SEEDS), len(fitness.RATES)))
+    found = {
+        "task": "diabetes", "pool": "all trees", "hardware": "a machine", "truth": [0, 1, 2, 3],
+        "paper": [3, 2, 1, 0], "horizons": [10], "costs": costs,
+    }  # fmt: skip
+    ladders = {"own": fitness.Ladder(((10, 2),), rates=5)}
+    fitness.write_table([found, {**found, "task": "mnist-mlp"}], ladders, "c", ["a note"], tmp_path / "t.json")
+    table = MeasuredTable.model_validate_json((tmp_path / "t.json").read_text())
+    assert table.columns == ("fitness", "steps per loss", "MNIST, clean", "Diabetes")
+    assert [row[:2] for row in table.rows] == [("the paper's", "500"), ("own", "100")]
+    assert table.rows[0][2].startswith("-1.00, -1.00")
+    assert table.rows[1][3].startswith("1.00, 1.00")
+    assert "--all-trees" in table.command
+    with pytest.raises(ValueError, match="too many values"):
+        fitness.write_table([found, {**found, "pool": "admissible"}], ladders, "c", [], tmp_path / "u.json")
+
+
+def test_the_pool_of_all_trees_has_losses_that_a_search_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    fitness = importlib.import_module("fitness")
+    task = fitness.TASKS["diabetes"]()
+    pools = {
+        name: fitness.pool(task, 5, "cpu", str(tmp_path / name), is_admissible=name == "admissible", first_trees=200)
+        for name in ("admissible", "all")
+    }
+    assert [len(found) for found in pools.values()] == [5, 5]
+    engine = Engine(task, seed=0)
+    refused = {
+        name: sum(reason != "" for one in found for reason in engine.inadmissible([one.expression], [one.edge_weights]))
+        for name, found in pools.items()
+    }
+    assert refused["admissible"] == 0 < refused["all"]
