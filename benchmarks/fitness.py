@@ -6,7 +6,8 @@ also trained at seven learning rates with twelve seeds, each on a split of its o
 judged on validation after the steps of every rung. From these costs follows what any rungs would have said: Kendall's τ
 with the truth over the whole pool and among the fitness's own top fifty, and how good the losses are that it puts into
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
-All of it is the mean over draws of the seeds that belong to the rungs.
+All of it is the mean over draws of the seeds that belong to the rungs. The truth is measured once more, with other
+seeds and splits, which shows how much of it is noise: no fitness agrees with it better than it does with itself.
 
 `--out FILE` keeps the costs; `--costs FILE…` prints the table of such files without training anything, and `--table
 FILE` writes it for docs/results/data.
@@ -40,6 +41,8 @@ DRAWS = 20
 RATES = spaced_rates(7)
 SEEDS = tuple(range(800_001, 800_013))
 PAPER_STEPS = 500
+TRUTH_RATES = 9
+REPEATED = 1000  # added to the seeds, and the first split, of a truth that is measured again
 
 
 @dataclass(frozen=True)
@@ -119,14 +122,22 @@ def pool(
     return [WeightedTree(one.tree, list(one.weights)) for one in chosen]
 
 
-def truths(engine: Engine, losses: list[WeightedTree]) -> list[float]:
-    """The test cost of each loss at its learning rate that is best on validation."""
-    task, rates = engine.tasks[0], spaced_rates(9)
-    scores = engine.try_rates(losses, [Rung(STEPS, TUNING_SEEDS)] * len(losses), [rates] * len(losses))
+def truths(engine: Engine, losses: list[WeightedTree], *, is_repeated: bool = False) -> list[float]:
+    """The test cost of each loss at its learning rate that is best on validation.
+
+    `is_repeated`: with other seeds and, where rows are exchangeable, other splits; the test rows are the same.
+    """
+    task, rates = engine.tasks[0], spaced_rates(TRUTH_RATES)
+    shift = REPEATED if is_repeated else 0
+    tuning, testing = (tuple(seed + shift for seed in seeds) for seeds in (TUNING_SEEDS, TEST_SEEDS))
+    is_resplit = is_repeated and task.exchangeable
+    splits = [REPEATED + number if is_resplit else 0 for number in range(len(tuning) + len(testing))]
+    rung = Rung(STEPS, tuning, tuple(splits[: len(tuning)]))
+    scores = engine.try_rates(losses, [rung] * len(losses), [rates] * len(losses))
     trials = [
-        Trial(loss, found.rate * task.recipe.lr, seed, found.factor)
+        Trial(loss, found.rate * task.recipe.lr, seed, found.factor, split)
         for loss, found in zip(losses, scores, strict=True)
-        for seed in TEST_SEEDS
+        for seed, split in zip(testing, splits[len(tuning) :], strict=True)
     ]
     tested = iter(engine.run_trials(trials, horizons=[STEPS], test=True))
     return [sum(task.metric.cost(next(tested)[0].test) for _ in TEST_SEEDS) / len(TEST_SEEDS) for _ in losses]
@@ -164,6 +175,7 @@ def measured(
         "hardware": measuring.hardware(),
         "losses": [str(one.expression) for one in losses],
         "truth": truth,
+        "repeated": truths(engine, losses, is_repeated=True),
         "paper": [found.value for found in trained],
         "horizons": list(horizons),
         "costs": costs_of(engine, losses, horizons),
@@ -195,12 +207,18 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
     def row(name: str, rows: Sequence[tuple[float, float, float]], steps: float) -> Ranked:
         return Ranked(name, *map(float, np.mean(rows, axis=0)), steps)
 
-    rows = [row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)]
+    def once(name: str, costs: Sequence[float], steps: float) -> Ranked:
+        return row(name, [agreement(np.argsort(costs).tolist(), truth)], steps)
+
+    rows = [once("the paper's", found["paper"], PAPER_STEPS)]
     orders = [draws.permutation(len(SEEDS)) for _ in range(DRAWS)]
     for name, ladder in ladders.items():
         costs = np.array(found["costs"])
         ranks = [ladder.ranked(costs[:, :, order], found["horizons"]) for order in orders]
         rows.append(row(name, [agreement(order, truth) for order, _ in ranks], ranks[0][1] / len(truth)))
+    if "repeated" in found:
+        trials = TRUTH_RATES * len(TUNING_SEEDS) + len(TEST_SEEDS)
+        rows.append(once("the truth, measured again", found["repeated"], trials * STEPS))
     return rows
 
 
@@ -242,7 +260,8 @@ def write_table(
         command=f"python benchmarks/fitness.py --task TASK{options} --folder DIR --out FILE",
         commit=commit,
         hardware="; ".join(dict.fromkeys(found["hardware"] for found in every)),
-        n=f"{len(every[0]['truth'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's: one)",
+        n=f"{len(every[0]['truth'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's "
+        "and the repeated truth: one)",
         columns=("fitness", "steps per loss", *(titles[task] for task in tasks)),
         rows=tuple(rows),
         notes=tuple(notes),

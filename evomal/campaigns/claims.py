@@ -1,14 +1,14 @@
 """Claims: sentences about results, each with references to the rows that support it, which are checked."""
 
 import statistics
-from collections.abc import Container
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evomal.campaigns.record import CampaignResult, MeasuredTask
-from evomal.campaigns.tables import difference_text
+from evomal.campaigns.tables import MeasuredTable, difference_text
 from evomal.errors import InputError
 from evomal.methods.candidates import State
 from evomal.settings.texts import document
@@ -134,17 +134,24 @@ class PaperItem(_Strict):
     title: str
     campaign: str | None = None
     """The campaign that measures it."""
+    figure: str | None = None
+    """The kind of the campaign's figure that shows it; None: its page does."""
     text: str = ""
     """Where else it is, or why it is not here; required if there is no campaign."""
 
-    def where(self, data: Container[str]) -> str:
-        """Where it is, in Markdown, given the names of the results that exist."""
+    def where(self, data: Mapping[str, CampaignResult | MeasuredTable]) -> str:
+        """Where it is, in Markdown, given the results that exist by name."""
         if self.campaign is None:
             return self.text
         place = f"campaign `{self.campaign}`, not measured yet"
-        if self.campaign in data:
+        if self._is_in(data.get(self.campaign)):
             place = f"[{self.campaign}](results/{self.campaign}.md)"
         return f"{place}; {self.text}" if self.text else place
+
+    def _is_in(self, found: CampaignResult | MeasuredTable | None) -> bool:
+        if self.figure is None or not isinstance(found, CampaignResult):
+            return found is not None
+        return any(one.kind == self.figure for task in found.tasks for one in task.figures)
 
 
 class Claims(_Strict):

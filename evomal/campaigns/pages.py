@@ -135,12 +135,13 @@ def _not_measured(declared: Path, data: dict[str, CampaignResult | MeasuredTable
     waiting = [read_campaign(path) for path in sorted(declared.glob("*.toml")) if path.stem not in data]
     if not waiting:
         return []
-    lines = ["Declared in `campaigns/`, and not measured yet (`evomal campaign campaigns/NAME.toml --out DIR`):", ""]
+    names = []
     for campaign in waiting:
         searches = sum(len(task.presets) * len(task.methods) * task.search_seeds for task in campaign.tasks)
         counts = f"{plural(len(campaign.tasks), 'task')}, {plural(searches, 'search')}, planned for {campaign.hardware}"
-        lines.append(f"- `{campaign.name}`: {campaign.title} ({counts})")
-    return lines
+        names.append(f"`{campaign.name}` ({counts})")
+    first = "Declared in `campaigns/`, and not measured yet (`evomal campaign campaigns/NAME.toml --out DIR`): "
+    return paragraph(f"{first}{'; '.join(names)}.", escaped=False)
 
 
 def main(docs: Path) -> None:

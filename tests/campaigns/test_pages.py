@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from evomal.campaigns import pages, read_result
-from evomal.campaigns.claims import read_claims
+from evomal.campaigns.claims import PaperItem, read_claims
 from evomal.campaigns.figures import draw_gains, gains
 from evomal.campaigns.pages import CLAIMS, DATA, read_data
+from evomal.campaigns.record import FigureCell
 from evomal.campaigns.tables import MeasuredTable, summary_table, task_lines
 from evomal.errors import InputError
 
@@ -118,7 +119,18 @@ def test_every_table_and_figure_of_the_paper_is_there_or_says_why_not(found):
         assert f"| {item.item} |" in found[pages.PAGE]
     first = next(item for item in claims.paper if item.campaign)
     assert first.where({}).startswith(f"campaign `{first.campaign}`, not measured yet")
-    assert first.where({first.campaign}).startswith(f"[{first.campaign}](results/{first.campaign}.md)")
+    measured = read_data(DOCS / DATA / "paper.json")
+    assert first.where({first.campaign: measured}).startswith(f"[{first.campaign}](results/{first.campaign}.md)")
+
+
+def test_a_figure_that_is_missing_in_a_measured_campaign_is_not_measured_yet():
+    result = read_data(DOCS / DATA / "cifar10.json")
+    made = result.tasks[0].comparison.made
+    item = PaperItem(item="Figure 0", label="fig:x", title="a figure", campaign="cifar10", figure="landscapes")
+    for kinds, place in ((("representations",), "campaign `cifar10`, not"), (("landscapes",), "[cifar10](results")):
+        figures = tuple(FigureCell(kind=kind, made=made, lines=()) for kind in kinds)
+        task = result.tasks[0].model_copy(update={"figures": figures})
+        assert item.where({"cifar10": result.model_copy(update={"tasks": (task,)})}).startswith(place)
 
 
 def test_the_results_are_one_page(found):
