@@ -203,6 +203,7 @@ def draw_search_curves(data: SearchCurves) -> Figure:
         row[0].set_title(style.figure_text(task[0], _LONGEST_TITLE), loc="left")
         shown = _with_near_levels(_shown_values(curves), [level.mean for level in levels])
         low, high = style.metric_axis(row[0], task[1], shown, higher_is_better=higher_is_better)
+        _name_hidden(row[1], levels, low, high)
         edges = (edge for curve in curves for edge in (curve.mean, *curve.band))
         drawn = _finite([*edges, np.array([level.mean for level in levels])])
         is_cut = is_cut or bool(np.any((drawn < low) | (drawn > high)))
@@ -239,6 +240,14 @@ def _draw(
                 0.99, level.mean, style.figure_text(level.name, _LONGEST_TITLE), transform=axes.get_yaxis_transform(),
                 ha="right", va="bottom", fontsize=6, color=_LEVEL_COLOUR, clip_on=True,
             )  # fmt: skip
+
+
+def _name_hidden(axes: Axes, levels: Sequence[RivalLevel], low: float, high: float) -> None:
+    """Write the levels beyond the axis above a panel: the legend would name lines that nobody sees."""
+    hidden = [level for level in levels if not low <= level.mean <= high]
+    if hidden:
+        names = ", ".join(f"{style.figure_text(level.name, _LONGEST_TITLE)} {level.mean:.3g}" for level in hidden)
+        axes.set_title(f"beyond the axis: {names}", loc="right", fontsize=6, color=_LEVEL_COLOUR)
 
 
 def _shown_rivals(rivals: Sequence[RivalLevel], task: tuple[str, str], *, higher_is_better: bool) -> list[RivalLevel]:

@@ -117,3 +117,12 @@ def test_the_task_s_own_loss_and_its_best_rival_are_horizontal_lines(tmp_path):
         assert [text.get_text() for text in axes.texts] == ["huber"]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["evomal (n = 1)", "baseline (mse)", "best rival"]
+
+
+def test_levels_beyond_the_axis_are_named_above_it(tmp_path):
+    rivals = ({"mse": 250.0, "mae": 200.0}, {"mse": 3.0, "mae": -200.0}, {"mse": 3.0, "mae": 2.5})
+    found = []
+    for number, own in enumerate(rivals):
+        record(tmp_path / f"{number}", [row(0, 0, 4.0), row(1, 0, 2.0)], rivals=own)
+        found.append([axes.get_title(loc="right") for axes in drawn(tmp_path / f"{number}").axes])
+    assert found == [["", "beyond the axis: mse 250, mae 200"], ["", "beyond the axis: mae -200"], ["", ""]]
