@@ -238,18 +238,18 @@ def write_table(
     (pool,) = {found["pool"] for found in every}
     of_trees = "" if pool == "admissible" else ", with trees that a search refuses as inadmissible"
     options = "" if pool == "admissible" else " --all-trees --presets"
-    by_task = {found["task"]: ranked(found, ladders) for found in every}
+    by_task = {found["task"]: {row.name: row for row in ranked(found, ladders)} for found in every}
     titles = {
         "mnist-noise": "MNIST, 40 % wrong labels", "mnist-mlp": "MNIST, clean", "outliers": "planted outliers",
         "labels": "planted wrong labels", "diabetes": "Diabetes",
     }  # fmt: skip
     tasks = sorted(by_task, key=list(titles).index)
-    rows = [
-        (
-            same[0].name, f"{same[0].steps:,.0f}", *(f"{one.whole:.2f}, {one.top:.2f}, {one.place:.2f}" for one in same)
-        )
-        for same in zip(*(by_task[task] for task in tasks), strict=True)
-    ]  # fmt: skip
+    steps = {row.name: row.steps for own in by_task.values() for row in own.values()}
+
+    def cell(row: Ranked | None) -> str:
+        return "not measured" if row is None else f"{row.whole:.2f}, {row.top:.2f}, {row.place:.2f}"
+
+    rows = [(name, f"{of:,.0f}", *(cell(by_task[task].get(name)) for task in tasks)) for name, of in steps.items()]
     MeasuredTable(
         name=path.stem,
         title=f"Does the fitness rank losses as the verdict does?{' All trees' if of_trees else ''}",

@@ -111,12 +111,14 @@ def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.Monkey
         "repeated": [0, 2, 1, 3], "paper": [3, 2, 1, 0], "horizons": [10], "costs": costs,
     }  # fmt: skip
     ladders = {"own": fitness.Ladder(((10, 2),), rates=5)}
-    fitness.write_table([found, {**found, "task": "mnist-mlp"}], ladders, "c", ["a note"], tmp_path / "t.json")
+    once = {key: value for key, value in found.items() if key != "repeated"}
+    fitness.write_table([found, {**once, "task": "mnist-mlp"}], ladders, "c", ["a note"], tmp_path / "t.json")
     table = MeasuredTable.model_validate_json((tmp_path / "t.json").read_text())
     assert table.columns == ("fitness", "steps per loss", "MNIST, clean", "Diabetes")
     first, own, last = (row[:2] for row in table.rows)
     assert (first, own, last) == (("the paper's", "500"), ("own", "100"), ("the truth, measured again", "46,000"))
-    assert table.rows[2][2].startswith("0.67, 0.67")
+    assert table.rows[2][2] == "not measured"
+    assert table.rows[2][3].startswith("0.67, 0.67")
     assert table.rows[0][2].startswith("-1.00, -1.00")
     assert table.rows[1][3].startswith("1.00, 1.00")
     assert "--all-trees" in table.command
