@@ -253,32 +253,37 @@ class Campaign(TaskProtocol):
         return [task.task for task in self.tasks if task.names_python_file]
 
     def reduced(
-        self, *, methods: Sequence[str] | None = None, search_seeds: int | None = None, transfer: bool = True
-    ) -> "Campaign":
-        """The campaign with some of its methods, and only the first searches of each, for a first impression.
+        self, *, methods: Sequence[str] | None = None, presets: Sequence[str] | None = None,
+        search_seeds: int | None = None, transfer: bool = True,
+    ) -> "Campaign":  # fmt: skip
+        """The campaign with some of its methods and presets, and the first searches of each, for a first impression.
 
         What it measures is part of the whole campaign, which continues from it in the same folder.
 
         Args:
             methods: Names of methods, which must be among those of its tasks; None: all.
+            presets: Names of presets, likewise; tasks that have none of them are not searched on.
             search_seeds: The most searches of each method and preset; None: all.
             transfer: Whether losses that are learned on other tasks are compared.
 
         Raises:
-            InputError: No task has such a method, or the number is less than 1.
+            InputError: No task has such a method or preset, or the number is less than 1.
         """
-        known = list(dict.fromkeys(name for task in self.tasks for name in task.methods))
-        for name in methods or ():
-            if name not in known:
-                raise unknown_name("method of this campaign", name, known)
+        for kind, wanted in (("method", methods), ("preset", presets)):
+            known = list(dict.fromkeys(name for task in self.tasks for name in getattr(task, f"{kind}s")))
+            for name in wanted or ():
+                if name not in known:
+                    raise unknown_name(f"{kind} of this campaign", name, known)
         if search_seeds is not None:
             whole_number("search_seeds", search_seeds, at_least=1)
         tasks = []
         for task in self.tasks:
-            kept = tuple(name for name in task.methods if methods is None or name in methods)
+            of_presets = tuple(name for name in task.presets if presets is None or name in presets)
+            kept = tuple(name for name in task.methods if of_presets and (methods is None or name in methods))
             fewer = task.search_seeds if search_seeds is None else min(task.search_seeds, search_seeds)
             others = task.learned_on if transfer else ()
-            tasks.append(task.model_copy(update={"methods": kept, "search_seeds": fewer, "learned_on": others}))
+            changes = {"methods": kept, "presets": of_presets or task.presets, "search_seeds": fewer}
+            tasks.append(task.model_copy(update={**changes, "learned_on": others}))
         return self.model_copy(update={"tasks": tuple(tasks)})
 
     def chosen(self, names: Sequence[str] | None) -> frozenset[str]:

@@ -46,6 +46,9 @@ def run_campaign_file(
     methods: Annotated[
         list[str] | None, typer.Option(help="Methods of the campaign to search with, comma-separated (default: all).")
     ] = None,
+    presets: Annotated[
+        list[str] | None, typer.Option(help="Presets of the campaign to search with, comma-separated (default: all).")
+    ] = None,
     search_seeds: Annotated[
         int | None, typer.Option(help="Maximum number of searches of each method; the others can follow later.", min=1)
     ] = None,
@@ -71,7 +74,9 @@ def run_campaign_file(
             "to: add --trust if the campaign is your own"
         )
     names = listed(only)
-    campaign = campaign.reduced(methods=listed(methods), search_seeds=search_seeds, transfer=transfer)
+    campaign = campaign.reduced(
+        methods=listed(methods), presets=listed(presets), search_seeds=search_seeds, transfer=transfer
+    )
     chosen = campaign.chosen(names)
     changes = [*workplace, *([] if device is None else [f"device={device}"])]
     seconds = None if duration is None else SearchSettings().with_texts([f"max_time={duration}"]).max_time

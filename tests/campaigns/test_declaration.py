@@ -30,8 +30,8 @@ def test_the_campaigns_of_the_repository_can_be_read(path):
 
 def test_there_is_one_campaign_for_each_table():
     names = [
-        "calibration", "cifar10-thorough", "cifar10", "cifar100", "imbalance", "learned", "noise", "outliers", "paper",
-        "searches", "smoothing", "svhn", "transfer",
+        "calibration", "cifar10-thorough", "cifar10", "cifar100", "fresh", "imbalance", "learned", "noise", "outliers",
+        "paper", "searches", "smoothing", "svhn", "transfer",
     ]  # fmt: skip
     assert [path.stem for path in CAMPAIGNS] == names
 
@@ -110,3 +110,15 @@ def test_some_tasks_can_be_chosen_with_those_they_learn_on(tmp_path):
         campaign.chosen(["d"])
     with pytest.raises(InputError, match="at least one task must be named but got none"):
         campaign.chosen([])
+
+
+def test_a_campaign_can_be_reduced_to_some_presets(tmp_path):
+    text = 'title = "t"\npresets = ["quick", "thorough"]\nmethods = ["evomal", "random"]\nsearch_seeds = 4\n'
+    other = '[[tasks]]\nname = "b"\ntask = "diabetes"\npresets = ["paper"]\n'
+    whole = read_campaign(written(tmp_path, text + TASK + other))
+    first, second = whole.reduced(presets=["thorough"], methods=["evomal"], search_seeds=2).tasks
+    assert (first.presets, first.methods, first.search_seeds) == (("thorough",), ("evomal",), 2)
+    assert (second.presets, second.methods) == (("paper",), ())  # known losses only
+    assert whole.reduced() == whole
+    with pytest.raises(InputError, match="there is no preset of this campaign named 'thoroug': did you mean 'thoro"):
+        whole.reduced(presets=["thoroug"])

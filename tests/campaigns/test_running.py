@@ -237,6 +237,8 @@ def test_a_part_is_measured_first_and_the_rest_follows(run, file, whole, tmp_pat
     assert code == 0
     (task,) = read_result(tmp_path / "alone" / "campaign.json").tasks
     assert (task.name, task.contestants) == ("outliers", ["taylorglo"])
+    code, _, err = run(*words[:-2], "--presets", "quick")
+    assert (code, err) == (2, "evomal: there is no preset of this campaign named 'quick': known names are paper\n")
     code, _, err = run(*words[:-1], "evomall")
     assert (code, err) == (2, "evomal: there is no method of this campaign named 'evomall': did you mean 'evomal'?\n")
 
