@@ -1,4 +1,4 @@
-"""Tasks of campaigns that are not built in: planted outliers and wrong labels, also in the validation rows."""
+"""Tasks of campaigns that are not built in: planted outliers and wrong labels, on MNIST also in the validation rows."""
 
 from collections.abc import Callable
 

@@ -119,7 +119,7 @@ class Claim(_Strict):
     """One claim, whether it holds, and why."""
 
     claim: str
-    verdict: Literal["holds", "holds in part", "does not hold", "open"]
+    verdict: Literal["holds", "holds in part", "does not hold", "not shown", "open"]
     sentence: str
     evidence: Annotated[tuple[Evidence | TrainedShare, ...], Field(strict=False)] = ()
 

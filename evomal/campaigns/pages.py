@@ -18,7 +18,7 @@ from evomal.files import write_atomically
 from evomal.text import escape_markdown, plural
 
 DATA, CLAIMS, PAGE, FIGURE = "results/data", "results/claims.toml", "results.md", "figures/results"
-EVIDENCE = "results/evidence.md"
+EVIDENCE, INDEX = "results/evidence.md", "paper-tables.md"
 
 
 class _Data(RootModel[Annotated[CampaignResult | MeasuredTable, Field(discriminator="format")]]):
@@ -49,7 +49,9 @@ def pages(docs: Path) -> dict[str, str]:
         evidence = "\n".join(_evidence_page(claims, results))
     except InputError as error:
         raise InputError(f"{docs / CLAIMS}: {error}") from None
-    found = {PAGE: first.rstrip("\n") + "\n", EVIDENCE: evidence.rstrip("\n") + "\n"}
+    index = "\n".join(_index_page(claims, data))
+    texts = {PAGE: first, EVIDENCE: evidence, INDEX: index}
+    found = {name: text.rstrip("\n") + "\n" for name, text in texts.items()}
     for name, one in data.items():
         own = docs / "figures" / name
         found[f"results/{name}.md"] = (
@@ -104,13 +106,20 @@ def _results_page(
         rows = f" ({shown})" if shown else ""
         words = f"- **{claim.claim}** *{claim.verdict.capitalize()}.* {claim.sentence}{rows}"
         yield from paragraph(words, escaped=False, end=False)
-    yield from ("", "## Tables and figures of the paper", "", "| paper | shows | here |", "|---|---|---|")
-    for item in claims.paper:
-        yield f"| {item.item} | {escape_markdown(item.title)} | {item.where(data)} |"
-    yield from ("", "## Pages", "", "| page | of | searches |", "|---|---|---|")
+    yield ""
+    yield from paragraph(f"[Where each table and figure of the paper is]({INDEX}), or why it is not here.", escaped=False)
+    yield from ("## Pages", "", "| page | of | searches |", "|---|---|---|")
     for name, found in data.items():
         yield _row(name, found)
     yield ""
+
+
+def _index_page(claims: Claims, data: dict[str, CampaignResult | MeasuredTable]) -> Iterator[str]:
+    yield from ("# Tables and figures of the paper", "")
+    yield from paragraph(f"In the paper's order; [results.md]({PAGE}) has what they come to.", escaped=False)
+    yield from ("| paper | shows | here |", "|---|---|---|")
+    for item in claims.paper:
+        yield f"| {item.item} | {escape_markdown(item.title)} | {item.where(data)} |"
 
 
 def _evidence_page(claims: Claims, results: dict[str, CampaignResult]) -> Iterator[str]:

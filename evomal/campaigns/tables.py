@@ -18,9 +18,9 @@ from evomal.verdict.statistics import Direction, Paired, direction
 from evomal.verdict.tables import comparison_markdown, signed_number
 
 _LONGEST_FORMULA = 160
-_SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "median",
-            "recommended: median, worst", "worst recommended, to the baseline", "to the baseline",
-            "to the best known loss")  # fmt: skip
+_SUMMARY = ("task", "tuned baseline", "best known loss", "searched by", "n", "each search's loss", "learned: median",
+            "recommended: median, worst", "worst recommended, to the baseline", "learned, to the baseline",
+            "learned, to the best known loss")  # fmt: skip
 
 
 class MeasuredTable(FrozenModel):
@@ -173,9 +173,12 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
-        f"intervals: of the two intervals, over searches and over seeds, the outer ends{rows}. Less than 0 is better, "
-        'and "better" or "worse" follows if at least five pairs confirm it. The best known loss has the lowest test '
-        "mean, which favours it. Recommended: the loss that a search recommends, its own or a known one."
+        f"intervals: of the two intervals, over searches and over seeds, the outer ends{rows}. Less than 0 is better; "
+        '"better" or "worse" follows if there are at least five pairs, the interval excludes 0 and p is at most 0.0625, '
+        "the smallest p of five pairs; nothing is corrected for the number of comparisons. The best known loss has the "
+        "lowest test mean, which favours it; known losses have their default options, and only their learning rates "
+        "are tuned. Recommended: the loss that a search recommends, its own or a known one. ± is a standard deviation "
+        "behind a mean, and half of a 95 % interval behind a difference or a lead."
     )
 
 

@@ -32,12 +32,12 @@ def found():
 
 def test_the_committed_pages_are_what_their_data_render_to(found):
     assert {name: (DOCS / name).read_text() for name in found} == found, "run `make results`"
-    assert {f"results/{path.name}" for path in (DOCS / "results").glob("*.md")} == found.keys() - {"results.md"}
+    assert {f"results/{path.name}" for path in (DOCS / "results").glob("*.md")} == found.keys() - {pages.PAGE, pages.INDEX}
 
 
 def test_every_page_says_commit_hardware_n_and_command(found):
     for name, text in found.items():
-        if name not in (pages.PAGE, pages.EVIDENCE):
+        if name not in (pages.PAGE, pages.EVIDENCE, pages.INDEX):
             for fact in ("- command: `", "- commit: ", "- hardware: "):
                 assert fact in text, name
             assert "- n: " in text or " final trainings, " in text, name
@@ -116,7 +116,8 @@ def test_every_table_and_figure_of_the_paper_is_there_or_says_why_not(found):
     declared = {path.stem for path in (DOCS.parent / "campaigns").glob("*.toml")}
     for item in claims.paper:
         assert item.campaign is None or item.campaign in declared
-        assert f"| {item.item} |" in found[pages.PAGE]
+        assert f"| {item.item} |" in found[pages.INDEX]
+    assert f"]({pages.INDEX})" in found[pages.PAGE]
     first = next(item for item in claims.paper if item.campaign)
     assert first.where({}).startswith(f"campaign `{first.campaign}`, not measured yet")
     measured = read_data(DOCS / DATA / "paper.json")
