@@ -107,7 +107,8 @@ def _results_page(
         words = f"- **{claim.claim}** *{claim.verdict.capitalize()}.* {claim.sentence}{rows}"
         yield from paragraph(words, escaped=False, end=False)
     yield ""
-    yield from paragraph(f"[Where each table and figure of the paper is]({INDEX}), or why it is not here.", escaped=False)
+    where = f"[Where each table and figure of the paper is]({INDEX}), or why it is not here."
+    yield from paragraph(where, escaped=False)
     yield from ("## Pages", "", "| page | of | searches |", "|---|---|---|")
     for name, found in data.items():
         yield _row(name, found)

@@ -174,11 +174,11 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
         f"intervals: of the two intervals, over searches and over seeds, the outer ends{rows}. Less than 0 is better; "
-        '"better" or "worse" follows if there are at least five pairs, the interval excludes 0 and p is at most 0.0625, '
-        "the smallest p of five pairs; nothing is corrected for the number of comparisons. The best known loss has the "
-        "lowest test mean, which favours it; known losses have their default options, and only their learning rates "
-        "are tuned. Recommended: the loss that a search recommends, its own or a known one. ± is a standard deviation "
-        "behind a mean, and half of a 95 % interval behind a difference or a lead."
+        '"better" or "worse" follows if there are at least five pairs, the interval excludes 0 and p is at most '
+        "0.0625, the smallest p of five pairs; nothing is corrected for the number of comparisons. The best known loss "
+        "has the lowest test mean, which favours it; known losses have their default options unless the name shows "
+        "others, and only learning rates are tuned. Recommended: the loss that a search recommends, its own or a known "
+        "one. ± is a standard deviation behind a mean, and half of a 95 % interval behind a difference or a lead."
     )
 
 

@@ -31,11 +31,14 @@ is not among them: with its default weights it is cross-entropy."""
 _STRONG: dict[Kind, tuple[str, ...]] = {
     "classification": ("ce", "label-smoothing", "focal", "gce", "sce", "nce-rce", "poly-1"),
     "multilabel": ("ce", "label-smoothing", "focal", "gce"),
-    # Tukey's usual c suits errors of standard deviation 1. Those of standardised targets are smaller, above all where
-    # outliers have inflated the deviation that the targets were divided by.
-    "regression": ("mse", "mae", "huber", "log-cosh", "cauchy", "welsch", "tukey", "tukey:c=2"),
-}
-_FOR_IMBALANCE = ("balanced-softmax", "class-weighted-ce")
+    # The usual scales suit errors of standard deviation 1. Those of standardised targets are smaller, above all where
+    # outliers have inflated the deviation that the targets were divided by: with smaller scales these losses are as
+    # good as learned ones, or better, on two tables with outliers (docs/results/options.md, fresh.md).
+    "regression": (
+        "mse", "mae", "huber", "log-cosh", "cauchy", "cauchy:c=0.3", "welsch", "welsch:c=0.3", "tukey", "tukey:c=2",
+    ),
+}  # fmt: skip
+_FOR_IMBALANCE = ("balanced-softmax", "balanced-softmax:tau=1.5", "class-weighted-ce")
 _QUANTILE = re.compile(r"\bpinball:quantile=([0-9.e-]+)")
 _IMBALANCE = 3.0  # the size of the largest training class divided by that of the smallest
 
