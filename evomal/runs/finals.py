@@ -137,8 +137,7 @@ class Final:
     def lead(self) -> tuple[float, float]:
         """How much lower the winner's cost is than the best rival's, over paired seeds, and the interval's half-width.
 
-        The interval is Student's, at 95 %; infinite for one seed, or if a training diverged. The lead over a loss that
-        diverges more often for certain, and is not better otherwise, is infinite with an interval of width zero.
+        See `paired_lead`; the interval is at 95 %.
         """
         return paired_lead(*self._paired)
 
@@ -158,7 +157,7 @@ class Final:
         if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
             return False
         baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
-        return math.isfinite(lead) or own.standing <= baseline.standing
+        return not other.diverged or own.standing <= baseline.standing
 
     @property
     def compared(self) -> tuple[str, str, str]:
@@ -204,6 +203,8 @@ class Final:
                 often = f"{self._paired[1].diverged} of {further or self.seeds_in_words}"
                 return f"{subject}beats {name}, which diverged with {often}{use}"
             over = further and f" over {further}"
+            if lost := self._paired[1].diverged:
+                over += f", without {lost} with which {name} diverged"
             return f"{subject}beats {name} by {lead_text(lead, half, metric)} on validation{over}{use}"
         advised = self.advised
         if advised not in self.rates:
@@ -244,14 +245,29 @@ def lead_text(lead: float, half: float, metric: str) -> str:
 
 
 def paired_lead(own: Scores, other: Scores, *, confidence: float = _CONFIDENCE) -> tuple[float, float]:
-    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval."""
+    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval.
+
+    The interval is infinite for one seed, and in general if a training diverged. There are two exceptions. The lead
+    over a loss that diverges more often for certain, and is not better otherwise, is infinite with an interval of width
+    zero. If only the other loss diverged, and the first one leads with the remaining seeds, that is its lead: the seeds
+    that are left out speak for it, too.
+    """
     differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
-    if not all(map(math.isfinite, differences)):
-        # Where both diverged, the difference is not a number.
-        only_own, only_other = differences.count(-math.inf), differences.count(math.inf)
-        both_trained = [difference for difference in differences if math.isfinite(difference)]
-        is_sure = not only_own and only_other >= _SURE_DIVERGENCES and sum(both_trained) >= 0
-        return (math.inf, 0.0) if is_sure else (other.mean - own.mean, math.inf)
+    if all(map(math.isfinite, differences)):
+        return _mean_and_half(differences, confidence)
+    # Where both diverged, the difference is not a number.
+    only_own, only_other = differences.count(-math.inf), differences.count(math.inf)
+    both_trained = [difference for difference in differences if math.isfinite(difference)]
+    if not only_own and only_other >= _SURE_DIVERGENCES and sum(both_trained) >= 0:
+        return math.inf, 0.0
+    if not own.diverged and both_trained:
+        lead, half = _mean_and_half(both_trained, confidence)
+        if lead - half > 0:
+            return lead, half
+    return other.mean - own.mean, math.inf
+
+
+def _mean_and_half(differences: Sequence[float], confidence: float) -> tuple[float, float]:
     mean, count = sum(differences) / len(differences), len(differences)
     if count < 2:
         return mean, math.inf
