@@ -194,7 +194,7 @@ class Engine:
             return []
         (rung,) = set(rungs)
         with self._context():
-            factors = self._matching_factors(losses) if rung.is_matched else [1.0] * len(losses)
+            factors = self._matching_factors(losses, rung.reference)
             # A module is trained as it is, so that its learning rate is that of the loss people know.
             factors = [
                 factor if isinstance(loss, WeightedTree) else 1.0 for loss, factor in zip(losses, factors, strict=True)
@@ -221,9 +221,11 @@ class Engine:
             found.append(RungScores.of({rate: [next(means) for _ in rung.seeds] for rate in own}, factor))
         return found
 
-    def _matching_factors(self, losses: Sequence[TrialLoss]) -> list[float]:
+    def _matching_factors(self, losses: Sequence[TrialLoss], reference: str | None = "") -> list[float]:
         """Returns one factor per loss: the geometric mean of those of the tasks."""
-        columns = [screen.matching_factors(losses) for screen in self._screens]
+        if reference is None:
+            return [1.0] * len(losses)
+        columns = [screen.matching_factors(losses, reference) for screen in self._screens]
         return [math.prod(factors) ** (1 / len(factors)) for factors in zip(*columns, strict=True)]
 
     def optimise_networks(

@@ -214,7 +214,7 @@ TrialLoss = nn.Module | WeightedTree
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: a loss, a learning rate, a seed and a split.
+    """One training: a loss, a learning rate, a weight decay, a seed and a split.
 
     Args:
         loss: A module, or an expression with its weights.
@@ -222,6 +222,7 @@ class Trial:
         seed: Determines initial weights, batches, augmentation and dropout.
         factor: What the loss is multiplied by.
         split: The number of another split of training and validation rows; 0 is the task's own.
+        decay: What the recipe's weight decay is multiplied by.
     """
 
     loss: TrialLoss
@@ -229,6 +230,7 @@ class Trial:
     seed: int
     factor: float = 1.0
     split: int = 0
+    decay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -252,8 +254,9 @@ class Rung:
         splits: The split of each trial; empty: the task's own.
         milestones: Steps at which the learning rate is divided by ten.
         milestones_by_task: The same for each of several tasks; empty: `milestones` for all.
-        is_matched: Whether each expression is multiplied by the factor that gives its gradient at the start the
-            baseline's norm, so that a loss and a multiple of it are the same.
+        reference: A known loss: each expression is multiplied by the factor that gives its gradient at the start the
+            norm of this one's, so that a loss and a multiple of it are the same. Empty: the baseline; None: expressions
+            are trained as they are.
         is_final: Whether losses are compared in the finals, on rows of their own where a task has some.
     """
 
@@ -261,7 +264,7 @@ class Rung:
     seeds: tuple[int, ...]
     splits: tuple[int, ...] = ()
     milestones: tuple[int, ...] = ()
-    is_matched: bool = True
+    reference: str | None = ""
     milestones_by_task: tuple[tuple[int, ...], ...] = ()
     is_final: bool = False
 

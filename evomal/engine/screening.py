@@ -10,7 +10,7 @@ from torch.func import vjp
 
 from evomal.checks import Kind
 from evomal.engine.functional_model import Parameters
-from evomal.engine.resolve import initial_model
+from evomal.engine.resolve import initial_model, resolve_loss
 from evomal.engine.row_losses import RowLoss, prepared_loss
 from evomal.engine.rows import Rows
 from evomal.engine.scores import TrialLoss
@@ -93,16 +93,22 @@ class Screening:
         together = torch.cat((norms, on_grid), 1)
         return (together / norms.square().mean(1, keepdim=True).sqrt()).cpu()
 
-    def matching_factors(self, losses: Sequence[TrialLoss]) -> list[float]:
-        """Returns what each loss must be multiplied by for its gradient at the start to have the baseline's norm.
+    def matching_factors(self, losses: Sequence[TrialLoss], reference: str = "") -> list[float]:
+        """Returns what each loss must be multiplied by for its gradient at the start to have the reference's norm.
 
         The gradient is that by the untrained model's parameters. The factor is 1 where it is zero or not finite: no
         factor would change that.
+
+        `reference`: the name of a known loss; the baseline if it is empty, or if that loss has no gradient here.
         """
         task = self._data.task
         data, device = self._data, self._outputs.device
         rows = Rows(self._targets, self._weights, is_masked_only=self._weights is None)
-        prepared = [prepared_loss(loss, task, device, data.activation, is_extended=data.is_extended) for loss in losses]
+        known = [resolve_loss(reference, task).to(device)] if reference else []
+        prepared = [
+            prepared_loss(loss, task, device, data.activation, is_extended=data.is_extended)
+            for loss in (*known, *losses)
+        ]
         with self._model_at_start() as (parameters, run):
             outputs, pull = vjp(run, parameters)[:2]
             outputs = outputs.detach()
@@ -111,9 +117,11 @@ class Screening:
                 gradients = [gradient.double().reshape(-1) for gradient in pull(cotangent)[0].values()]
                 return float(torch.linalg.vector_norm(torch.cat(gradients)))
 
-            baseline = norm(_output_gradient(self._data.task_loss, outputs, rows))
+            wanted = norm(_output_gradient(self._data.task_loss, outputs, rows))
             norms = [norm(gradient) for gradient in self._gradients(prepared, outputs, rows)]
-        factors = [baseline / own if own > 0 else math.nan for own in norms]
+        for own in norms[: len(known)]:
+            wanted = own if math.isfinite(own) and own > 0 else wanted
+        factors = [wanted / own if own > 0 else math.nan for own in norms[len(known) :]]
         return [factor if math.isfinite(factor) and factor > 0 else 1.0 for factor in factors]
 
     def _gradients(self, losses: Sequence[TrialLoss], outputs: Tensor, rows: Rows) -> list[Tensor]:

@@ -173,13 +173,18 @@ class Evaluator(ABC):
     def losses_of(self, candidates: Sequence[Candidate]) -> list[TrialLoss]:
         """The losses that candidates stand for, without their factors."""
 
-    @property
-    def is_matched(self) -> bool:
-        """Whether losses are multiplied so that their gradient at the start matches the baseline's.
+    def measured_rivals(self, best: str, rate: float) -> None:
+        """Take in which known loss is the best before the search, and at which learning rate."""
+        if self._ladder is not None and self._context.settings.scaled_to == "best":
+            self._ladder = replace(self._ladder, reference=best, centre=rate)
 
-        Only a loss into which a factor can be multiplied is matched, as a search returns the loss that it trained with.
+    @property
+    def reference(self) -> str | None:
+        """The known loss to whose gradient at the start losses are scaled (see `Rung`); None: they are not.
+
+        Only a loss into which a factor can be multiplied is scaled, as a search returns the loss that it trained with.
         """
-        return False
+        return None
 
     def _training(self, candidates: Sequence[Candidate]) -> tuple[Stage, list[Sequence[Any]]]:
         """The stage that trains once with each of these losses, and its columns."""
@@ -222,7 +227,7 @@ class Evaluator(ABC):
                 entered = [*entered, *variants.values()]
                 owners = [*owners, *(remaining[index] for index in variants)]
             rates = [ladder.rates_of(number, candidate) for candidate in entered]
-            own_rung = replace(rung, is_matched=self.is_matched)
+            own_rung = replace(rung, reference=self.reference)
             columns = self.losses_of(entered), [own_rung] * len(entered), rates
             trained: dict[int, RungScores] = dict(
                 self._run("try_rates", entered, range(len(entered)), *columns, report=report)

@@ -89,9 +89,10 @@ class FilteringEvaluator(Evaluator):
         self._optimise = optimise and (self._ladder is None or self._ladder.tuned == 1)
 
     @property
-    def is_matched(self) -> bool:
-        """Whether a factor can be moved into the expression."""
-        return self._context.settings.activation == "identity"
+    def reference(self) -> str | None:
+        """That of the rungs, if a factor can be moved into the expression."""
+        is_movable = self._context.settings.activation == "identity"
+        return self._ladder.reference if self._ladder is not None and is_movable else None
 
     def _evaluate(self, candidates: list[Candidate], report: StageStepsDone | None) -> None:
         """A candidate that one stage ends does not reach the next."""

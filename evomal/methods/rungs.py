@@ -34,6 +34,10 @@ class Ladder:
     """Share of the candidates of a rung that are trained on the next one."""
     tuned: int | None
     """The rung, counted from 1, before which weights are optimised; None: never."""
+    reference: str = ""
+    """The known loss to whose gradient at the start candidates are scaled: see `Rung`."""
+    centre: float = 1.0
+    """The best learning rate of that loss, as a multiple of the task's own."""
 
     @classmethod
     def of(cls, settings: SearchSettings, *, seed: int, is_exchangeable: bool) -> "Ladder | None":
@@ -56,11 +60,12 @@ class Ladder:
     def rates_of(self, number: int, candidate: Candidate | None = None) -> tuple[float, ...]:
         """The learning rates to try on a rung, as multiples of the task's own.
 
-        On the first rung they lie around the rate that matches the baseline's. A longer training is best at the same
-        learning rate or at a lower one, so further rungs try the candidate's best one and the next lower one.
+        On the first rung they lie around the one at which a candidate begins as the reference does. A longer training
+        is best at the same learning rate or at a lower one, so further rungs try the candidate's best one and the next
+        lower one.
         """
         if not number or candidate is None:
-            return spaced_rates(self.rates)
+            return spaced_rates(self.rates, around=self.centre)
         return rates_near(candidate.rate, lower=self._lower)
 
     @property
@@ -106,14 +111,14 @@ class Ladder:
         return total
 
 
-def spaced_rates(count: int) -> tuple[float, ...]:
-    """That number of learning rates around the task's own, evenly spaced by their ratio.
+def spaced_rates(count: int, *, around: float = 1.0) -> tuple[float, ...]:
+    """That number of learning rates around the task's own, or another one, evenly spaced by their ratio.
 
     Example:
         >>> spaced_rates(3)
         (0.3162, 1.0, 3.162)
     """
-    return _rates(1.0, *(index - (count - 1) / 2 for index in range(count)))
+    return _rates(around, *(index - (count - 1) / 2 for index in range(count)))
 
 
 def rates_near(rate: float, *, lower: int = 0, higher: int = 0) -> tuple[float, ...]:

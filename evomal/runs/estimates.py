@@ -206,7 +206,7 @@ class _Probe:
         taken = []
         fewest, most = _PROBE_STEPS.get(self.device.type, _PROBE_STEPS["cpu"])
         for steps in (fewest, fewest + most // 2):
-            rung = dataclasses.replace(ladder.rungs[0], steps=steps, is_matched=False)
+            rung = dataclasses.replace(ladder.rungs[0], steps=steps, reference=None)
             engine.try_rates(losses, [rung] * count, rates)  # compiles and captures
             begin = time.perf_counter()
             engine.try_rates(losses, [rung] * count, rates)

@@ -71,6 +71,8 @@ class FinalsTrainer:
         scores = self._train_once() if self._ladder is None else self._train_on_rungs(self._ladder)
         if self._rule is not None:
             self._evaluator.across = across_tasks(self._rule, self._trials())
+        if (found := self.headroom) is not None:
+            self._evaluator.measured_rivals(found.best, found.last(found.best).rate)
         if self._listener is not None:
             self._listener.on_rivals(scores)
         return scores
@@ -102,7 +104,7 @@ class FinalsTrainer:
                 rung,
                 seeds=(*rung.seeds, *fresh_numbers(further, self._seed, "headroom seed")),
                 splits=rung.splits and (*rung.splits, *fresh_numbers(further, self._seed, "headroom split")),
-                is_matched=False,
+                reference=None,
             )
             self._train_or_read("rivals", entrants, extended)
         return rivals_of(self._recorded("rivals"))
@@ -224,7 +226,7 @@ class FinalsTrainer:
         seeds = fresh_numbers(count, self._seed, "final seed", stage)
         splits = fresh_numbers(count, self._seed, "final split", stage) if self._is_resplit else ()
         return Rung(
-            steps, seeds, splits, recipes[0].milestones, is_matched=self._evaluator.is_matched, is_final=True,
+            steps, seeds, splits, recipes[0].milestones, reference=self._evaluator.reference, is_final=True,
             milestones_by_task=tuple(recipe.milestones for recipe in recipes) if len(recipes) > 1 else (),
         )  # fmt: skip
 

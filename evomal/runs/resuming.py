@@ -15,7 +15,7 @@ from evomal.settings import AUTO_SPACE, WORKPLACE, SearchSettings
 
 BUDGETS = {"max_time", "max_evaluations", "patience", "generations"}
 """Settings that only decide when a search ends; they may be changed on resuming."""
-_ADDED_LATER = ("space", "schedule", "warmup", "clip", "final_share")
+_ADDED_LATER = ("space", "schedule", "warmup", "clip", "final_share", "scaled_to")
 """Settings that the first records did not have: at their defaults they are left out, so that those records match."""
 _FREE = {"budgets", "first_budgets", "source", "workplace"}
 """Parts of the description that may differ when a search is resumed."""
@@ -44,6 +44,8 @@ def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
         # Earlier versions kept no rows for the final.
         if settings.final_share and "final_share" not in recorded:
             changes["final_share"] = 0.0
+        if settings.scaled_to != "baseline" and "scaled_to" not in recorded:
+            changes["scaled_to"] = "baseline"
     return settings.with_changes(**changes)
 
 

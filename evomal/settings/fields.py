@@ -174,8 +174,14 @@ class SettingFields(BaseModel):
 
     tried_rates: Annotated[int, Field(ge=0, le=31)] = Field(
         0,
-        description="Number of learning rates at which a candidate is trained, around the one at which its gradient "
-        "matches the baseline's; its fitness is that of the best. 0: the task's learning rate alone, as in the paper.",
+        description="Number of learning rates at which a candidate is trained; its fitness is that of the best. 0: the "
+        "task's learning rate alone, as in the paper.",
+    )
+    scaled_to: Literal["baseline", "best"] = Field(
+        "baseline",
+        description="Known loss to whose gradient at the start every candidate is scaled, and around whose learning "
+        "rate rates are tried: the task's own loss at its own rate, or the loss that is best before the search, at its "
+        "best rate. Beside weight decay the scale of a loss matters. Needs tried_rates.",
     )
     rungs: Annotated[tuple[_PositiveShare, ...], BeforeValidator(_tuple_of_list)] = Field(
         (1.0,),
@@ -296,6 +302,7 @@ _BY_RUNGS: Mapping[str, Any] = {
     "filter_steps": 250,
     "meta_steps": 100,
     "surplus": 6.0,
+    "scaled_to": "best",
     "tuned_rung": None,
     "resplit": True,
     "final_seeds": 5,

@@ -12,7 +12,7 @@ from tests.engine.populations import regression
 
 TREE = Expression.parse("abs(sub(y, f))")
 LOSS = WeightedTree(TREE, [1.0] * TREE.edges)
-RUNG = Rung(10, (1, 2), is_matched=False)
+RUNG = Rung(10, (1, 2), reference=None)
 
 
 def with_final(task):

@@ -12,7 +12,7 @@ from evomal.engine import Engine, EngineSettings
 from evomal.engine.resolve import initial_model
 from evomal.engine.screening import _with_every_class
 from evomal.expression import Expression
-from evomal.losses import ExpressionLoss
+from evomal.losses import ExpressionLoss, FocalLoss
 from evomal.losses.loss import WeightedTree
 from evomal.randomness import generator
 from evomal.tasks.task import Task
@@ -149,6 +149,15 @@ def test_factors_match_the_gradients_that_trainings_have(options):
     baseline = norm(nn.CrossEntropyLoss(reduction="none"))
     expected = [baseline / norm(loss) for loss in losses]
     assert factors == pytest.approx([expected[0], 1.0, expected[1]], rel=1e-4)
+    focal = norm(FocalLoss(gamma=3.0, reduction="none"))
+    assert engine._matching_factors([square], "focal:gamma=3") == pytest.approx([focal / norm(losses[0])], rel=1e-4)
+
+
+def test_a_reference_without_a_gradient_is_replaced_by_the_baseline():
+    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu"))
+    square = WeightedTree(Expression.parse("square(sub(y, f))"), None)
+    assert engine._matching_factors([square], "tukey:c=1e-6") == engine._matching_factors([square])
+    assert engine._matching_factors([square], "tukey:c=3") != engine._matching_factors([square])
 
 
 def test_weights_weigh_the_norms_and_what_has_none_does_not_move():

@@ -1,6 +1,7 @@
 """Rungs: who is trained on which, at which learning rates, and what a candidate's fitness is."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from evomal.engine import Engine, EngineSettings, Rung
 from evomal.expression import Expression
 from evomal.expression.variation import scaled
 from evomal.losses import ExpressionLoss
+from evomal.losses.catalogue import specified_loss
 from evomal.losses.loss import WeightedTree
 from evomal.methods.candidates import Candidate, State, comparable, front_of, trained
 from evomal.methods.filters import most_different
@@ -44,6 +46,7 @@ def test_every_rung_has_fresh_seeds_and_splits_where_rows_are_exchangeable():
 def test_further_rungs_try_the_best_learning_rate_and_the_next_lower_one():
     ladder = Ladder.of(LADDER, seed=1, is_exchangeable=False)
     assert ladder.rates_of(0) == (0.3162, 1.0, 3.162)
+    assert replace(ladder, centre=31.62).rates_of(0) == (10.0, 31.62, 100.0)
     assert ladder.rates_of(1, candidate(0, 1.0, ((3.162, 1.0),))) == (1.0, 3.162)
     assert spaced_rates(1) == (1.0,)
     assert ladder.steps(9) == 9 * 3 * 10 + 3 * 2 * 2 * 40
@@ -88,6 +91,20 @@ def test_a_multiple_of_a_loss_is_the_same_loss(task):
     assert [one.factor for one in found] == pytest.approx([10.0, 1.0, 0.1], rel=1e-4)
     assert [one.rate for one in found] == [found[1].rate] * 3
     assert [one.cost for one in found] == pytest.approx([found[1].cost] * 3, rel=1e-3)
+
+
+def test_a_candidate_begins_as_the_reference_does():
+    """Scaled to a known loss, that loss written as an expression trains as the loss itself, at its learning rate."""
+    engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", meta_steps=1, training_steps=40))
+    tree, known = Expression.parse("abs(sub(y, f))"), specified_loss("mae", kind="regression")
+    tenth = WeightedTree(*scaled(tree, [1.0] * tree.edges, 0.1))
+    rungs = [Rung(40, (3, 4), reference=name) for name in ("mae", "", None)]
+    matched, baseline, unscaled = (engine.try_rates([tenth], [rung], [(3.162,)])[0] for rung in rungs)
+    (plain,) = engine.try_rates([known], [rungs[0]], [(3.162,)])
+    assert matched.factor == pytest.approx(10.0, rel=1e-4)
+    assert matched.cost == pytest.approx(plain.cost, rel=1e-3)
+    assert unscaled.factor == 1.0
+    assert baseline.factor not in (pytest.approx(10.0, rel=1e-2), 1.0)
 
 
 @pytest.mark.parametrize("text", ["square(sub(y, f))", "add(abs(y), f)", "mul(y, f)", "aq(f, y)", "min(y, f)"])

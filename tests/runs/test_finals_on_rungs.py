@@ -1,6 +1,7 @@
 """Searches on rungs: headroom before, a final in stages after, what is recommended, and all of it resumed."""
 
 import math
+import shutil
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ from evomal.engine import Engine
 from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import Candidate
-from evomal.methods.rungs import Ladder
+from evomal.methods.rungs import Ladder, spaced_rates
 from evomal.runs import RunStore
 from evomal.runs.finals import Final, Scores
 from evomal.runs.measured_rivals import Headroom
@@ -35,6 +36,13 @@ def run(folder, **changes):
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     return folder, run(folder)
+
+
+@pytest.fixture(scope="module")
+def to_baseline(tmp_path_factory):
+    """The same, with candidates scaled to the baseline."""
+    folder = tmp_path_factory.mktemp("to_baseline")
+    return folder, run(folder, scaled_to="baseline")
 
 
 def test_rivals_are_trained_on_every_rung_at_every_learning_rate(finished):
@@ -61,15 +69,42 @@ def test_a_listener_knows_the_steps_of_the_final_before_and_hears_of_what_is_com
     assert not again.on_phase.called, "all of it is recorded"
 
 
-def test_candidates_have_their_rungs_rates_and_factors(finished):
-    folder, _ = finished
+def trained_candidates(folder):
     with RunStore.read(folder) as store:
-        found = [one for one in store.candidates() if one.state == "evaluated"]
+        return [one for one in store.candidates() if one.state == "evaluated"]
+
+
+def test_candidates_have_their_rungs_rates_and_factors(to_baseline):
+    found = trained_candidates(to_baseline[0])
     assert {len(one.rungs) for one in found} == {1, 2}
     assert all(one.fitness == one.rungs[-1][1] for one in found)
     # mse is the baseline, so that its gradient is matched already.
     (mse,) = {one.factor for one in found if one.genome == "square(sub(y, f))" and set(one.weights) == {1.0}}
     assert mse == pytest.approx(1.0, rel=1e-4)
+
+
+def test_candidates_are_scaled_to_the_best_known_loss_and_tried_around_its_rate(finished, to_baseline):
+    headroom = finished[1].headroom
+    assert headroom.best != "mse", "the baseline would be no test"
+    assert headroom == to_baseline[1].headroom
+    scaled, before = (
+        {one.genome: one for one in trained_candidates(folder) if one.generation == 0}
+        for folder, _ in (finished, to_baseline)
+    )
+    assert scaled.keys() == before.keys()
+    ratios = [scaled[genome].factor / before[genome].factor for genome in before]
+    assert ratios == pytest.approx(ratios[:1] * len(ratios), rel=1e-4)
+    assert ratios[0] != pytest.approx(1.0, rel=1e-2)
+    around = spaced_rates(ON_RUNGS["tried_rates"], around=headroom.last(headroom.best).rate)
+    assert {one.rungs[0][0] for one in scaled.values()} <= {*around}
+    assert {*around} != {*spaced_rates(ON_RUNGS["tried_rates"])}
+
+
+def test_a_record_from_before_is_resumed_with_candidates_scaled_to_the_baseline(to_baseline, tmp_path):
+    shutil.copytree(to_baseline[0], tmp_path, dirs_exist_ok=True)
+    with RunStore.read(tmp_path) as store:
+        assert "scaled_to" not in store.settings["settings"]
+    assert run(tmp_path).best == to_baseline[1].best
 
 
 def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished):

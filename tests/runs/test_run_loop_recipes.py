@@ -74,7 +74,7 @@ def test_a_final_on_several_tasks_has_the_milestones_that_its_schedule_takes(cha
         settings=SearchSettings(final_steps=20, **changes), seed=1, ladder=object(), is_exchangeable=False
     )
     trainer = FinalsTrainer(
-        [regression(recipe=recipe) for recipe in recipes], None, SimpleNamespace(is_matched=True), context, None, None
+        [regression(recipe=recipe) for recipe in recipes], None, SimpleNamespace(reference=""), context, None, None
     )
     assert trainer._final_rung("final", 2).milestones_by_task == milestones
 

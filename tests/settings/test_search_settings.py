@@ -32,14 +32,14 @@ PAPER = {
     "chunk": None, "threads": None, "executor": "local", "max_time": None, "max_evaluations": None, "patience": None,
     "deterministic": False, "address": None, "workers": None, "gpus_per_worker": None, "worker_timeout": None,
     "retries": 2, "islands": 1, "first_trees": None, "surplus": 1.0, "migration": 5, "max_age": 10, "tried_rates": 0,
-    "rungs": (1.0,), "rung_seeds": (1,), "rung_share": 0.33, "tuned_rung": 1, "resplit": False,
+    "scaled_to": "baseline", "rungs": (1.0,), "rung_seeds": (1,), "rung_share": 0.33, "tuned_rung": 1, "resplit": False,
     "final_share": 0.0,
 }  # fmt: skip
 QUICK = PAPER | {
     "population": 32, "generations": 8, "islands": 4, "first_trees": 4000, "surplus": 6.0, "meta_steps": 100,
-    "training_steps": 500, "tried_rates": 5, "rungs": (0.2, 1.0), "rung_seeds": (1, 2), "tuned_rung": None,
-    "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"), "filter_steps": 250,
-    "final_steps": 2000, "final_share": 0.5, "space": ("auto",),
+    "training_steps": 500, "tried_rates": 5, "scaled_to": "best", "rungs": (0.2, 1.0), "rung_seeds": (1, 2),
+    "tuned_rung": None, "resplit": True, "filters": ("symbolic", "admissible", "dead", "rejection", "gradient"),
+    "filter_steps": 250, "final_steps": 2000, "final_share": 0.5, "space": ("auto",),
     "finalists": 6, "final_seeds": 5,
 }  # fmt: skip
 THOROUGH = QUICK | {
@@ -468,6 +468,7 @@ def drawn(name):
             "schedule": st.sampled_from(["step", "cosine:end=0.1"]),
             "warmup": st.floats(0, 1, exclude_max=True),
             "final_share": st.floats(0, 1, exclude_max=True),
+            "scaled_to": st.sampled_from(["baseline", "best"]),
             "clip": numbers(0, exclude_min=True),
             "filters": st.lists(st.sampled_from(FILTERS)).map(tuple),
             "activation": st.sampled_from(list(ACTIVATIONS)),
